@@ -1,0 +1,29 @@
+"""The errors every layer may raise, and the one way to import an optional package."""
+
+import importlib
+from types import ModuleType
+
+
+class FuturexError(Exception):
+    """The base of every error that futurex defines."""
+
+
+class MissingExtra(FuturexError, ImportError):
+    """A package that only an extra installs is not there; the message names the command that installs it."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import and return `module`, or raise `MissingExtra` naming the `extra` that installs it.
+
+    >>> require("json", "train").dumps(1)
+    '1'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = error.name or module
+        raise MissingExtra(
+            f"the package {missing!r} is needed for this and cannot be imported ({error}); "
+            f"it comes with an extra: pip install 'futurex[{extra}]'",
+            name=missing,
+        ) from error

@@ -1,0 +1,54 @@
+"""Run every Python example of the documentation: the code blocks of README.md and docs/**/*.md, and docs/*.py.
+
+The blocks of one page share one namespace, as a reader would type them. Each page runs in a process of its own, with a deadline.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DEADLINE = 300  # seconds per page
+# No `__file__` in the main module: worker processes must not import the page again.
+RUN = "import sys; path = sys.argv[1]; exec(compile(open(path).read(), path, 'exec'))"
+
+
+def code_of(page: Path) -> str:
+    """Return the Python of one page; a block keeps the line numbers it has in a Markdown file."""
+    text = page.read_text()
+    if page.suffix == ".py":
+        return text
+    code = ""
+    for block in BLOCK.finditer(text):
+        lines_before = text.count("\n", 0, block.start(1))
+        code += "\n" * (lines_before - code.count("\n")) + block.group(1)
+    return code
+
+
+def run_page(page: Path) -> bool:
+    """Run one page and say on standard output whether it passed."""
+    code = code_of(page)
+    if not code.strip():
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"{page.stem}.py"  # a real file, so that the source of its functions is found
+        copy.write_text(code)
+        try:
+            status = subprocess.run([sys.executable, "-c", RUN, str(copy)], cwd=folder, timeout=DEADLINE).returncode
+        except subprocess.TimeoutExpired:
+            status = f"no end within {DEADLINE} s"
+    print(f"{page.relative_to(ROOT)}: {'passed' if status == 0 else f'FAILED ({status})'}", flush=True)
+    return status == 0
+
+
+def main() -> int:
+    """Run all pages and return the exit status."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
+    return 0 if all([run_page(page) for page in pages]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
