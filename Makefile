@@ -34,7 +34,6 @@ test: install
 
 lint: install
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
 
 types: install
 	$(BIN)/mypy

@@ -1,6 +1,7 @@
 """Run every Python example of the documentation: the code blocks of README.md and docs/**/*.md, and docs/*.py.
 
-The blocks of one page share one namespace, as a reader would type them. Each page runs in a process of its own, with a deadline.
+The blocks of one page share one namespace, as a reader would type them.
+Each page runs in a process of its own, with a deadline.
 """
 
 import re
@@ -47,7 +48,8 @@ def run_page(page: Path) -> bool:
 def main() -> int:
     """Run all pages and return the exit status."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
-    return 0 if all([run_page(page) for page in pages]) else 1
+    failed = [page for page in pages if not run_page(page)]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Print the lines of every module and its longest function, and fail where a room has grown too large to read in a sitting."""
+"""Print the lines of every module and its longest function, and fail where one is too large to read in a sitting."""
 
 import ast
 import sys
@@ -11,7 +11,9 @@ FUNCTION_GOAL = 40
 
 def longest_function(source: str) -> tuple[int, str]:
     """Return length and name of the longest function in `source`, `(0, "-")` without any."""
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     return max((((node.end_lineno or 0) - node.lineno + 1, node.name) for node in functions), default=(0, "-"))
 
 
