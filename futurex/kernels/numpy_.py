@@ -1,0 +1,149 @@
+"""The NumPy backend: the reference kernel of every op, written into a given buffer where NumPy offers ``out=``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.registry import Kernel
+from futurex.ops.index import fancy_index
+from futurex.ops.views import store_into
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+
+class NumpyBackend:
+    """Claims everything that has a reference kernel."""
+
+    name = "numpy"
+
+    def claim(self, node: Node, threads: int) -> Kernel | None:
+        if node.record.structured:
+            return None
+        writer = _WRITERS.get(node.op)
+        record = node.record
+        if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object:
+            if record.elementwise and isinstance(record.kernel, np.ufunc):
+                return Kernel(_ufunc(record.kernel, node), self.name, into=True, inplace=_reusable(node))
+            if writer is not None:
+                return Kernel(writer(node), self.name, into=True, inplace=record.inplace)
+        return Kernel(_plain(node), self.name, view=record.view)
+
+
+def _reusable(node: Node) -> tuple[int, ...]:
+    """Inputs that an elementwise result may overwrite: same shape and dtype, so element k is read before k is written."""
+    return tuple(k for k, source in enumerate(node.inputs) if source.aval == node.aval)
+
+
+def _plain(node: Node) -> Callable[..., Any]:
+    kernel, attrs = node.record.kernel, node.attrs
+    if isinstance(node.aval, Aval) and node.aval.weak:
+        return lambda out, *inputs: _python_scalar(kernel(*inputs, **attrs))
+    return lambda out, *inputs: kernel(*inputs, **attrs)
+
+
+def _python_scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _ufunc(ufunc: np.ufunc, node: Node) -> Callable[..., Any]:
+    if ufunc.nin == 1:
+        return lambda out, x: ufunc(x, out)
+    return lambda out, x, y: ufunc(x, y, out)
+
+
+def _where(node: Node) -> Callable[..., Any]:
+    def call(out: Any, condition: Any, x: Any, y: Any) -> Any:
+        condition = np.asarray(condition, bool)
+        if np.may_share_memory(out, x):
+            np.copyto(out, y, where=~condition)
+        else:
+            np.copyto(out, y)
+            np.copyto(out, x, where=condition)
+        return out
+
+    return call
+
+
+def _cast(node: Node) -> Callable[..., Any]:
+    def call(out: Any, x: Any) -> Any:
+        np.copyto(out, x, casting="unsafe")
+        return out
+
+    return call
+
+
+def _matmul(node: Node) -> Callable[..., Any]:
+    return lambda out, x, y: np.matmul(x, y, out=out)
+
+
+def _reduction(function: Any) -> Callable[[Node], Callable[..., Any]]:
+    def bind(node: Node) -> Callable[..., Any]:
+        attrs = dict(node.attrs)
+        if attrs["axis"] is not None and len(attrs["axis"]) == 1:
+            attrs["axis"] = attrs["axis"][0]
+        return lambda out, x: function(x, out=out, **attrs)
+
+    return bind
+
+
+def _concatenate(node: Node) -> Callable[..., Any]:
+    axis = node.attrs["axis"]
+    return lambda out, *parts: np.concatenate(parts, axis, out=out)
+
+
+def _full(node: Node) -> Callable[..., Any]:
+    def call(out: Any, value: Any) -> Any:
+        out[...] = value
+        return out
+
+    return call
+
+
+def _store(node: Node) -> Callable[..., Any]:
+    chain, mode = node.attrs["chain"], node.attrs["mode"]
+
+    def call(out: Any, base: Any, value: Any, *dynamic: Any) -> Any:
+        if out is not base:
+            if np.may_share_memory(out, value):
+                value = np.array(value)
+            np.copyto(out, base)
+        elif np.may_share_memory(base, value):
+            value = np.array(value)
+        store_into(out, value, dynamic, chain, mode)
+        return out
+
+    return call
+
+
+def _scatter(node: Node) -> Callable[..., Any]:
+    pattern, mode = node.attrs["pattern"], node.attrs["mode"]
+
+    def call(out: Any, base: Any, value: Any, *indices: Any) -> Any:
+        if out is not base:
+            np.copyto(out, base)
+        index = fancy_index(pattern, indices)
+        if mode == "set":
+            out[index] = value
+        else:
+            np.add.at(out, index, value)
+        return out
+
+    return call
+
+
+_WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
+    "where": _where,
+    "cast": _cast,
+    "matmul": _matmul,
+    "sum": _reduction(np.sum),
+    "prod": _reduction(np.prod),
+    "max": _reduction(np.max),
+    "min": _reduction(np.min),
+    "concatenate": _concatenate,
+    "full": _full,
+    "store": _store,
+    "scatter": _scatter,
+}

@@ -1,0 +1,52 @@
+"""Which kernel runs a node: backends claim nodes in order, NumPy takes what is left.
+
+A kernel is a callable bound to one node's shapes and dtypes. It is called as ``kernel.call(out, *inputs)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from futurex.tree.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How one node is computed.
+
+    ``call(out, *inputs)`` returns the result. If ``into``, ``out`` is a C-contiguous buffer of the node's shape and dtype
+    (a tuple of buffers for a node with several results) and the result is written there; otherwise ``out`` is None and the
+    kernel returns arrays of its own.
+
+    ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
+    ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
+    """
+
+    call: Callable[..., Any]
+    backend: str
+    into: bool = False
+    inplace: tuple[int, ...] = ()
+    view: int | None = None
+    contiguous: bool = False
+    exclusive: bool = False
+
+
+class Backend(Protocol):
+    """Claims the nodes it can run better than those after it."""
+
+    name: str
+
+    def claim(self, node: Node, threads: int) -> Kernel | None:
+        """A kernel for the node that uses at most ``threads`` threads, or None."""
+        ...
+
+
+def kernel_for(node: Node, backends: Sequence[Backend], threads: int = 1) -> Kernel:
+    """The first claim on a node. Raises LookupError if no backend claims it (the NumPy backend claims all but structured ops)."""
+    for backend in backends:
+        kernel = backend.claim(node, threads)
+        if kernel is not None:
+            return kernel
+    raise LookupError(f"no backend runs {node.op}; asked: {', '.join(backend.name for backend in backends)}")

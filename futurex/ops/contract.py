@@ -1,0 +1,132 @@
+"""Contractions: matmul and einsum of two operands (everything else of the kind is decomposed into these)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Cost, Sample, op
+
+
+def swap_last(x: Node) -> Node:
+    """The matrix transpose over the last two axes."""
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    return apply("transpose", x, axes=axes)
+
+
+def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    if x.ndim == 1 and y.ndim == 1:
+        return g * y, g * x
+    x2 = x if x.ndim > 1 else apply("reshape", x, shape=(1, x.shape[0]))
+    y2 = y if y.ndim > 1 else apply("reshape", y, shape=(y.shape[0], 1))
+    batch = np.broadcast_shapes(x2.shape[:-2], y2.shape[:-2])
+    g2 = apply("reshape", g, shape=(*batch, x2.shape[-2], y2.shape[-1])) if x.ndim == 1 or y.ndim == 1 else g
+    dx = unbroadcast(apply("matmul", g2, swap_last(y2)), x2.aval)
+    dy = unbroadcast(apply("matmul", swap_last(x2), g2), y2.aval)
+    return apply("reshape", dx, shape=x.shape), apply("reshape", dy, shape=y.shape)
+
+
+def _matmul_aval(x: Aval, y: Aval) -> Aval:
+    if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[-2 if y.ndim > 1 else -1]:
+        np.matmul(np.broadcast_to(np.zeros((), x.dtype), x.shape), np.broadcast_to(np.zeros((), y.dtype), y.shape))
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    dtype = np.matmul(np.zeros((0, 0), x.dtype), np.zeros((0, 0), y.dtype)).dtype
+    return Aval(batch + x.shape[-2:-1] + (y.shape[-1:] if y.ndim > 1 else ()), dtype)
+
+
+def _matmul_factors(x: Aval, y: Aval) -> str:
+    n_batch = max(x.ndim, y.ndim) - 2
+    batch = [f"b{k}" for k in range(max(n_batch, 0))]
+
+    def names(aval: Aval, own: tuple[str, str]) -> list[str]:
+        mine = batch[len(batch) - (aval.ndim - 2) :] if aval.ndim > 2 else []
+        return [name if extent != 1 else "1" for name, extent in zip(mine, aval.shape, strict=False)] + list(own)
+
+    first = names(x, ("i", "k")) if x.ndim > 1 else ["k"]
+    second = names(y, ("k", "j")) if y.ndim > 1 else ["k"]
+    out = batch + (["i"] if x.ndim > 1 else []) + (["j"] if y.ndim > 1 else [])
+    return f"{' '.join(first)}, {' '.join(second)} -> {' '.join(out)}"
+
+
+def _matmul_cost(x: Aval, y: Aval) -> Cost:
+    out = _matmul_aval(x, y)
+    return Cost(2.0 * out.size * x.shape[-1], x.nbytes + y.nbytes + out.nbytes)
+
+
+def _matmul_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for a, b in (((3, 4), (4, 2)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((5, 3, 4), (4, 2)), ((2, 1, 3, 4), (5, 4, 2))):
+        yield Sample((rng.normal(size=a), rng.normal(size=b)))
+    yield Sample((rng.integers(0, 9, (2, 3)), rng.integers(0, 9, (3, 2))), order=0)
+    yield Sample((rng.normal(size=(0, 3)), rng.normal(size=(3, 2))), order=0)
+
+
+op(
+    "matmul", np.matmul, aval=_matmul_aval, vjp=_matmul_rule, factors=_matmul_factors, cost=_matmul_cost,
+    numpy=(np.matmul,), samples=_matmul_samples,
+)  # fmt: skip
+
+
+def split_subscripts(subscripts: str) -> tuple[str, str, str]:
+    """An explicit two-operand einsum without ellipsis, taken apart."""
+    inputs, out = subscripts.split("->")
+    first, second = inputs.split(",")
+    return first, second, out
+
+
+def _einsum_one(g: Node, other: Node, g_names: str, other_names: str, target: Node, names: str) -> Node:
+    """The cotangent of one operand: sum over names it lacks, broadcast over names that only it has."""
+    available = [name for name in names if name in g_names or name in other_names]
+    result = apply("einsum", g, other, subscripts=f"{g_names},{other_names}->{''.join(available)}")
+    if len(available) == len(names):
+        return result
+    shape = tuple(extent if name in available else 1 for name, extent in zip(names, target.shape, strict=True))
+    return apply("broadcast_to", apply("reshape", result, shape=shape), shape=target.shape)
+
+
+def _einsum_rule(g: Node, out: Node, x: Node, y: Node, subscripts: str) -> tuple[Node, Node]:
+    a, b, c = split_subscripts(subscripts)
+    return _einsum_one(g, y, c, b, x, a), _einsum_one(g, x, c, a, y, b)
+
+
+def _einsum_aval(x: Aval, y: Aval, subscripts: str) -> Aval:
+    a, b, c = split_subscripts(subscripts)
+    if len(a) != x.ndim or len(b) != y.ndim:
+        raise ValueError(f"einsum {subscripts!r} does not fit operands of shapes {x.shape} and {y.shape}")
+    extents: dict[str, int] = {}
+    for name, extent in zip(a + b, x.shape + y.shape, strict=True):
+        if extents.setdefault(name, extent) != extent:
+            raise ValueError(f"einsum {subscripts!r}: index {name!r} has sizes {extents[name]} and {extent} ({x.shape}, {y.shape})")
+    return Aval(tuple(extents[name] for name in c), np.result_type(x.dtype, y.dtype))
+
+
+def _einsum_cost(x: Aval, y: Aval, subscripts: str) -> Cost:
+    a, b, _ = split_subscripts(subscripts)
+    extents = dict(zip(a + b, x.shape + y.shape, strict=True))
+    out = _einsum_aval(x, y, subscripts)
+    return Cost(2.0 * math.prod(extents.values()), x.nbytes + y.nbytes + out.nbytes)
+
+
+def _einsum_factors(x: Aval, y: Aval, subscripts: str) -> str:
+    a, b, c = split_subscripts(subscripts)
+    return f"{' '.join(a)}, {' '.join(b)} -> {' '.join(c)}"
+
+
+def _einsum(x: Any, y: Any, subscripts: str) -> Any:
+    return np.einsum(subscripts, x, y, optimize=True)
+
+
+def _einsum_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for text, a, b in (("ij,jk->ik", (2, 3), (3, 4)), ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)), ("i,j->ij", (3,), (2,)), ("ij,k->j", (2, 3), (4,))):
+        yield Sample((rng.normal(size=a), rng.normal(size=b)), {"subscripts": text})
+
+
+op(
+    "einsum", _einsum, aval=_einsum_aval, vjp=_einsum_rule, factors=_einsum_factors, cost=_einsum_cost,
+    samples=_einsum_samples,
+)  # fmt: skip

@@ -1,0 +1,218 @@
+"""Elementwise operations: one row each. Derivative rows are written for one element; broadcasting is undone for all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply, const
+from futurex.tree.record import Cost, Op, Sample, op
+
+Rule = Callable[..., tuple[Any, ...]]
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+def unbroadcast(g: Node, target: Aval) -> Node:
+    """Sum ``g`` over the axes along which ``target`` was broadcast, so that it has the target's shape."""
+    extra = g.ndim - target.ndim
+    axes = tuple(range(extra)) + tuple(
+        axis + extra for axis, extent in enumerate(target.shape) if extent == 1 and g.shape[axis + extra] != 1
+    )
+    if axes:
+        g = apply("sum", g, axis=axes, keepdims=False, dtype=None)
+    return g if g.shape == target.shape else apply("reshape", g, shape=target.shape)
+
+
+def _unbroadcast_rule(rule: Rule) -> Rule:
+    def vjp(g: Node, out: Node, *inputs: Node, **attrs: Any) -> tuple[Any, ...]:
+        cotangents = rule(g, out, *inputs, **attrs)
+        return tuple(
+            None if ct is None else unbroadcast(ct, x.aval) for ct, x in zip(cotangents, inputs, strict=True)
+        )
+
+    return vjp
+
+
+def _samples(n_inputs: int, low: float, high: float, kinds: str, order: int) -> Callable[..., Iterable[Sample]]:
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        def draw(shape: tuple[int, ...], dtype: Any) -> Any:
+            if dtype == np.bool_:
+                return rng.random(shape) < 0.5
+            if np.dtype(dtype).kind in "iu":
+                return rng.integers(max(1, int(low)), max(3, int(min(high, 7))) + 1, shape).astype(dtype)
+            values = rng.uniform(low, high, shape)
+            if np.dtype(dtype).kind == "c":
+                return (values + 1j * rng.uniform(low, high, shape)).astype(dtype)
+            return values.astype(dtype)
+
+        dtypes = {"f": (np.float64, np.float32), "i": (np.int64, np.uint8), "b": (np.bool_,), "c": (np.complex128,)}
+        shapes = [((3, 4),) * n_inputs, ((), (4,), (3, 1))[:n_inputs], ((0, 2),) * n_inputs]
+        if n_inputs > 1:
+            shapes.append(((3, 1), (1, 4), (4,))[:n_inputs])
+        for kind in kinds:
+            for dtype in dtypes[kind]:
+                for shape in shapes:
+                    yield Sample(tuple(draw(s, dtype) for s in shape), order=order if dtype == np.float64 else 0)
+
+    return samples
+
+
+def _row(
+    ufunc: Any, rule: Rule | None, low: float = -2.0, high: float = 2.0, kinds: str = "f", flops: float = 1.0, *,
+    name: str = "", n_inputs: int = 0, numpy: tuple[Any, ...] | None = None, order: int = 2,
+) -> Op:  # fmt: skip
+    n_inputs = n_inputs or ufunc.nin
+
+    def cost(*avals: Aval) -> Cost:
+        shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+        return Cost(flops * math.prod(shape), sum(aval.nbytes for aval in avals) + 8.0 * math.prod(shape))
+
+    return op(
+        name or ufunc.__name__, ufunc, vjp=_unbroadcast_rule(rule) if rule else None, factors="elementwise",
+        numpy=(ufunc,) if numpy is None else numpy, inplace=tuple(range(n_inputs)), elementwise=True, cost=cost,
+        samples=_samples(n_inputs, low, high, kinds, order if rule else 0),
+    )  # fmt: skip
+
+
+def is_complex(x: Node) -> bool:
+    return x.dtype.kind == "c"
+
+
+def conj(x: Node) -> Node:
+    return apply("conjugate", x) if is_complex(x) else x
+
+
+def where(condition: Node, x: Any, y: Any) -> Node:
+    return apply("where", condition, x, y)
+
+
+def _absolute_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
+    if not is_complex(x):
+        return (g * apply("sign", x),)
+    safe = where(apply("equal", out, 0.0), 1.0, out)
+    return (g * conj(x) / safe,)
+
+
+def _power_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node | None, Node | None]:
+    exponent = where(apply("equal", y, 0), 1.0, y - 1)
+    dx = g * where(apply("equal", y, 0), 0.0, y * apply("power", x, exponent))
+    if y.op == "const":
+        return dx, None  # log(x) of a negative base must not appear where nobody asked for it
+    positive = where(apply("equal", x, 0), 1.0, x)
+    return dx, g * out * where(apply("equal", x, 0), 0.0, apply("log", positive))
+
+
+def _to_real_imag(g: Node, unit: Any) -> Node:
+    return g * unit
+
+
+# One row per operation: NumPy's function, derivative, the interval its test samples come from, dtype kinds, flops.
+_row(np.add, lambda g, out, x, y: (g, g), kinds="fibc")
+_row(np.subtract, lambda g, out, x, y: (g, -g), kinds="fic")
+_row(np.multiply, lambda g, out, x, y: (g * y, g * x), kinds="fibc")
+_row(np.divide, lambda g, out, x, y: (g / y, -g * out / y), 0.5, 2.0, kinds="fic", flops=4)
+_row(np.floor_divide, None, 0.5, 4.0, kinds="fi", flops=4)
+_row(np.remainder, lambda g, out, x, y: (g, -g * apply("floor_divide", x, y)), 0.6, 1.9, kinds="fi", flops=4, order=0)
+_row(np.fmod, lambda g, out, x, y: (g, -g * apply("trunc", x / y)), 0.6, 1.9, kinds="fi", flops=4, order=0)
+_row(np.power, _power_rule, 0.5, 2.0, kinds="fi", flops=20)
+_row(np.float_power, _power_rule, 0.5, 2.0, kinds="fi", flops=20)
+_row(np.negative, lambda g, out, x: (-g,), kinds="fic")
+_row(np.positive, lambda g, out, x: (g,), kinds="fic")
+_row(np.absolute, _absolute_rule, 0.3, 2.0, kinds="fi", numpy=(np.absolute, np.abs, np.fabs, abs))
+_row(np.sign, None, kinds="fi")
+_row(np.exp, lambda g, out, x: (g * out,), kinds="fc", flops=10)
+_row(np.exp2, lambda g, out, x: (g * out * LN2,), flops=10)
+_row(np.expm1, lambda g, out, x: (g * (out + 1.0),), flops=10)
+_row(np.log, lambda g, out, x: (g / x,), 0.3, 3.0, kinds="fc", flops=10)
+_row(np.log2, lambda g, out, x: (g / (x * LN2),), 0.3, 3.0, flops=10)
+_row(np.log10, lambda g, out, x: (g / (x * LN10),), 0.3, 3.0, flops=10)
+_row(np.log1p, lambda g, out, x: (g / (x + 1.0),), -0.5, 2.0, flops=10)
+_row(np.sqrt, lambda g, out, x: (g * 0.5 / out,), 0.3, 3.0, kinds="fc", flops=4)
+_row(np.cbrt, lambda g, out, x: (g / (3.0 * out * out),), 0.3, 3.0, flops=10)
+_row(np.square, lambda g, out, x: (g * 2.0 * x,), kinds="fic")
+_row(np.reciprocal, lambda g, out, x: (-g * out * out,), 0.5, 2.0, flops=4)
+_row(np.sin, lambda g, out, x: (g * apply("cos", x),), kinds="fc", flops=10)
+_row(np.cos, lambda g, out, x: (-g * apply("sin", x),), kinds="fc", flops=10)
+_row(np.tan, lambda g, out, x: (g * (out * out + 1.0),), -1.0, 1.0, flops=10)
+_row(np.arcsin, lambda g, out, x: (g / apply("sqrt", 1.0 - x * x),), -0.7, 0.7, flops=10)
+_row(np.arccos, lambda g, out, x: (-g / apply("sqrt", 1.0 - x * x),), -0.7, 0.7, flops=10)
+_row(np.arctan, lambda g, out, x: (g / (x * x + 1.0),), flops=10)
+_row(np.arctan2, lambda g, out, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)), 0.5, 2.0, flops=20)
+_row(np.hypot, lambda g, out, x, y: (g * x / out, g * y / out), 0.5, 2.0, flops=8)
+_row(np.sinh, lambda g, out, x: (g * apply("cosh", x),), flops=10)
+_row(np.cosh, lambda g, out, x: (g * apply("sinh", x),), flops=10)
+_row(np.tanh, lambda g, out, x: (g * (1.0 - out * out),), kinds="fc", flops=10)
+_row(np.arcsinh, lambda g, out, x: (g / apply("sqrt", x * x + 1.0),), flops=10)
+_row(np.arccosh, lambda g, out, x: (g / apply("sqrt", x * x - 1.0),), 1.5, 3.0, flops=10)
+_row(np.arctanh, lambda g, out, x: (g / (1.0 - x * x),), -0.7, 0.7, flops=10)
+_row(np.maximum, lambda g, out, x, y: (where(x > y, g, 0.0), where(x > y, 0.0, g)), kinds="fi")
+_row(np.minimum, lambda g, out, x, y: (where(x < y, g, 0.0), where(x < y, 0.0, g)), kinds="fi")
+_row(np.fmax, lambda g, out, x, y: (where(x > y, g, 0.0), where(x > y, 0.0, g)), kinds="fi")
+_row(np.fmin, lambda g, out, x, y: (where(x < y, g, 0.0), where(x < y, 0.0, g)), kinds="fi")
+_row(
+    np.logaddexp, lambda g, out, x, y: (g * apply("exp", x - out), g * apply("exp", y - out)), flops=25
+)
+for _ufunc in (np.floor, np.ceil, np.trunc, np.rint):
+    _row(_ufunc, None)
+for _ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
+    _row(_ufunc, None, kinds="fib")
+for _ufunc in (np.logical_and, np.logical_or, np.logical_xor, np.logical_not):
+    _row(_ufunc, None, kinds="fib")
+for _ufunc in (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert):
+    _row(_ufunc, None, 0, 7, kinds="ib")
+for _ufunc in (np.left_shift, np.right_shift):
+    _row(_ufunc, None, 0, 7, kinds="i")
+for _ufunc in (np.isnan, np.isinf, np.isfinite, np.signbit):
+    _row(_ufunc, None)
+_row(np.copysign, lambda g, out, x, y: (g * apply("sign", x) * apply("copysign", 1.0, y), None), 0.3, 2.0)
+_row(np.conjugate, lambda g, out, x: (apply("conjugate", g) if is_complex(g) else g,), kinds="fc")
+_row(
+    np.where, lambda g, out, c, x, y: (None, where(c, g, 0.0), where(c, 0.0, g)),
+    kinds="f", name="where", n_inputs=3, order=0,
+)  # fmt: skip
+
+
+def _real(x: Any) -> Any:
+    return np.real(x) if np.iscomplexobj(x) else np.positive(x)
+
+
+def _imag(x: Any) -> Any:
+    return np.imag(x) if np.iscomplexobj(x) else np.zeros_like(x)
+
+
+_row(_real, lambda g, out, x: (_to_real_imag(g, 1.0),), kinds="fc", name="real", n_inputs=1, numpy=())
+_row(_imag, lambda g, out, x: (_to_real_imag(g, -1j),), kinds="fc", name="imag", n_inputs=1, numpy=())
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return np.asarray(x).astype(dtype) if not isinstance(x, np.generic) else x.astype(dtype)
+
+
+def _cast_rule(g: Node, out: Node, x: Node, dtype: Any) -> tuple[Node | None]:
+    if out.dtype.kind not in "fc":
+        return (None,)
+    return (apply("cast", g, dtype=x.dtype) if g.dtype != x.dtype else g,)
+
+
+op(
+    "cast", _cast, vjp=_cast_rule, factors="elementwise", elementwise=True,
+    aval=lambda x, dtype: Aval(x.shape, np.dtype(dtype)),
+    samples=lambda rng: [
+        Sample((rng.normal(size=(3, 4)),), {"dtype": np.dtype("float32")}, order=0),
+        Sample((rng.normal(size=(3, 4)),), {"dtype": np.dtype("complex128")}, order=0),
+        Sample((rng.integers(0, 9, (5,)),), {"dtype": np.dtype("float64")}, order=0),
+    ],
+)  # fmt: skip
+op(
+    "stop_gradient", lambda x: x, aval=lambda x: x, factors="elementwise", view=0,
+    samples=lambda rng: [Sample((rng.normal(size=(3,)),), order=0)],
+)  # fmt: skip
+
+
+def zeros_like(aval: Aval) -> Node:
+    """A node of zeros with an abstract value's shape and dtype."""
+    return apply("full", const(np.zeros((), aval.dtype)[()]), shape=aval.shape, dtype=aval.dtype)

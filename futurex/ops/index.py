@@ -1,0 +1,142 @@
+"""Advanced indexing: ``gather`` and ``scatter`` with integer arrays, and ``take_along_axis``.
+
+``pattern`` is a tuple of entries as in :mod:`futurex.ops.views`; ``("d", n)`` stands for the n-th index array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast, where, zeros_like
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Sample, op
+
+Pattern = tuple[tuple[Any, ...], ...]
+
+
+def fancy_index(pattern: Pattern, indices: Sequence[Any]) -> tuple[Any, ...]:
+    """The NumPy index of an encoded pattern."""
+    decode = {"s": lambda e: slice(*e[1:]), "n": lambda e: None, "i": lambda e: e[1], "d": lambda e: indices[e[1]]}
+    return tuple(decode[entry[0]](entry) for entry in pattern)
+
+
+def _gather(x: Any, *indices: Any, pattern: Pattern) -> Any:
+    return np.asarray(x)[fancy_index(pattern, indices)]
+
+
+def _dummy_indices(indices: Sequence[Aval]) -> list[Any]:
+    for index in indices:
+        if index.dtype.kind not in "iu":
+            raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {index.dtype}")
+    return [np.broadcast_to(np.zeros((), index.dtype), index.shape) for index in indices]
+
+
+def _gather_aval(x: Aval, *indices: Aval, pattern: Pattern) -> Aval:
+    # An extent of zero cannot be indexed by the stand-in zeros; the shape of the result does not depend on it.
+    advanced = _advanced_dims(pattern)
+    shape = tuple(max(extent, 1) if k in advanced else extent for k, extent in enumerate(x.shape))
+    result = np.broadcast_to(np.zeros((), x.dtype), shape)[fancy_index(pattern, _dummy_indices(indices))]
+    return Aval(result.shape, x.dtype)
+
+
+def _advanced_dims(pattern: Pattern) -> set[int]:
+    dims, position = set(), 0
+    for entry in pattern:
+        if entry[0] == "n":
+            continue
+        if entry[0] in "di":
+            dims.add(position)
+        position += 1
+    return dims
+
+
+def _gather_rule(g: Node, out: Node, x: Node, *indices: Node, pattern: Pattern) -> tuple[Any, ...]:
+    into = apply("scatter", zeros_like(x.aval), g, *indices, pattern=pattern, mode="add")
+    return (into, *(None for _ in indices))
+
+
+def _gather_factors(x: Aval, *indices: Aval, pattern: Pattern) -> str:
+    """One index array on axis 0 with full slices behind: rows are replicated, columns and the index pass through."""
+    index_names = [f"p{k}" for k in range(indices[0].ndim)] if indices else []
+    rest = pattern[1:]
+    if len(indices) == 1 and pattern[0] == ("d", 0) and all(entry == ("s", None, None, None) for entry in rest):
+        tail = [f"d{k}" for k in range(1, x.ndim)]
+        return f"{' '.join(['!d0', *tail])}, {' '.join(index_names)} -> {' '.join(index_names + tail)}"
+    parts = [" ".join(f"!x{n}_{k}" for k in range(aval.ndim)) for n, aval in enumerate((x, *indices))]
+    out = _gather_aval(x, *indices, pattern=pattern)
+    return f"{', '.join(parts)} -> {' '.join(f'!o{k}' for k in range(out.ndim))}"
+
+
+def _gather_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2, -1])
+    yield Sample((x, rows), {"pattern": (("d", 0), ("s", None, None, None))})
+    yield Sample((x, rows, np.array([1, 1, 4, 0])), {"pattern": (("d", 0), ("d", 1))})
+    yield Sample((x, rows.reshape(2, 2)), {"pattern": (("s", 1, None, None), ("d", 0))})
+    yield Sample((x, np.zeros((0,), int)), {"pattern": (("d", 0),)})
+
+
+op("gather", _gather, aval=_gather_aval, vjp=_gather_rule, factors=_gather_factors, samples=_gather_samples)
+
+
+def _scatter(x: Any, value: Any, *indices: Any, pattern: Pattern, mode: str) -> Any:
+    out = np.array(x)
+    index = fancy_index(pattern, indices)
+    if mode == "set":
+        out[index] = value
+    else:
+        np.add.at(out, index, value)
+    return out
+
+
+def _scatter_aval(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: str) -> Aval:
+    target = _gather_aval(x, *indices, pattern=pattern)
+    if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+        raise ValueError(
+            f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result of shape {target.shape}"
+        )
+    return x
+
+
+def _winners(g: Node, value_shape: tuple[int, ...], indices: Sequence[Node], pattern: Pattern) -> Node:
+    """True where a written element survived: with repeated indices the last writer wins."""
+    slots = apply("iota", shape=(_size(value_shape),), axis=0, dtype=np.dtype(np.int64))
+    slots = apply("reshape", slots, shape=value_shape)
+    board = apply("full", -1, shape=g.shape, dtype=np.dtype(np.int64))
+    board = apply("scatter", board, slots, *indices, pattern=pattern, mode="set")
+    return apply("equal", apply("gather", board, *indices, pattern=pattern), slots)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _scatter_rule(g: Node, out: Node, x: Node, value: Node, *indices: Node, pattern: Pattern, mode: str) -> tuple[Any, ...]:
+    read = apply("gather", g, *indices, pattern=pattern)
+    if mode == "add":
+        return (g, unbroadcast(read, value.aval), *(None for _ in indices))
+    rest = apply("scatter", g, 0, *indices, pattern=pattern, mode="set")
+    won = where(_winners(g, read.shape, indices, pattern), read, 0.0)
+    return (rest, unbroadcast(won, value.aval), *(None for _ in indices))
+
+
+def _scatter_factors(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: str) -> str:
+    parts = [" ".join(f"!x{n}_{k}" for k in range(aval.ndim)) for n, aval in enumerate((x, value, *indices))]
+    return f"{', '.join(parts)} -> {' '.join(f'!x0_{k}' for k in range(x.ndim))}"
+
+
+def _scatter_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2])
+    for mode in ("set", "add"):
+        yield Sample((x, rng.normal(size=(3, 5)), rows), {"pattern": (("d", 0),), "mode": mode})
+        yield Sample((x, rng.normal(size=(3,)), rows, np.array([1, 3, 3])), {"pattern": (("d", 0), ("d", 1)), "mode": mode})
+        yield Sample((x, 2.0, rows), {"pattern": (("d", 0), ("s", 1, 3, None)), "mode": mode})
+
+
+op(
+    "scatter", _scatter, aval=_scatter_aval, vjp=_scatter_rule, factors=_scatter_factors, inplace=(0,),
+    samples=_scatter_samples,
+)  # fmt: skip

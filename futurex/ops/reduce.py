@@ -1,0 +1,146 @@
+"""Reductions, arg-reductions and cumulative sums. ``axis`` is a sorted tuple of non-negative ints, or None for all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import where
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Cost, Sample, op
+
+Axis = tuple[int, ...] | None
+
+
+def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:
+    return tuple(range(ndim)) if axis is None else axis
+
+
+def _shape(x: Aval, axis: Axis, keepdims: bool) -> tuple[int, ...]:
+    axes = axes_of(x.ndim, axis)
+    if keepdims:
+        return tuple(1 if k in axes else extent for k, extent in enumerate(x.shape))
+    return tuple(extent for k, extent in enumerate(x.shape) if k not in axes)
+
+
+def restore(reduced: Node, x: Node, axis: Axis) -> Node:
+    """A reduced array broadcast to the shape it was reduced from."""
+    kept = tuple(1 if k in axes_of(x.ndim, axis) else extent for k, extent in enumerate(x.shape))
+    return apply("broadcast_to", reduced if reduced.shape == kept else apply("reshape", reduced, shape=kept), shape=x.shape)
+
+
+def _factors(x: Aval, axis: Axis, keepdims: bool, **_: Any) -> str:
+    axes = axes_of(x.ndim, axis)
+    names = [f"d{k}" for k in range(x.ndim)]
+    outs = [("1" if keepdims else None) if k in axes else name for k, name in enumerate(names)]
+    return f"{' '.join(names)} -> {' '.join(name for name in outs if name)}"
+
+
+def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: Any, axis: Axis, keepdims: bool, **attrs: Any) -> Any:
+        if axis is not None and len(axis) == 1:
+            return function(x, axis=axis[0], keepdims=keepdims, **attrs)
+        return function(x, axis=axis, keepdims=keepdims, **attrs)
+
+    return kernel
+
+
+def _aval_like(function: Callable[..., Any]) -> Callable[..., Aval]:
+    """Shape by rule, dtype by asking NumPy on one element."""
+
+    def aval(x: Aval, axis: Axis, keepdims: bool, **attrs: Any) -> Aval:
+        shape = _shape(x, axis, keepdims)
+        if function in (np.max, np.min) and x.size == 0 and math.prod(shape) != 0:
+            function(np.empty(0, x.dtype))  # raises what NumPy raises for an empty maximum
+        return Aval(shape, np.asarray(function(np.ones(1, x.dtype), **attrs)).dtype)
+
+    return aval
+
+
+def _cost(x: Aval, axis: Axis, keepdims: bool, **_: Any) -> Cost:
+    return Cost(x.size, x.nbytes + 8.0 * math.prod(_shape(x, axis, keepdims)))
+
+
+def _samples(order: int, dtypes: tuple[Any, ...] = (np.float64, np.float32, np.int64), extra: bool = False) -> Any:
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        for dtype in dtypes:
+            for shape, axis, keepdims in (((3, 4), None, False), ((3, 4), (1,), False), ((2, 3, 4), (0, 2), True)):
+                values = (rng.permutation(math.prod(shape)).reshape(shape) / 7.0 - 0.8) if dtype != np.int64 else rng.integers(1, 4, shape)
+                attrs = {"axis": axis, "keepdims": keepdims, **({"dtype": None} if extra else {})}
+                yield Sample((values.astype(dtype),), attrs, order=order if dtype == np.float64 else 0)
+
+    return samples
+
+
+def _sum_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool, dtype: Any) -> tuple[Node]:
+    return (restore(g, x, axis),)
+
+
+def _prod_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool, dtype: Any) -> tuple[Node]:
+    return (restore(g * out, x, axis) / x,)
+
+
+def _extreme_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool) -> tuple[Node]:
+    """The gradient is shared equally by all elements that attain the extreme."""
+    hit = apply("equal", x, restore(out, x, axis))
+    count = apply("sum", hit, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    return (where(hit, restore(g / count, x, axis), 0.0),)
+
+
+op("sum", _kernel(np.sum), aval=_aval_like(np.sum), vjp=_sum_rule, factors=_factors, cost=_cost, samples=_samples(2, extra=True))
+op(
+    "prod", _kernel(np.prod), aval=_aval_like(np.prod), vjp=_prod_rule, factors=_factors, reduce="prod", cost=_cost,
+    samples=_samples(2, extra=True),
+)  # fmt: skip
+op("max", _kernel(np.max), aval=_aval_like(np.max), vjp=_extreme_rule, factors=_factors, reduce="max", cost=_cost, samples=_samples(1))
+op("min", _kernel(np.min), aval=_aval_like(np.min), vjp=_extreme_rule, factors=_factors, reduce="min", cost=_cost, samples=_samples(1))
+op("any", _kernel(np.any), aval=_aval_like(np.any), factors=_factors, reduce="max", cost=_cost, samples=_samples(0))
+op("all", _kernel(np.all), aval=_aval_like(np.all), factors=_factors, reduce="min", cost=_cost, samples=_samples(0))
+
+
+def _arg(function: Callable[..., Any]) -> dict[str, Any]:
+    def kernel(x: Any, axis: int, keepdims: bool) -> Any:
+        return function(x, axis=axis, keepdims=keepdims)
+
+    def aval(x: Aval, axis: int, keepdims: bool) -> Aval:
+        if x.shape[axis] == 0:
+            function(np.empty(0))  # raises NumPy's error for an empty sequence
+        return Aval(_shape(x, (axis,), keepdims), np.dtype(np.intp))
+
+    def factors(x: Aval, axis: int, keepdims: bool) -> str:
+        names = [f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim)]
+        outs = [("1" if keepdims else None) if k == axis else name for k, name in enumerate(names)]
+        return f"{' '.join(names)} -> {' '.join(name for name in outs if name)}"
+
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        yield Sample((rng.normal(size=(3, 4)),), {"axis": 1, "keepdims": False}, order=0)
+        yield Sample((rng.integers(0, 2, (3, 4)),), {"axis": 0, "keepdims": True}, order=0)
+
+    return {"kernel": kernel, "aval": aval, "factors": factors, "samples": samples}
+
+
+op("argmax", **_arg(np.argmax))
+op("argmin", **_arg(np.argmin))
+
+
+def _cumsum_rule(g: Node, out: Node, x: Node, axis: int, dtype: Any) -> tuple[Node]:
+    return (apply("flip", apply("cumsum", apply("flip", g, axis=(axis,)), axis=axis, dtype=None), axis=(axis,)),)
+
+
+def _along(x: Aval, axis: int, **_: Any) -> str:
+    names = " ".join(f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim))
+    return f"{names} -> {names}"
+
+
+op(
+    "cumsum", lambda x, axis, dtype: np.cumsum(x, axis, dtype), vjp=_cumsum_rule, factors=_along,
+    aval=lambda x, axis, dtype: Aval(x.shape, np.cumsum(np.ones(1, x.dtype), dtype=dtype).dtype),
+    samples=lambda rng: [
+        Sample((rng.normal(size=(3, 4)),), {"axis": 1, "dtype": None}),
+        Sample((rng.integers(0, 5, (4,)).astype(np.int8),), {"axis": 0, "dtype": None}, order=0),
+    ],
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""Making arrays and changing their shape: full, iota, reshape, transpose, broadcast, concatenate, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Sample, op
+
+
+
+def dims(ndim: int, prefix: str = "d") -> list[str]:
+    """Factor names for the dimensions of one array."""
+    return [f"{prefix}{k}" for k in range(ndim)]
+
+
+def _full(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.full(shape, value, dtype)
+
+
+def _full_rule(g: Node, out: Node, value: Node, **_: Any) -> tuple[Node]:
+    return (unbroadcast(g, value.aval),)
+
+
+op(
+    "full", _full, vjp=_full_rule, aval=lambda value, shape, dtype: Aval(shape, np.dtype(dtype)), shape_attr="shape",
+    factors=lambda value, shape, dtype: f"{' '.join(['1'] * value.ndim)} -> {' '.join(dims(len(shape)))}",
+    samples=lambda rng: [
+        Sample((np.float64(2.5),), {"shape": (2, 3), "dtype": np.dtype("float64")}),
+        Sample((3,), {"shape": (), "dtype": np.dtype("int8")}, order=0),
+    ],
+)  # fmt: skip
+op(
+    "iota", lambda shape, axis, dtype: _iota(shape, axis, dtype),
+    aval=lambda shape, axis, dtype: Aval(shape, np.dtype(dtype)),
+    samples=lambda rng: [Sample((), {"shape": (3, 4), "axis": 1, "dtype": np.dtype("int64")}, order=0)],
+)  # fmt: skip
+
+
+def _iota(shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
+    line = np.arange(shape[axis], dtype=dtype)
+    return np.broadcast_to(line.reshape([-1 if k == axis else 1 for k in range(len(shape))]), shape).copy()
+
+
+def _reshape_factors(x: Aval, shape: tuple[int, ...]) -> str:
+    """Leading and trailing dimensions that stay as they are pass through; the regrouped middle must be whole."""
+    old, new = list(x.shape), list(shape)
+    front = 0
+    while front < min(len(old), len(new)) and old[front] == new[front]:
+        front += 1
+    back = 0
+    while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
+        back += 1
+    names_in = [f"d{k}" if k < front else (f"e{len(old) - k}" if k >= len(old) - back else f"!i{k}") for k in range(len(old))]
+    names_out = [f"d{k}" if k < front else (f"e{len(new) - k}" if k >= len(new) - back else f"!o{k}") for k in range(len(new))]
+    return f"{' '.join(names_in)} -> {' '.join(names_out)}"
+
+
+op(
+    "reshape", lambda x, shape: np.reshape(x, shape), view=0, shape_attr="shape",
+    vjp=lambda g, out, x, shape: (apply("reshape", g, shape=x.shape),), factors=_reshape_factors,
+    samples=lambda rng: [
+        Sample((rng.normal(size=(4, 6)),), {"shape": (4, 2, 3)}),
+        Sample((rng.normal(size=(4, 6)),), {"shape": (24,)}),
+        Sample((rng.normal(size=(1,)),), {"shape": ()}),
+        Sample((rng.normal(size=(0, 3)),), {"shape": (3, 0)}),
+    ],
+)  # fmt: skip
+
+
+def _transpose_rule(g: Node, out: Node, x: Node, axes: tuple[int, ...]) -> tuple[Node]:
+    return (apply("transpose", g, axes=tuple(int(k) for k in np.argsort(axes))),)
+
+
+def _transpose_factors(x: Aval, axes: tuple[int, ...]) -> str:
+    names = dims(x.ndim)
+    return f"{' '.join(names)} -> {' '.join(names[axis] for axis in axes)}"
+
+
+op(
+    "transpose", lambda x, axes: np.transpose(x, axes), view=0, vjp=_transpose_rule, factors=_transpose_factors,
+    samples=lambda rng: [
+        Sample((rng.normal(size=(2, 3, 4)),), {"axes": (2, 0, 1)}),
+        Sample((rng.normal(size=(2, 3)),), {"axes": (1, 0)}),
+    ],
+)  # fmt: skip
+
+
+def _broadcast_factors(x: Aval, shape: tuple[int, ...]) -> str:
+    names = dims(len(shape))
+    offset = len(shape) - x.ndim
+    ins = [names[k + offset] if x.shape[k] == shape[k + offset] else "1" for k in range(x.ndim)]
+    return f"{' '.join(ins)} -> {' '.join(names)}"
+
+
+op(
+    "broadcast_to", lambda x, shape: np.broadcast_to(x, shape), view=0, shape_attr="shape", factors=_broadcast_factors,
+    vjp=lambda g, out, x, shape: (unbroadcast(g, x.aval),),
+    samples=lambda rng: [
+        Sample((rng.normal(size=(3, 1)),), {"shape": (2, 3, 4)}),
+        Sample((rng.normal(size=()),), {"shape": (2,)}),
+    ],
+)  # fmt: skip
+
+
+def _concatenate_rule(g: Node, out: Node, *parts: Node, axis: int) -> tuple[Node, ...]:
+    starts = np.cumsum([0] + [part.shape[axis] for part in parts])
+    whole = [("s", None, None, None)] * g.ndim
+    cotangents = []
+    for k in range(len(parts)):
+        entries = list(whole)
+        entries[axis] = ("s", int(starts[k]), int(starts[k + 1]), None)
+        cotangents.append(apply("load", g, chain=(("index", tuple(entries)),)))
+    return tuple(cotangents)
+
+
+def _concatenate_factors(*parts: Aval, axis: int) -> str:
+    ins = [" ".join(f"!c{n}" if k == axis else f"d{k}" for k in range(part.ndim)) for n, part in enumerate(parts)]
+    return f"{', '.join(ins)} -> {' '.join('!c' if k == axis else f'd{k}' for k in range(parts[0].ndim))}"
+
+
+op(
+    "concatenate", lambda *parts, axis: np.concatenate(parts, axis), vjp=_concatenate_rule, factors=_concatenate_factors,
+    samples=lambda rng: [
+        Sample((rng.normal(size=(2, 3)), rng.normal(size=(4, 3))), {"axis": 0}),
+        Sample((rng.normal(size=(2, 3)), rng.normal(size=(2, 0)), rng.normal(size=(2, 1))), {"axis": 1}),
+        Sample((rng.normal(size=(2,)), np.arange(3)), {"axis": 0}, order=0),
+    ],
+)  # fmt: skip
+
+
+def _pad_rule(g: Node, out: Node, x: Node, value: Node, widths: tuple[tuple[int, int], ...]) -> tuple[Node, Node]:
+    entries = tuple(("s", lo, lo + extent, None) for (lo, _), extent in zip(widths, x.shape, strict=True))
+    inner = apply("load", g, chain=(("index", entries),))
+    rest = apply("sum", g, axis=None, keepdims=False, dtype=None) - apply("sum", inner, axis=None, keepdims=False, dtype=None)
+    return inner, rest
+
+
+def _pad_factors(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> str:
+    names = [f"d{k}" if pair == (0, 0) else f"!d{k}" for k, pair in enumerate(widths)]
+    return f"{' '.join(names)},  -> {' '.join(names)}"
+
+
+def _pad(x: Any, value: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+    return np.pad(x, widths, constant_values=value)
+
+
+def _pad_aval(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> Aval:
+    return Aval(tuple(n + lo + hi for n, (lo, hi) in zip(x.shape, widths, strict=True)), x.dtype)
+
+
+op(
+    "pad", _pad, aval=_pad_aval, vjp=_pad_rule, factors=_pad_factors,
+    samples=lambda rng: [
+        Sample((rng.normal(size=(2, 3)), 0.0), {"widths": ((1, 0), (0, 2))}),
+        Sample((rng.normal(size=(3,)), np.float64(1.5)), {"widths": ((2, 2),)}),
+    ],
+)  # fmt: skip
+
+
+def flip_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    """Axes for :data:`flip`."""
+    yield Sample((rng.normal(size=(2, 3)),), {"axis": (1,)})
+    yield Sample((rng.normal(size=(2, 3)),), {"axis": (0, 1)})
+
+
+def _flip_factors(x: Aval, axis: tuple[int, ...]) -> str:
+    names = " ".join(f"!d{k}" if k in axis else f"d{k}" for k in range(x.ndim))
+    return f"{names} -> {names}"
+
+
+op(
+    "flip", lambda x, axis: np.flip(x, axis), view=0, factors=_flip_factors, samples=flip_samples,
+    vjp=lambda g, out, x, axis: (apply("flip", g, axis=axis),),
+)  # fmt: skip

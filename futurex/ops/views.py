@@ -1,0 +1,213 @@
+"""``load`` and ``store``: every view and every write, without mutation in the tree.
+
+A *chain* is a tuple of steps from a base array to a view of it:
+
+- ``("index", entries)``: basic indexing. Entries are ``("i", k)`` an integer, ``("d", n)`` the n-th dynamic integer input,
+  ``("s", start, stop, step)`` a slice whose parts are ints, None or ``("d", n)``, and ``("n",)`` a new axis;
+- ``("transpose", axes)``, ``("reshape", shape)``, ``("broadcast_to", shape)``, ``("flip", axes)``,
+  ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast, zeros_like
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Cost, Sample, op
+
+Entry = tuple[Any, ...]
+Step = tuple[Any, ...]
+Chain = tuple[Step, ...]
+
+
+def index_of(entries: Sequence[Entry], dynamic: Sequence[Any]) -> tuple[Any, ...]:
+    """The NumPy index that encoded entries stand for; it ends in an ellipsis so that the result stays a view."""
+
+    def part(value: Any) -> Any:
+        return int(dynamic[value[1]]) if isinstance(value, tuple) else value
+
+    index: list[Any] = []
+    for entry in entries:
+        if entry[0] == "s":
+            index.append(slice(*(part(value) for value in entry[1:])))
+        elif entry[0] == "n":
+            index.append(None)
+        else:
+            index.append(entry[1] if entry[0] == "i" else part(entry))
+    return (*index, ...)
+
+
+def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
+    """NumPy's view of ``base`` along ``chain`` (shares memory with it)."""
+    for step in chain:
+        kind = step[0]
+        if kind == "index":
+            base = base[index_of(step[1], dynamic)]
+        elif kind == "transpose":
+            base = np.transpose(base, step[1])
+        elif kind == "reshape":
+            base = base.reshape(step[1])
+        elif kind == "broadcast_to":
+            base = np.broadcast_to(base, step[1])
+        elif kind == "flip":
+            base = np.flip(base, step[1])
+        elif kind == "diagonal":
+            base = base.diagonal(*step[1:])
+            base.flags.writeable = True
+        elif kind in ("real", "imag"):
+            base = getattr(base, kind)
+        else:
+            raise ValueError(f"a view chain has an unknown step {step!r}")
+    return base
+
+
+def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
+    return view(np.asarray(base), chain, dynamic)
+
+
+def _view_aval(base: Aval, dynamic: tuple[Any, ...], chain: Chain) -> Aval:
+    """Dynamic integers select one element, so any legal stand-in gives the shape; dynamic slices have no fixed shape."""
+    for step in chain:
+        if step[0] == "index" and any(entry[0] == "s" and any(isinstance(p, tuple) for p in entry[1:]) for entry in step[1]):
+            raise TypeError("a slice with bounds that are not known before the run has no fixed shape")
+    dummy = np.broadcast_to(np.zeros((), base.dtype), base.shape)
+    dummy.flags.writeable = False
+    result = _readonly_view(dummy, chain, [0] * len(dynamic))
+    return Aval(result.shape, result.dtype)
+
+
+def _readonly_view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
+    for step in chain:
+        base = np.diagonal(base, *step[1:]) if step[0] == "diagonal" else view(base, (step,), dynamic)
+    return base
+
+
+def _load_aval(base: Aval, *dynamic: Aval, chain: Chain) -> Aval:
+    return _view_aval(base, dynamic, chain)
+
+
+def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> tuple[Any, ...]:
+    zeros = zeros_like(base.aval)
+    return (apply("store", zeros, g, *dynamic, chain=chain, mode="add"), *(None for _ in dynamic))
+
+
+def _full_slice(entry: Entry) -> bool:
+    return entry[0] == "s" and entry[1] in (None, 0) and entry[2] is None and entry[3] in (None, 1)
+
+
+def _chain_names(base: Aval, chain: Chain) -> tuple[list[str], list[str]]:
+    """Factor names of the base and of the view: untouched dimensions pass through, others must be whole."""
+    names = [f"d{k}" for k in range(base.ndim)]
+    whole: set[str] = set()
+    fresh = iter(f"v{k}" for k in range(64))
+    for step in chain:
+        if step[0] == "index":
+            out, position = [], 0
+            for entry in step[1]:
+                if entry[0] == "n":
+                    out.append(f"!{next(fresh)}")
+                    continue
+                if _full_slice(entry):
+                    out.append(names[position])
+                else:
+                    whole.add(names[position])
+                    if entry[0] == "s":
+                        out.append(f"!{next(fresh)}")
+                position += 1
+            names = out + names[position:]
+        elif step[0] == "transpose":
+            names = [names[axis] for axis in step[1]]
+        else:
+            whole.update(names)
+            names = []
+            break
+    ins = [f"!{name}" if name in whole else name for name in (f"d{k}" for k in range(base.ndim))]
+    return ins, [f"!{name}" if name in whole else name for name in names]
+
+
+def _load_factors(base: Aval, *dynamic: Aval, chain: Chain) -> str:
+    ins, outs = _chain_names(base, chain)
+    ndim = _view_aval(base, dynamic, chain).ndim
+    if len(outs) != ndim:
+        ins, outs = [f"!d{k}" for k in range(base.ndim)], [f"!v{k}" for k in range(ndim)]
+    return f"{', '.join([' '.join(ins), *('' for _ in dynamic)])} -> {' '.join(outs)}"
+
+
+def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    base = rng.normal(size=(4, 5))
+    yield Sample((base,), {"chain": (("index", (("s", 1, 3, None), ("s", None, None, -2))),)})
+    yield Sample((base,), {"chain": (("index", (("i", -1),)),)})
+    yield Sample((base,), {"chain": (("index", (("s", None, None, None), ("s", 1, None, None))),)})
+    yield Sample((base, 2), {"chain": (("index", (("d", 0), ("n",))),)})
+    yield Sample((base,), {"chain": (("transpose", (1, 0)), ("index", (("s", None, None, 2),)))})
+    yield Sample((base,), {"chain": (("reshape", (2, 10)), ("index", (("i", 1),)))})
+    yield Sample((base[:4, :4].copy(),), {"chain": (("diagonal", 1, 0, 1),)})
+
+
+op(
+    "load", _load, aval=_load_aval, vjp=_load_rule, factors=_load_factors, view=0, samples=_view_samples,
+    cost=lambda base, *dynamic, chain: Cost(0.0, 0.0),
+)  # fmt: skip
+
+
+def _store(base: Any, value: Any, *dynamic: Any, chain: Chain, mode: str) -> Any:
+    out = np.array(base)
+    store_into(out, value, dynamic, chain, mode)
+    return out
+
+
+def store_into(out: Any, value: Any, dynamic: Sequence[Any], chain: Chain, mode: str) -> None:
+    """Write ``value`` through the view ``chain`` of ``out``, in place."""
+    target = view(out, chain, dynamic)
+    if mode == "set":
+        target[...] = value
+    else:
+        target += value
+
+
+def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str) -> Aval:
+    target = _view_aval(base, dynamic, chain)
+    if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+        extra = value.shape[: max(0, value.ndim - target.ndim)]
+        if any(extent != 1 for extent in extra) or np.broadcast_shapes(target.shape, value.shape[len(extra) :]) != target.shape:
+            raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {target.shape}")
+    return Aval(base.shape, base.dtype)
+
+
+def _store_rule(g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str) -> tuple[Any, ...]:
+    read = apply("load", g, *dynamic, chain=chain)
+    into_value = unbroadcast(read, value.aval) if value.ndim <= read.ndim else apply("reshape", read, shape=value.shape)
+    rest = g if mode == "add" else apply("store", g, 0, *dynamic, chain=chain, mode="set")
+    return (rest, into_value, *(None for _ in dynamic))
+
+
+def _store_factors(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str) -> str:
+    ins, view_names = _chain_names(base, chain)
+    target = _view_aval(base, dynamic, chain)
+    if len(view_names) != target.ndim:
+        ins, view_names = [f"!d{k}" for k in range(base.ndim)], [f"!v{k}" for k in range(target.ndim)]
+    aligned = view_names[target.ndim - min(value.ndim, target.ndim) :]
+    values = [name if extent != 1 else "1" for name, extent in zip(aligned, value.shape[-len(aligned) or value.ndim :], strict=False)]
+    values = ["1"] * (value.ndim - len(values)) + values
+    return f"{', '.join([' '.join(ins), ' '.join(values), *('' for _ in dynamic)])} -> {' '.join(ins)}"
+
+
+def _store_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    base = rng.normal(size=(4, 5))
+    for mode in ("set", "add"):
+        rows = (("index", (("s", 1, 3, None),)),)
+        yield Sample((base, rng.normal(size=(2, 5))), {"chain": rows, "mode": mode})
+        yield Sample((base, rng.normal(size=(5,))), {"chain": rows, "mode": mode})
+        yield Sample((base, 1.5), {"chain": (("index", (("i", 0), ("i", 2))),), "mode": mode})
+        yield Sample((base, rng.normal(size=(5,)), 3), {"chain": (("index", (("d", 0),)),), "mode": mode})
+        yield Sample((base, rng.normal(size=(4,))), {"chain": (("diagonal", 0, 0, 1),), "mode": mode})
+
+
+op(
+    "store", _store, aval=_store_aval, vjp=_store_rule, factors=_store_factors, inplace=(0,), samples=_store_samples,
+)  # fmt: skip

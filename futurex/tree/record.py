@@ -1,0 +1,160 @@
+"""Op records: everything that is known of an operation stands in one record, made by one call of :func:`op`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import PYTHON_SCALARS, Aval
+
+Attrs = Mapping[str, Any]
+Avals = Aval | tuple[Aval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs and attributes on which the generated tests run an op.
+
+    ``order`` is how often the numerical derivative test differentiates (0: not differentiable at this sample).
+    """
+
+    inputs: tuple[Any, ...]
+    attrs: Attrs = field(default_factory=dict)
+    order: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Work of one node: arithmetic operations and bytes read and written."""
+
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation. Calling it with nodes builds a node; calling it with arrays runs the NumPy reference kernel.
+
+    Fields
+    ------
+    kernel: ``kernel(*arrays, **attrs)``; the meaning of the op, in NumPy.
+    aval: shape and dtype rule ``aval(*avals, **attrs)``; default: the kernel itself on zero-stride dummies.
+    vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input. ``out`` is the node itself; an op with
+        several results gets a tuple ``g`` with None for results that nobody used.
+    decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner
+        where its factor rule forbids a tiling.
+    factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand in
+        input and output pass through, names only in inputs are reduced (``reduce`` says how), ``!x`` must be whole,
+        ``1`` is a broadcast dimension. ``"elementwise"`` aligns all inputs to the right.
+    shape_attr: the attribute that repeats the output's shape (rewritten when the output is tiled).
+    numpy: the NumPy functions that mean this op when they stand in a futurized function.
+    inplace: inputs whose buffer the kernel may overwrite with the output (same shape and dtype).
+    view: the output may be a view of this input.
+    effect: must run, once, in program order, even if nobody reads it; never merged with an equal node.
+    structured: the vjp rule also gets ``pullback`` (a Graph -> Graph transform), for ops that hold sub-graphs.
+    """
+
+    name: str
+    kernel: Callable[..., Any]
+    aval: Callable[..., Avals] | None = None
+    vjp: Callable[..., tuple[Any, ...]] | None = None
+    decompose: Callable[..., Any] | None = None
+    factors: str | Callable[..., str] | None = None
+    reduce: str = "sum"
+    shape_attr: str | None = None
+    cost: Callable[..., Cost] | None = None
+    numpy: tuple[Any, ...] = ()
+    inplace: tuple[int, ...] = ()
+    view: int | None = None
+    effect: bool = False
+    structured: bool = False
+    elementwise: bool = False
+    samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        from futurex.tree.node import Node, apply
+
+        if any(isinstance(value, Node) for value in inputs) or not inputs:
+            return apply(self.name, *inputs, **attrs)
+        return self.kernel(*inputs, **attrs)
+
+    def infer(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
+        """Abstract value of the result; ``values`` holds the known Python scalars among the inputs (else None)."""
+        if self.aval is not None:
+            return self.aval(*avals, **attrs)
+        if self.elementwise:
+            return self._infer_elementwise(avals, values, attrs)
+        dummies = [_dummy(aval, value, aval.shape) for aval, value in zip(avals, values, strict=True)]
+        return _avals_of(self.kernel(*dummies, **attrs))
+
+    def _infer_elementwise(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Aval:
+        shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+        weak = all(aval.weak for aval in avals)
+        dtype = _elementwise_dtype(self, avals, values, tuple(sorted(attrs.items())))
+        return Aval(shape, dtype, weak=weak and dtype.kind in "bifc")
+
+    def work(self, avals: tuple[Aval, ...], out: Avals, attrs: Attrs) -> Cost:
+        """Cost of one application; by default one operation per element of the result, each array moved once."""
+        if self.cost is not None:
+            return self.cost(*avals, **attrs)
+        outs = out if isinstance(out, tuple) else (out,)
+        moved = sum(aval.nbytes for aval in avals) + sum(aval.nbytes for aval in outs)
+        return Cost(float(sum(aval.size for aval in outs)), float(moved))
+
+
+@functools.lru_cache(maxsize=4096)
+def _elementwise_dtype(
+    record_: Op, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...]
+) -> np.dtype[Any]:
+    """NumPy's own answer on empty arrays: exact under NEP 50, and it reads no values."""
+    dummies = [_dummy(aval, value, (0,)) for aval, value in zip(avals, values, strict=True)]
+    if all(aval.weak for aval in avals):
+        return np.asarray(record_.kernel(*dummies, **dict(attrs))).dtype
+    return record_.kernel(*dummies, **dict(attrs)).dtype
+
+
+def _dummy(aval: Aval, value: Any, shape: tuple[int, ...]) -> Any:
+    if aval.weak:
+        return value if value is not None else aval.dtype.type(1).item()
+    return np.broadcast_to(np.zeros((), aval.dtype), shape)
+
+
+def _avals_of(result: Any) -> Avals:
+    if isinstance(result, tuple):
+        return tuple(Aval(np.shape(value), np.asarray(value).dtype) for value in result)
+    weak = type(result) in PYTHON_SCALARS
+    array = np.asarray(result)
+    return Aval(array.shape, array.dtype, weak=weak)
+
+
+_RECORDS: dict[str, Op] = {}
+
+
+def op(name: str, kernel: Callable[..., Any], **fields: Any) -> Op:
+    """Define an operation: makes the record, registers it under its name and returns it.
+
+    >>> from futurex.tree import record
+    >>> record("add").name
+    'add'
+    """
+    if name in _RECORDS:
+        raise ValueError(f"op {name!r} is defined twice")
+    _RECORDS[name] = Op(name, kernel, **fields)
+    return _RECORDS[name]
+
+
+def record(name: str) -> Op:
+    """The record of an op by name."""
+    try:
+        return _RECORDS[name]
+    except KeyError:
+        raise KeyError(f"no op is named {name!r}; `import futurex.ops` registers the standard ones") from None
+
+
+def records() -> Iterator[Op]:
+    """All records, in order of definition."""
+    return iter(tuple(_RECORDS.values()))
