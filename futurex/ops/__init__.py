@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from futurex.ops import contract, control, elementwise, index, reduce, shape, views  # noqa: F401  (registers the records)
+from futurex.ops import (  # noqa: F401  (registers the records)
+    contract,
+    control,
+    conv,
+    elementwise,
+    index,
+    pool,
+    reduce,
+    shape,
+    softmax,
+    views,
+)
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Op, record
