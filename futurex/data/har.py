@@ -43,9 +43,9 @@ def load_har(
             arrays = {field: stored[field] for field in FIELDS}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # absent or damaged: made again
         arrays = _build(window, step, held_out, type_)
-        write_aside(cached, lambda file: np.savez(file, **arrays))
-    *parts, classes = (arrays[field] for field in FIELDS)
-    return Dataset("har", *parts, classes=tuple(map(str, classes)))
+        write_aside(cached, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    x_train, y_train, x_test, y_test, classes = (arrays[field] for field in FIELDS)
+    return Dataset("har", x_train, y_train, x_test, y_test, tuple(map(str, classes)))
 
 
 def windows(recording: npt.NDArray, window: int, step: int) -> npt.NDArray:

@@ -1,0 +1,1 @@
+"""Checkpoints, reports and progress of training runs."""
