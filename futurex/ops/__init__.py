@@ -1,4 +1,7 @@
-"""The op records, one module per family. ``ops.<name>`` is the record, which builds nodes or computes arrays."""
+"""The op records, one module per family. ``ops.<name>`` is the record, which builds nodes or computes arrays.
+
+No module may have the name of an op: it would hide the record.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import Any
 from futurex.ops import (  # noqa: F401  (registers the records)
     contract,
     control,
-    conv,
+    convolution,
     elementwise,
     index,
+    logits,
     pool,
     reduce,
     shape,
-    softmax,
     views,
 )
 from futurex.tree.graph import Graph
