@@ -1,0 +1,1 @@
+"""Passes: pure Graph -> Graph rewrites, listed in order in :mod:`futurex.passes.pipeline`."""

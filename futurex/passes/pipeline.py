@@ -1,0 +1,40 @@
+"""The passes in the order in which they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from futurex.passes.dead import prune
+from futurex.passes.rewrite import map_subgraphs, rewrite
+from futurex.passes.simplify import simplify
+from futurex.tree.graph import Graph
+from futurex.tree.verify import verify
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (simplify, prune)
+"""Every pass takes and gives a graph that computes the same values, bit for bit unless its module says otherwise."""
+
+VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
+
+
+def optimise(graph: Graph, *, check: bool = VERIFY) -> Graph:
+    """The graph after all passes, its sub-graphs included; inputs, outputs and their abstract values stay.
+
+    With ``check`` (default: the environment variable FUTUREX_VERIFY) every pass ends in the verifier, which raises
+    MalformedGraph.
+
+    >>> from futurex.tree import Aval, Graph, apply, param
+    >>> import numpy as np
+    >>> x = param(Aval((2, 3), np.dtype("float32")), "x")
+    >>> turned = apply("transpose", apply("transpose", x, axes=(1, 0)), axes=(1, 0))
+    >>> optimise(Graph([x], [turned])).outs[0] is x
+    True
+    """
+    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, check=check)))
+    for each in PASSES:
+        graph = each(graph)
+        if check:
+            verify(graph)
+    return graph

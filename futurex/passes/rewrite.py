@@ -1,0 +1,107 @@
+"""The driver of local rewrites: one walk over a graph that rebuilds it, keeping effects and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from futurex.tree.graph import Graph, rebuilt, topological
+from futurex.tree.node import Node, build
+from futurex.tree.record import record
+from futurex.tree.source import at
+
+Rule = Callable[[Node], Node | None]
+_MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a loop among rules ends here
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Rebuild the graph with ``rule(node)`` applied to every node, until it returns None or gives nothing usable.
+
+    A replacement is taken only if it has the node's abstract value and keeps every effect the node depends on.
+    """
+    walk = _Walk(rule)
+    # Ids grow with creation: inputs come before users, and effects in program order.
+    for node in sorted(graph.nodes, key=lambda node: node.id):
+        walk.visit(node)
+    outs = [walk.new[node] for node in graph.outs]
+    return graph if outs == list(graph.outs) else Graph(graph.params, outs, graph.name)
+
+
+def until_stable(graph: Graph, rule: Rule) -> Graph:
+    """Repeat :func:`rewrite` until nothing changes, for rules that make work for each other."""
+    for _ in range(_MOST_STEPS):
+        after = rewrite(graph, rule)
+        if after is graph:
+            break
+        graph = after
+    return graph
+
+
+def is_effect(node: Node) -> bool:
+    """True for a node that must run once, in program order (the inputs of a graph are marked so but compute nothing)."""
+    return node.op != "param" and node.record.effect
+
+
+@dataclass
+class _Walk:
+    rule: Rule
+    new: dict[Node, Node] = field(default_factory=dict)
+    behind_effect: set[Node] = field(default_factory=set)
+    effect_moved: bool = False
+
+    def visit(self, node: Node) -> None:
+        inputs = [self.new[source] for source in node.inputs]
+        made = self._effect(node, inputs) if is_effect(node) else self._pure(node, inputs)
+        self.new[node] = made
+        if is_effect(node) or any(source in self.behind_effect for source in made.inputs):
+            self.behind_effect.add(made)
+
+    def _effect(self, node: Node, inputs: Sequence[Node]) -> Node:
+        """Once an effect is made anew, all behind it are too: ids keep telling the program order."""
+        if not self.effect_moved and tuple(inputs) == node.inputs:
+            return node
+        self.effect_moved = True
+        return build(node.record, tuple(inputs), node.attrs, node.aval, node.src)
+
+    def _pure(self, node: Node, inputs: Sequence[Node]) -> Node:
+        made = rebuilt(node, inputs)
+        if not made.inputs and made.op in ("param", "const"):
+            return made
+        with at(node.src):
+            for _ in range(_MOST_STEPS):
+                other = self.rule(made)
+                if other is None or other is made or other.aval != made.aval or self._loses_effect(made, other):
+                    break
+                made = other
+        return made
+
+    def _loses_effect(self, node: Node, other: Node) -> bool:
+        if not any(source in self.behind_effect for source in node.inputs):
+            return False
+        return bool(_effects(node) - _effects(other))
+
+
+def _effects(node: Node) -> set[Node]:
+    return {each for each in topological((node,)) if is_effect(each)}
+
+
+def map_subgraphs(function: Callable[[Graph], Graph]) -> Rule:
+    """A rule that applies ``function`` to the sub-graphs of control flow (a fused region is finished and stays)."""
+
+    def rule(node: Node) -> Node | None:
+        if node.op == "fused" or not any(isinstance(value, Graph) for value in node.attrs.values()):
+            return None
+        attrs = {name: function(value) if isinstance(value, Graph) else value for name, value in node.attrs.items()}
+        same = all(attrs[name] == node.attrs[name] for name in attrs)
+        return None if same else build(record(node.op), node.inputs, attrs, node.aval, node.src)
+
+    return rule
+
+
+def users_of(graph: Graph) -> dict[Node, list[Node]]:
+    """For every node of the graph, the nodes that read it (one entry per input position)."""
+    users: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
+    for node in graph.nodes:
+        for source in node.inputs:
+            users[source].append(node)
+    return users
