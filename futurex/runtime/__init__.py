@@ -1,0 +1,1 @@
+"""What executes a plan: schedulers, futures, transports, collectives, clusters."""

@@ -1,0 +1,100 @@
+"""Strangers at the port of a TCP endpoint, while its real peers go on."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from transport_mesh import SECRET, mesh
+
+from futurex.runtime.transport import Completion, Endpoint, Limits
+from futurex.runtime.transport.auth import Handshake
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def endpoints() -> Iterator[list[Endpoint]]:
+    with mesh("tcp", 2, limits=Limits(handshake_timeout=0.3, max_guests=3)) as opened:
+        yield opened
+
+
+def dial(endpoint: Endpoint) -> socket.socket:
+    host, port = endpoint.address.decode().removeprefix("tcp://").split(":")
+    sock = socket.create_connection((host, int(port)))
+    sock.settimeout(10)
+    return sock
+
+
+def closed(sock: socket.socket) -> bool:
+    """Wait until the other side has closed `sock`; return whether it did, having said nothing."""
+    try:
+        return sock.recv(1 << 16) == b""
+    except ConnectionError:
+        return True
+
+
+def assert_unharmed(endpoints: list[Endpoint], rejected: int) -> None:
+    """The two ranks still talk, have lost nobody, and have counted the strangers."""
+    arrived = Completion()
+    endpoints[0].register(40, lambda header, payload: arrived.finish())
+    endpoints[1].send(0, 40, b"still here", generation=0)
+    arrived.wait(10)
+    deadline = time.monotonic() + 10
+    while endpoints[0].counters.rejected < rejected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert endpoints[0].counters.rejected == rejected
+    assert endpoints[0].lost == endpoints[1].lost == {}
+    assert endpoints[0].counters.messages_received == 1
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 10, bytes(56), b"\xff" * 4096, os.urandom(100_000)])
+def test_bytes_of_another_protocol_close_the_connection(endpoints: list[Endpoint], data: bytes) -> None:
+    with dial(endpoints[0]) as sock:
+        with suppress(ConnectionError):
+            sock.sendall(data)
+        assert closed(sock)
+    assert_unharmed(endpoints, rejected=1)
+
+
+@pytest.mark.parametrize("data", [b"", b"FUTUREX\0", Handshake(1, 2, SECRET, peer=0).greeting()[:-1]])
+def test_an_unfinished_handshake_is_closed_after_its_deadline(endpoints: list[Endpoint], data: bytes) -> None:
+    with dial(endpoints[0]) as sock:
+        sock.sendall(data)
+        assert closed(sock)
+    assert_unharmed(endpoints, rejected=1)
+
+
+def test_a_stranger_without_the_secret_is_told_nothing_about_it(endpoints: list[Endpoint]) -> None:
+    rogue = Handshake(1, 2, b"0123456789abcdef", peer=0)
+    with dial(endpoints[0]) as sock:
+        sock.sendall(rogue.greeting())
+        sock.sendall(rogue.feed(sock.recv(rogue.expects)))
+        assert closed(sock)
+    assert_unharmed(endpoints, rejected=1)
+
+
+def test_a_second_connection_of_a_rank_is_refused(endpoints: list[Endpoint]) -> None:
+    second = Handshake(1, 2, SECRET, peer=0)
+    with dial(endpoints[0]) as sock:
+        sock.sendall(second.greeting())
+        sock.sendall(second.feed(sock.recv(second.expects)))
+        second.feed(sock.recv(second.expects))
+        assert closed(sock)
+    assert_unharmed(endpoints, rejected=1)
+
+
+def test_only_so_many_strangers_wait_at_once(endpoints: list[Endpoint]) -> None:
+    strangers = [dial(endpoints[0]) for _ in range(5)]
+    try:
+        assert all(closed(sock) for sock in strangers)
+    finally:
+        for sock in strangers:
+            sock.close()
+    assert_unharmed(endpoints, rejected=5)
+
+
+def test_the_port_is_on_the_loopback_interface(endpoints: list[Endpoint]) -> None:
+    assert all(endpoint.address.startswith(b"tcp://127.0.0.1:") for endpoint in endpoints)
