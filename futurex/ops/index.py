@@ -1,4 +1,4 @@
-"""Advanced indexing: ``gather`` and ``scatter`` with integer arrays, and ``take_along_axis``.
+"""Advanced indexing: ``gather`` and ``scatter`` with integer arrays, ``take_along_axis`` and its adjoint.
 
 ``pattern`` is a tuple of entries as in :mod:`futurex.ops.views`; ``("d", n)`` stands for the n-th index array.
 """
@@ -96,7 +96,8 @@ def _scatter_aval(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: 
     target = _gather_aval(x, *indices, pattern=pattern)
     if np.broadcast_shapes(target.shape, value.shape) != target.shape:
         raise ValueError(
-            f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result of shape {target.shape}"
+            f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result "
+            f"of shape {target.shape}"
         )
     return x
 
@@ -114,7 +115,9 @@ def _size(shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64))
 
 
-def _scatter_rule(g: Node, out: Node, x: Node, value: Node, *indices: Node, pattern: Pattern, mode: str) -> tuple[Any, ...]:
+def _scatter_rule(
+    g: Node, out: Node, x: Node, value: Node, *indices: Node, pattern: Pattern, mode: str
+) -> tuple[Any, ...]:
     read = apply("gather", g, *indices, pattern=pattern)
     if mode == "add":
         return (g, unbroadcast(read, value.aval), *(None for _ in indices))
@@ -132,11 +135,65 @@ def _scatter_samples(rng: np.random.Generator) -> Iterable[Sample]:
     x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2])
     for mode in ("set", "add"):
         yield Sample((x, rng.normal(size=(3, 5)), rows), {"pattern": (("d", 0),), "mode": mode})
-        yield Sample((x, rng.normal(size=(3,)), rows, np.array([1, 3, 3])), {"pattern": (("d", 0), ("d", 1)), "mode": mode})
+        columns = np.array([1, 3, 3])
+        yield Sample((x, rng.normal(size=(3,)), rows, columns), {"pattern": (("d", 0), ("d", 1)), "mode": mode})
         yield Sample((x, 2.0, rows), {"pattern": (("d", 0), ("s", 1, 3, None)), "mode": mode})
 
 
 op(
     "scatter", _scatter, aval=_scatter_aval, vjp=_scatter_rule, factors=_scatter_factors, inplace=(0,),
     samples=_scatter_samples,
+)  # fmt: skip
+
+
+def _take_along_aval(x: Aval, indices: Aval, axis: int) -> Aval:
+    shape = tuple(max(extent, 1) if k == axis else extent for k, extent in enumerate(x.shape))
+    (stand_in,) = _dummy_indices([indices])
+    return Aval(np.take_along_axis(np.broadcast_to(np.zeros((), x.dtype), shape), stand_in, axis).shape, x.dtype)
+
+
+def _take_along_rule(g: Node, out: Node, x: Node, indices: Node, axis: int) -> tuple[Node, None]:
+    wide = (*g.shape[:axis], x.shape[axis], *g.shape[axis + 1 :])
+    return unbroadcast(apply("add_along_axis", g, indices, input_shape=wide, axis=axis), x.aval), None
+
+
+def _add_along(g: Any, indices: Any, input_shape: tuple[int, ...], axis: int) -> Any:
+    out = np.zeros(input_shape, g.dtype)
+    index = list(np.ogrid[tuple(slice(extent) for extent in g.shape)])
+    index[axis] = indices
+    np.add.at(out, tuple(index), g)
+    return out
+
+
+def _along_factors(first: Aval, indices: Aval, axis: int, into: str = "") -> str:
+    """All dimensions but ``axis`` pass through; ``into`` names the axis of the result, ``!i`` where indices lead."""
+
+    def names(aval: Aval, own: str) -> str:
+        across = [(*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (first, indices)]
+        wide = np.broadcast_shapes(*across)
+        return " ".join(own if k == axis else ("1" if aval.shape[k] != wide[k] else f"d{k}") for k in range(aval.ndim))
+
+    every = " ".join((into or "!i") if k == axis else f"d{k}" for k in range(first.ndim))
+    return f"{names(first, '!i' if into else '!x')}, {names(indices, '!i')} -> {every}"
+
+
+def _along_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((rng.normal(size=(3, 4)), rng.integers(0, 4, (3, 2))), {"axis": 1})
+    yield Sample((rng.normal(size=(3, 4)), rng.integers(-3, 3, (5, 1))), {"axis": 0})
+
+
+def _add_along_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((rng.normal(size=(3, 2)), rng.integers(0, 4, (3, 2))), {"input_shape": (3, 4), "axis": 1})
+    yield Sample((rng.normal(size=(5, 4)), rng.integers(-3, 3, (5, 1))), {"input_shape": (3, 4), "axis": 0})
+
+
+op(
+    "take_along_axis", lambda x, indices, axis: np.take_along_axis(x, indices, axis), aval=_take_along_aval,
+    vjp=_take_along_rule, factors=_along_factors, samples=_along_samples,
+)  # fmt: skip
+op(
+    "add_along_axis", _add_along, aval=lambda g, indices, input_shape, axis: Aval(input_shape, g.dtype),
+    vjp=lambda ct, out, g, indices, input_shape, axis: (apply("take_along_axis", ct, indices, axis=axis), None),
+    factors=lambda g, indices, input_shape, axis: _along_factors(g, indices, axis, "!x"), shape_attr="input_shape",
+    samples=_add_along_samples,
 )  # fmt: skip

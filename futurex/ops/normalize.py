@@ -1,0 +1,202 @@
+"""Batch and layer normalisation with their gradients, as single ops that backends can claim.
+
+Each stands for a decomposition into simpler ops: the gradients are differentiated through theirs, and a batch that is
+tiled is normalised through it, so that its sums run over all tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply, item
+from futurex.tree.record import Cost, Sample, op
+
+
+def _leading(ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim - 1))
+
+
+def _total(x: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
+    return apply("sum", x, axis=axes, keepdims=keepdims, dtype=None)
+
+
+def _check(x: Aval, *vectors: Aval) -> None:
+    if x.ndim < 2 or any(vector.shape != x.shape[-1:] for vector in vectors):
+        raise ValueError(
+            f"normalisation needs x (..., C) of rank 2 or more and vectors of shape (C,): got {x.shape} "
+            f"and {', '.join(str(vector.shape) for vector in vectors)}"
+        )
+    if x.dtype.kind != "f":
+        raise TypeError(f"normalisation needs a floating-point x, got {x.dtype}; cast it first")
+
+
+def _dtype(*avals: Aval) -> np.dtype[Any]:
+    return np.result_type(*(aval.dtype for aval in avals))
+
+
+def _batch_norm(x: Any, scale: Any, shift: Any, eps: float) -> tuple[Any, Any, Any]:
+    axes = _leading(x.ndim)
+    mean = np.mean(x, axes)
+    centred = x - mean
+    var = np.mean(np.square(centred), axes)
+    return centred * (scale / np.sqrt(var + eps)) + shift, mean, var
+
+
+def _batch_norm_decomposed(x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, Node, Node]:
+    axes, count = _leading(x.ndim), float(math.prod(x.shape[:-1]))
+    mean = _total(x, axes) / count
+    centred = x - mean
+    var = _total(apply("square", centred), axes) / count
+    return centred * (scale / apply("sqrt", var + eps)) + shift, mean, var
+
+
+def _batch_norm_aval(x: Aval, scale: Aval, shift: Aval, eps: float) -> tuple[Aval, Aval, Aval]:
+    _check(x, scale, shift)
+    vector = Aval(x.shape[-1:], x.dtype)
+    return Aval(x.shape, _dtype(x, scale, shift)), vector, vector
+
+
+def _batch_norm_rule(
+    g: Sequence[Node | None], out: Node, x: Node, scale: Node, shift: Node, eps: float
+) -> tuple[Node | None, ...]:
+    """Through y by the gradient op; through mean and variance, where a loss reads them, by their own derivatives."""
+    mean, var, count = item(out, 1), item(out, 2), float(math.prod(x.shape[:-1]))
+    dx: Node | None = None
+    dscale: Node | None = None
+    dshift: Node | None = None
+    if g[0] is not None:
+        back = apply("batch_norm_grad", g[0], x, scale, mean, var, eps=eps)
+        dx, dscale, dshift = (item(back, k) for k in range(3))
+    if g[1] is not None:
+        through_mean = apply("broadcast_to", g[1] / count, shape=x.shape)
+        dx = through_mean if dx is None else dx + through_mean
+    if g[2] is not None:
+        through_var = (x - mean) * (g[2] * (2.0 / count))
+        dx = through_var if dx is None else dx + through_var
+    return dx, dscale, dshift
+
+
+def _batch_norm_grad(g: Any, x: Any, scale: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any, Any]:
+    axes, count = _leading(x.ndim), math.prod(x.shape[:-1])
+    inverse = 1 / np.sqrt(var + eps)
+    normal = (x - mean) * inverse
+    dshift = np.sum(g, axes)
+    dscale = np.sum(g * normal, axes)
+    return (g - (dshift + normal * dscale) / count) * (scale * inverse), dscale, dshift
+
+
+def _batch_norm_grad_decomposed(
+    g: Node, x: Node, scale: Node, mean: Node, var: Node, eps: float
+) -> tuple[Node, Node, Node]:
+    axes, count = _leading(x.ndim), float(math.prod(x.shape[:-1]))
+    inverse = 1.0 / apply("sqrt", var + eps)
+    normal = (x - mean) * inverse
+    dshift = _total(g, axes)
+    dscale = _total(g * normal, axes)
+    return (g - (dshift + normal * dscale) / count) * (scale * inverse), dscale, dshift
+
+
+def _batch_norm_grad_aval(g: Aval, x: Aval, scale: Aval, mean: Aval, var: Aval, eps: float) -> tuple[Aval, ...]:
+    _check(x, scale, mean, var)
+    vector = x.shape[-1:]
+    return (
+        Aval(x.shape, _dtype(g, x, scale, mean, var)),
+        Aval(vector, _dtype(g, x, mean, var)),
+        Aval(vector, g.dtype),
+    )
+
+
+def _layer_norm(x: Any, scale: Any, shift: Any, eps: float) -> Any:
+    centred = x - np.mean(x, -1, keepdims=True)
+    var = np.mean(np.square(centred), -1, keepdims=True)
+    return centred / np.sqrt(var + eps) * scale + shift
+
+
+def _standardised(x: Node, eps: float) -> tuple[Node, Node]:
+    """``x`` with mean zero and variance one along its last axis, and one over its standard deviation."""
+    axes, count = (x.ndim - 1,), float(x.shape[-1])
+    centred = x - _total(x, axes, True) / count
+    inverse = 1.0 / apply("sqrt", _total(apply("square", centred), axes, True) / count + eps)
+    return centred * inverse, inverse
+
+
+def _layer_norm_grad(g: Any, x: Any, scale: Any, eps: float) -> tuple[Any, Any, Any]:
+    centred = x - np.mean(x, -1, keepdims=True)
+    inverse = 1 / np.sqrt(np.mean(np.square(centred), -1, keepdims=True) + eps)
+    normal = centred * inverse
+    dn = g * scale
+    dx = (dn - np.mean(dn, -1, keepdims=True) - normal * np.mean(dn * normal, -1, keepdims=True)) * inverse
+    return dx, np.sum(g * normal, _leading(x.ndim)), np.sum(g, _leading(x.ndim))
+
+
+def _layer_norm_grad_decomposed(g: Node, x: Node, scale: Node, eps: float) -> tuple[Node, Node, Node]:
+    last, count = (x.ndim - 1,), float(x.shape[-1])
+    normal, inverse = _standardised(x, eps)
+    dn = g * scale
+    dx = (dn - _total(dn, last, True) / count - normal * (_total(dn * normal, last, True) / count)) * inverse
+    return dx, _total(g * normal, _leading(x.ndim)), _total(g, _leading(x.ndim))
+
+
+def _layer_norm_aval(x: Aval, scale: Aval, shift: Aval, eps: float) -> Aval:
+    _check(x, scale, shift)
+    return Aval(x.shape, _dtype(x, scale, shift))
+
+
+def _layer_norm_rule(g: Node, out: Node, x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, ...]:
+    back = apply("layer_norm_grad", g, x, scale, eps=eps)
+    return tuple(item(back, k) for k in range(3))
+
+
+def _layer_norm_grad_aval(g: Aval, x: Aval, scale: Aval, eps: float) -> tuple[Aval, ...]:
+    _check(x, scale)
+    vector = x.shape[-1:]
+    return Aval(x.shape, _dtype(g, x, scale)), Aval(vector, _dtype(g, x)), Aval(vector, g.dtype)
+
+
+def _batch(x: Aval) -> str:
+    """Channels pass through; the batch is whole because its mean and variance are taken."""
+    return f"{' '.join(f'!d{k}' for k in range(x.ndim - 1))} c"
+
+
+def _layer(x: Aval) -> str:
+    return f"{' '.join(f'd{k}' for k in range(x.ndim - 1))} !c"
+
+
+def _cost(x: Aval, *_: Aval, eps: float) -> Cost:
+    return Cost(10.0 * x.size, 3.0 * x.nbytes)
+
+
+def _samples(vectors: int, with_g: bool) -> Any:
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        for shape, dtype in (((5, 3), "f8"), ((2, 3, 2), "f8"), ((4, 3), "f4")):
+            x = rng.normal(size=shape) * 2 + 1
+            g = (rng.normal(size=shape),) if with_g else ()
+            rest = [rng.uniform(0.5, 1.5, shape[-1:]) for _ in range(vectors)]
+            inputs = tuple(value.astype(dtype) for value in (*g, x, *rest))
+            yield Sample(inputs, {"eps": 1e-3}, order=2 if dtype == "f8" else 0)
+
+    return samples
+
+
+op(
+    "batch_norm", _batch_norm, aval=_batch_norm_aval, vjp=_batch_norm_rule, decompose=_batch_norm_decomposed,
+    factors=lambda x, *_, eps: f"{_batch(x)}, c, c -> {_batch(x)}, c, c", cost=_cost, samples=_samples(2, False),
+)  # fmt: skip
+op(
+    "batch_norm_grad", _batch_norm_grad, aval=_batch_norm_grad_aval, decompose=_batch_norm_grad_decomposed, cost=_cost,
+    factors=lambda g, *_, eps: f"{_batch(g)}, {_batch(g)}, c, c, c -> {_batch(g)}, c, c", samples=_samples(3, True),
+)  # fmt: skip
+op(
+    "layer_norm", _layer_norm, aval=_layer_norm_aval, vjp=_layer_norm_rule, cost=_cost, samples=_samples(2, False),
+    decompose=lambda x, scale, shift, eps: _standardised(x, eps)[0] * scale + shift,
+    factors=lambda x, *_, eps: f"{_layer(x)}, !c, !c -> {_layer(x)}",
+)  # fmt: skip
+op(
+    "layer_norm_grad", _layer_norm_grad, aval=_layer_norm_grad_aval, decompose=_layer_norm_grad_decomposed, cost=_cost,
+    factors=lambda g, *_, eps: f"{_layer(g)}, {_layer(g)}, !c -> {_layer(g)}, !c, !c", samples=_samples(1, True),
+)  # fmt: skip
