@@ -146,7 +146,7 @@ def test_a_torn_or_missing_file_is_refused(run, name):
     file = run / "step-000010" / name
     for size in (file.stat().st_size // 2, 0):
         os.truncate(file, size)
-        with pytest.raises(CheckpointError, match="last good one is .*step-1000000"):
+        with pytest.raises(CheckpointError, match=r"last good one is .*step-1000000"):
             load(file.parent)
     file.unlink()
     with pytest.raises(CheckpointError, match=name):

@@ -1,0 +1,60 @@
+"""Progress is one live line in a terminal and one plain line per epoch elsewhere."""
+
+import io
+import sys
+
+import pytest
+
+from futurex.training.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def run(stream):
+    with Progress(total_steps=20, epochs=2, stream=stream) as progress:
+        for step in range(1, 21):
+            progress.update(step=step, epoch=1 + (step - 1) // 10, loss=1 / step, samples_per_second=12345.6)
+            if step % 10 == 0:
+                progress.epoch({"epoch": step // 10, "loss": 1 / step, "accuracy": None, "samples_per_second": 12345.6})
+    return stream.getvalue()
+
+
+PLAIN = "epoch 1/2  loss 0.1  samples_per_second 12,346\nepoch 2/2  loss 0.05  samples_per_second 12,346\n"
+
+
+def test_a_file_gets_one_plain_line_per_epoch():
+    assert run(io.StringIO()) == PLAIN
+
+
+def test_a_terminal_gets_a_live_line_and_keeps_the_epochs(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = run(Terminal())
+    for part in ("epoch 1/2  loss 0.1", "epoch 2/2  loss 0.05", "20/20", "loss 0.0500", "12,346 samples/s", "\x1b["):
+        assert part in shown
+
+
+def test_a_terminal_without_rich_gets_plain_lines(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    assert run(Terminal()) == PLAIN
+
+
+def test_closing_twice_and_updating_after_it_do_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    progress = Progress(total_steps=2, epochs=1, stream=stream)
+    progress.close()
+    progress.close()
+    before = stream.getvalue()
+    progress.update(step=1, epoch=1, loss=0.5, samples_per_second=1.0)
+    assert stream.getvalue() == before
+
+
+@pytest.mark.parametrize("steps, epochs", [(0, 1), (1, 0)])
+def test_a_run_without_steps_is_refused(steps, epochs):
+    with pytest.raises(ValueError, match="at least 1"):
+        Progress(total_steps=steps, epochs=epochs)
