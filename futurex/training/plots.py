@@ -10,6 +10,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 36, 40
 LANE, LANE_LABEL, LANE_WIDTH = 18, 150, 900
 MAX_MARKS = 60
 COLOURS = 6
+TINY = 1e-300
 
 Points = Sequence[tuple[float, float]]
 Event = Mapping[str, Any]
@@ -21,7 +22,10 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> ticks(0, 9.7)
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     """
-    span = (high - low) or abs(low) or 1.0
+    size = max(abs(low), abs(high), TINY)
+    span = high - low
+    if span < 1e-9 * size or span < TINY:  # closer together than the labels could tell
+        span = size if size > TINY else 1.0
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw))
     unit = next(power * factor for factor in (1, 2, 5, 10) if raw <= power * factor * (1 + 1e-9))
