@@ -76,6 +76,7 @@ def processes(
             peer.stdin.write(" ".join(addresses) + "\n")
             peer.stdin.flush()
         endpoint.connect([bytes.fromhex(address) for address in addresses], 20.0)
+        assert [_line(peer) for peer in peers] == ["connected"] * len(peers)
         yield endpoint, peers
     finally:
         for peer in peers:

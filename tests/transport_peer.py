@@ -50,6 +50,7 @@ def main() -> None:
     echo(endpoint)
     print(endpoint.address.hex(), flush=True)
     endpoint.connect([bytes.fromhex(address) for address in sys.stdin.readline().split()], 20.0)
+    print("connected", flush=True)
     if role.startswith("reduce"):
         _, steps, count = role.split(":")
         total = reducer.run(int(steps), int(count))

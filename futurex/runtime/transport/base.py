@@ -25,6 +25,7 @@ from futurex.runtime.transport.progress import ProgressThread, log
 
 Handler = Callable[[Header, memoryview], object]
 Allocate = Callable[[Header], Buffer | None]
+MAX_HANDLER = 0xFFFE
 _U32, _U64 = 1 << 32, 1 << 64
 
 
@@ -99,14 +100,14 @@ class Endpoint(ProgressThread):
         return self._counters
 
     def register(self, handler: int, fn: Handler, allocate: Allocate | None = None) -> None:
-        """Run `fn(header, payload)` for each message to `handler`, a number below 2**16.
+        """Run `fn(header, payload)` for each message to `handler`, a number from 0 to `MAX_HANDLER`.
 
         `allocate(header)` may return a writable contiguous buffer of `header.nbytes` bytes, in which the payload is
         then received; `fn` gets a flat view of it. Without one, or when it returns None, the payload arrives in fresh
         memory.
         """
-        if not 0 <= handler < 1 << 16:
-            raise ValueError(f"handler {handler} is not a number below 65536")
+        if not 0 <= handler <= MAX_HANDLER:
+            raise ValueError(f"handler {handler} is not a number from 0 to {MAX_HANDLER}")
         if handler in self._handlers:
             raise ValueError(f"handler {handler} is registered already")
         self._handlers[handler] = _Registered(fn, allocate)
@@ -241,7 +242,6 @@ class Endpoint(ProgressThread):
         if generation == self.generation:
             return
         self.generation = generation
-        self._forget_older(generation, deadline)
         for callback in self._generation_callbacks:
             callback(generation)
         kept, self._ahead, self._ahead_bytes = self._ahead, deque(), 0
@@ -250,6 +250,7 @@ class Endpoint(ProgressThread):
                 self._deliver(header, payload)
             except ProtocolError as error:
                 self._lose(header.source, str(error))
+        self._forget_older(generation, deadline)
 
     def _admit(self, header: Header) -> memoryview | None:
         """Return where the payload of a message goes, None to drop it; raise ProtocolError if it is not acceptable."""
