@@ -1,0 +1,42 @@
+"""What the runtime may use: threads, and how long it waits before it gives up.
+ One budget of threads per process. A plan compiled for ``t`` threads uses ``t`` inside its kernels; a pool that runs
+such plans has ``budget // t`` workers (at least one), so workers times threads inside kernels never exceed the
+budget.
+"""
+
+from __future__ import annotations
+
+import os
+
+_DEADLINE = 600.0
+
+
+def threads() -> int:
+    """The budget: FUTUREX_THREADS, or the processors this process may run on."""
+    text = os.environ.get("FUTUREX_THREADS")
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"FUTUREX_THREADS={text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def workers(per_plan: int = 1) -> int:
+    """How many pool workers run plans that use ``per_plan`` threads each.
+
+    >>> workers(per_plan=threads())
+    1
+    """
+    return max(1, threads() // per_plan)
+
+
+def deadline() -> float:
+    """Seconds that a run waits for other localities: FUTUREX_DEADLINE, or ten minutes."""
+    text = os.environ.get("FUTUREX_DEADLINE")
+    try:
+        seconds = _DEADLINE if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ValueError(f"FUTUREX_DEADLINE={text!r} must be a positive number of seconds")
+    return seconds

@@ -1,0 +1,208 @@
+"""The inline executor: instructions one after the other in the calling thread, collectives beside them."""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from futurex.errors import FuturexError
+from futurex.runtime import config, trace
+from futurex.runtime.instance import Instance, Step, Values, operands
+from futurex.runtime.lower import COMMUNICATOR
+from futurex.runtime.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from futurex.runtime.plan import Instruction, Plan
+
+
+class RunTimeout(FuturexError, TimeoutError):
+    """A run waited for other localities longer than the deadline."""
+
+
+class Pending(Protocol):
+    """A collective in flight; ``started`` and ``finished`` are ``time.perf_counter()`` seconds."""
+
+    started: float
+    finished: float | None
+
+    def add_done_callback(self, fn: Any) -> None: ...
+
+    def result(self) -> Any: ...
+
+
+class Communicator(Protocol):
+    """Starts collectives. ``arrays`` and ``outs`` are C-contiguous; ``outs[k]`` may be the very array ``arrays[k]``,
+    and otherwise shares no memory with any of them. Both stay untouched until the operation is done."""
+
+    def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Pending: ...
+
+
+def note(error: BaseException, instruction: Instruction, values: Values) -> None:
+    """Add to an exception the user's line, the op and the operands it was given."""
+    node = instruction.node
+    shapes = ", ".join(_describe(values[index]) for index in instruction.ins if index != COMMUNICATOR)
+    where = f"{node.src.file}:{node.src.line}: {node.src.text()}" if node.src else "a line that is not known"
+    error.add_note(f"in {node.op}({shapes})\n  at {where}")
+
+
+def _describe(value: Any) -> str:
+    if not hasattr(value, "dtype"):
+        return repr(value) if isinstance(value, bool | int | float | complex) else type(value).__name__
+    return f"{value.dtype.name}[{','.join(map(str, value.shape))}]"
+
+
+def replay(plan: Plan, instance: Instance, values: Values) -> None:
+    """Run every instruction in the order of the plan."""
+    if instance.counters.due() or trace.active() is not None:
+        _replay_timed(plan, instance, values)
+        return
+    place = -1
+    calls, drops = instance.calls, plan.drops
+    try:
+        for place in plan.order:
+            calls[place](values)
+            if place in drops:
+                for slot in drops[place]:
+                    values[slot] = None
+    except Exception as error:
+        note(error, plan.instructions[place], values)
+        raise
+
+
+def _replay_timed(plan: Plan, instance: Instance, values: Values) -> None:
+    counters, recorder, lane = instance.counters, trace.active(), trace.lane()
+    counters.timed += 1
+    place = -1
+    try:
+        for place in plan.order:
+            start = time.perf_counter_ns()
+            instance.calls[place](values)
+            end = time.perf_counter_ns()
+            counters.ns[place] += end - start
+            if recorder is not None:
+                recorder.add(plan.instructions[place].node.op, lane, start * 1e-9, end * 1e-9)
+            for slot in plan.drops.get(place, ()):
+                values[slot] = None
+    except Exception as error:
+        note(error, plan.instructions[place], values)
+        raise
+
+
+class Readers:
+    """Lets go of arrays that kernels made once their last reader has run, in whatever order the readers run."""
+
+    __slots__ = ("_left", "_reads", "_values")
+
+    def __init__(self, plan: Plan, values: Values) -> None:
+        self._left = dict(plan.readers)
+        self._reads = plan.reads
+        self._values = values
+
+    def read(self, index: int) -> None:
+        """Instruction ``index`` has run."""
+        for slot in self._reads[index]:
+            self._left[slot] -= 1
+            if not self._left[slot]:
+                self._values[slot] = None
+
+
+class Conversation:
+    """One run of a plan that communicates.
+     A collective starts as soon as its inputs exist, in the order of the plan, which is the same on every locality. Other
+    ready instructions run meanwhile, and only when there are none does the thread wait.
+    """
+
+    def __init__(self, plan: Plan, instance: Instance, values: Values) -> None:
+        self.plan, self.instance, self.values = plan, instance, values
+        self._scheduler = Scheduler([each.after for each in plan.instructions], plan.rank, plan.dependents)
+        self._readers = Readers(plan, values)
+        self._ready: list[tuple[int, int]] = []
+        self._to_start: set[int] = set()
+        self._starts = iter(plan.collectives)
+        self._next = next(self._starts, None)
+        self._in_flight: dict[int, Pending] = {}
+        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._timed = instance.counters.due() or trace.active() is not None
+        instance.counters.timed += self._timed
+
+    def run(self) -> None:
+        """Run to the end. Raises what an instruction raised, or RunTimeout."""
+        self._admit(self._scheduler.start())
+        while not self._scheduler.done:
+            while self._in_flight and not self._arrived.empty():
+                self._land(self._arrived.get())
+            if self._ready:
+                self._execute(heapq.heappop(self._ready)[1])
+            elif not self._scheduler.done:
+                self._land(self._wait())
+
+    def _admit(self, ready: list[int]) -> None:
+        for index in ready:
+            if self.plan.instructions[index].communicates:
+                self._to_start.add(index)
+            else:
+                heapq.heappush(self._ready, (self.plan.rank[index], index))
+        while self._next in self._to_start:
+            self._start(self._next)
+            self._next = next(self._starts, None)
+
+    def _start(self, index: int) -> None:
+        instruction = self.plan.instructions[index]
+        arrays = operands(instruction.ins, range(len(instruction.ins)))(self.values)
+        outs = [self.values[out] for out in instruction.outs]
+        try:
+            pending = self.values[COMMUNICATOR].start(instruction.node.op, instruction.node.attrs, arrays, outs)
+        except Exception as error:
+            note(error, instruction, self.values)
+            raise
+        self._in_flight[index] = pending
+        pending.add_done_callback(lambda *_: self._arrived.put(index))
+
+    def _wait(self) -> int:
+        limit = config.deadline()
+        try:
+            return self._arrived.get(timeout=limit)
+        except queue.Empty:
+            late = [self.plan.instructions[index] for index in self._in_flight]
+            error = RunTimeout(
+                f"{', '.join(each.node.op for each in late)} did not finish within {limit:g} s: another locality is lost, "
+                "hangs, or runs another plan; look at its log, or allow more time with FUTUREX_DEADLINE"
+            )
+            for each in late:
+                note(error, each, self.values)
+            raise error from None
+
+    def _land(self, index: int) -> None:
+        instruction, pending = self.plan.instructions[index], self._in_flight.pop(index)
+        try:
+            pending.result()
+        except Exception as error:
+            note(error, instruction, self.values)
+            raise
+        if self._timed and pending.finished is not None:
+            self._time(index, "communication", pending.started, pending.finished)
+        self._after(index)
+
+    def _execute(self, index: int) -> None:
+        start = time.perf_counter()
+        try:
+            self.instance.calls[index](self.values)
+        except Exception as error:
+            note(error, self.plan.instructions[index], self.values)
+            raise
+        if self._timed:
+            self._time(index, trace.lane(), start, time.perf_counter())
+        self._after(index)
+
+    def _after(self, index: int) -> None:
+        self._readers.read(index)
+        self._admit(self._scheduler.finished(index))
+
+    def _time(self, index: int, lane: str, start: float, end: float) -> None:
+        self.instance.counters.ns[index] += round((end - start) * 1e9)
+        recorder = trace.active()
+        if recorder is not None:
+            recorder.add(self.plan.instructions[index].node.op, lane, start, end)

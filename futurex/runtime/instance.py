@@ -1,0 +1,182 @@
+"""One arena and the closures bound to it: what one run at a time of a plan works in."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.registry import Kernel
+from futurex.runtime.counters import Counters
+from futurex.runtime.lower import Kind, Lowering, Slot
+from futurex.runtime.memory import Layout, allocate
+
+Values = list[Any]
+Step = Callable[[Values], None]
+
+_locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
+_locks_guard = threading.Lock()
+
+
+class _Lock:
+    """A lock that can be referenced weakly."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class Instance:
+    """``template`` holds constants and arena arrays; a run copies it, fills in its arguments and executes ``calls``.
+
+    ``prologue`` makes what differs from run to run: fresh arrays for results, donated arguments, and views of both.
+    """
+
+    def __init__(self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters) -> None:
+        self.arena = allocate(layout.arena) if layout.arena else None
+        self.counters = counters
+        self.template: Values = [slot.value for slot in low.slots]
+        self.prologue: list[Step] = []
+        self._low, self._layout = low, layout
+        for slot in low.slots:
+            if slot.kind is Kind.BUFFER:
+                self._place(slot)
+        self.calls: list[Step] = [
+            step(kernel, draft.ins, draft.outs, self._loose(draft.ins, kernel))
+            for draft, kernel in zip(low.drafts, kernels, strict=True)
+        ]
+
+    def _place(self, slot: Slot) -> None:
+        layout = self._layout
+        per_run = slot.root in layout.fresh or slot.root in layout.donated
+        if slot.index in layout.shared:
+            make = _shared(slot.index, layout.shared[slot.index])
+        elif slot.derive is not None:
+            make = step(*slot.derive, (slot.index,), ())
+        elif slot.root != slot.index:
+            raise AssertionError(f"slot {slot.index} lies in the memory of {slot.root}, but nothing says how")
+        elif per_run:
+            return  # the run itself brings the array
+        else:
+            self.template[slot.index] = np.ndarray(
+                slot.aval.shape,
+                slot.aval.dtype,
+                self.arena if slot.layout.nbytes else None,
+                layout.offsets.get(slot.index, 0),
+            )
+            return
+        if per_run:
+            self.prologue.append(make)
+        else:
+            make(self.template)
+
+    def _loose(self, ins: Sequence[int], kernel: Kernel) -> tuple[int, ...]:
+        """Operands that a kernel wants contiguous and that are not known to be."""
+        if not kernel.contiguous:
+            return ()
+        slots = [self._low.slots[index] for index in ins]
+        return tuple(
+            place for place, slot in enumerate(slots)
+            if slot.kind is not Kind.SCALAR and (slot.layout is None or not slot.layout.flags.c_contiguous)
+        )  # fmt: skip
+
+
+def _shared(index: int, source: int) -> Step:
+    def take(values: Values) -> None:
+        values[index] = values[source]
+
+    return take
+
+
+def dense(value: Any) -> Any:
+    """``value`` as a C-contiguous aligned array; itself where it is one."""
+    if isinstance(value, np.ndarray) and value.flags.c_contiguous and value.flags.aligned:
+        return value
+    return np.array(value, order="C")
+
+
+def operands(ins: Sequence[int], loose: Sequence[int]) -> Callable[[Values], list[Any]]:
+    """Reads the operands of an instruction, those in ``loose`` made contiguous."""
+
+    def read(values: Values) -> list[Any]:
+        args = [values[index] for index in ins]
+        for place in loose:
+            args[place] = dense(args[place])
+        return args
+
+    return read
+
+
+def step(kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...]) -> Step:
+    """One instruction as a closure over its slots."""
+    call = _guarded(kernel.call) if kernel.exclusive else kernel.call
+    if loose:
+        return _general(call, kernel.into, operands(ins, loose), outs)
+    if len(outs) == 1 and kernel.into and 1 <= len(ins) <= 3:
+        return _INTO[len(ins)](call, outs[0], *ins)
+    if len(outs) == 1 and len(ins) == 1:
+        return _returning(call, outs[0], ins[0])
+    return _general(call, kernel.into, operands(ins, ()), outs)
+
+
+def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """One call at a time, whichever plan makes it."""
+    with _locks_guard:
+        owner = _locks.get(id(call))
+        if owner is None:
+            owner = _locks[id(call)] = _Lock()
+
+    def guarded(*args: Any) -> Any:
+        with owner.lock:
+            return call(*args)
+
+    return guarded
+
+
+def _into1(call: Callable[..., Any], out: int, a: int) -> Step:
+    def run(values: Values) -> None:
+        call(values[out], values[a])
+
+    return run
+
+
+def _into2(call: Callable[..., Any], out: int, a: int, b: int) -> Step:
+    def run(values: Values) -> None:
+        call(values[out], values[a], values[b])
+
+    return run
+
+
+def _into3(call: Callable[..., Any], out: int, a: int, b: int, c: int) -> Step:
+    def run(values: Values) -> None:
+        call(values[out], values[a], values[b], values[c])
+
+    return run
+
+
+_INTO: dict[int, Callable[..., Step]] = {1: _into1, 2: _into2, 3: _into3}
+
+
+def _returning(call: Callable[..., Any], out: int, a: int) -> Step:
+    def run(values: Values) -> None:
+        values[out] = call(None, values[a])
+
+    return run
+
+
+def _general(call: Callable[..., Any], into: bool, read: Callable[[Values], list[Any]], outs: tuple[int, ...]) -> Step:
+    single = len(outs) == 1
+
+    def write(values: Values) -> None:
+        call(values[outs[0]] if single else tuple(values[out] for out in outs), *read(values))
+
+    def keep(values: Values) -> None:
+        result = call(None, *read(values))
+        for out, value in zip(outs, (result,) if single else result, strict=True):
+            values[out] = value
+
+    return write if into else keep

@@ -1,0 +1,203 @@
+"""A graph becomes instructions over integer slots: constants are loaded, items and fixed views cost nothing at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.registry import Backend, Kernel, kernel_for
+from futurex.runtime.structured import STRUCTURED, structured_kernel
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+COMMUNICATOR = 0  #: the slot that holds the communicator of a run
+COMMUNICATION = frozenset(
+    {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+)  #: ops that run beside the others
+_SECONDS_PER_FLOP, _SECONDS_PER_BYTE, _SECONDS_PER_CALL = 1 / 20e9, 1 / 8e9, 0.5e-6
+_ITERATIONS = 10  # what a loop is taken to do when its cost is estimated
+
+
+class Kind(Enum):
+    """What a slot holds: an argument, a constant, a Python scalar, memory of the plan, or an array that a kernel made."""
+
+    PARAM = "param"
+    CONST = "const"
+    SCALAR = "scalar"
+    BUFFER = "buffer"
+    OWN = "own"
+
+
+@dataclass(slots=True)
+class Slot:
+    """One value. ``root`` is the slot in whose memory it lies or may lie; ``layout`` is a stand-in with the strides
+    it will have, where they are known before the run; ``derive`` makes a fixed view from its base."""
+
+    index: int
+    aval: Aval
+    kind: Kind
+    root: int
+    writer: int | None = None
+    readers: list[int] = field(default_factory=list)
+    layout: Any = None
+    derive: tuple[Kernel, tuple[int, ...]] | None = None
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """An instruction in the making; ``after`` grows while memory is planned."""
+
+    node: Node
+    kernel: Kernel
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    after: set[int]
+    cost: float
+
+    @property
+    def communicates(self) -> bool:
+        return self.node.op in COMMUNICATION
+
+
+Compile = Callable[[Graph], Any]
+
+
+class Lowering:
+    """Slots and instructions of one graph, in the order of its nodes."""
+
+    def __init__(self, graph: Graph, threads: int, backends: Sequence[Backend], compile_sub: Compile) -> None:
+        self.graph = graph
+        self.threads = threads
+        self.backends = backends
+        self.slots: list[Slot] = [Slot(COMMUNICATOR, Aval((), np.dtype(object)), Kind.SCALAR, COMMUNICATOR)]
+        self.drafts: list[Draft] = []
+        self._compile_sub = compile_sub
+        self._of: dict[Node, tuple[int, ...]] = {}
+        self.params = [self._enter(node, Kind.PARAM) for node in graph.params]
+        for node in graph.nodes:
+            if node not in self._of:
+                self._lower(node)
+        self.outs = [self._single(node) for node in graph.outs]
+        self._order_effects()
+
+    def group(self, root: int) -> list[Slot]:
+        """Every slot that lies, or may lie, in the memory of ``root``."""
+        return [slot for slot in self.slots if slot.root == root]
+
+    def _slot(self, aval: Aval, kind: Kind, **fields: Any) -> Slot:
+        index = len(self.slots)
+        slot = Slot(index, aval, kind, fields.pop("root", index), **fields)
+        self.slots.append(slot)
+        return slot
+
+    def _enter(self, node: Node, kind: Kind, value: Any = None) -> int:
+        kind = Kind.SCALAR if node.aval.weak else kind
+        layout = value if isinstance(value, np.ndarray) else None
+        slot = self._slot(node.aval, kind, value=value, layout=layout)
+        self._of[node] = (slot.index,)
+        return slot.index
+
+    def _single(self, node: Node) -> int:
+        slots = self._of[node]
+        if len(slots) != 1 or isinstance(node.aval, tuple):
+            raise TypeError(f"{self.graph.name} returns {node!r}, which has several results: return items of it")
+        return slots[0]
+
+    def _lower(self, node: Node) -> None:
+        if node.op == "const":
+            value = node.value
+            self._enter(node, Kind.CONST, np.ascontiguousarray(value) if np.ndim(value) else value)
+        elif node.op == "item":
+            self._of[node] = (self._of[node.inputs[0]][node.attrs["index"]],)
+        elif node.op == "param":
+            raise TypeError(f"{self.graph.name} reads {node!r}, which is not one of its inputs")
+        else:
+            ins = tuple(self._single(source) for source in node.inputs)
+            kernel = self._kernel(node)
+            if not self._fixed_view(node, kernel, ins):
+                self._instruction(node, kernel, ins)
+
+    def _kernel(self, node: Node) -> Kernel:
+        if node.op in COMMUNICATION:
+            inplace = tuple(range(len(node.inputs))) if node.op == "all_reduce" else ()
+            return Kernel(_needs_communicator, "communicator", into=True, inplace=inplace, contiguous=True)
+        if node.op in STRUCTURED:
+            return structured_kernel(node, self._compile_sub)
+        return kernel_for(node, self.backends, self.threads)
+
+    def _fixed_view(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> bool:
+        """Take a view of planned memory or of a constant as known before the run; False where only a run can tell."""
+        if kernel.view is None or not isinstance(node.aval, Aval) or node.aval.weak:
+            return False
+        sources = [self.slots[index] for index in ins]
+        base = sources[kernel.view]
+        stand_ins = [slot.value if slot.layout is None else slot.layout for slot in sources]
+        if base.layout is None or any(value is None for value in stand_ins):
+            return False
+        result = kernel.call(None, *stand_ins)
+        if not isinstance(result, np.ndarray) or not np.may_share_memory(result, base.layout):
+            return False
+        slot = self._slot(node.aval, base.kind, root=base.root, writer=base.writer, layout=result)
+        if base.kind is Kind.CONST:
+            slot.value = result
+        else:
+            slot.derive = kernel, ins
+        self._of[node] = (slot.index,)
+        return True
+
+    def _instruction(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> None:
+        index = len(self.drafts)
+        if node.op in STRUCTURED:
+            ins = (COMMUNICATOR, *ins)
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        outs = []
+        for aval in avals:
+            slot = self._slot(aval, _kind(aval, kernel), writer=index)
+            if slot.kind is Kind.BUFFER:
+                slot.layout = np.empty(aval.shape, aval.dtype)
+            elif kernel.view is not None and slot.kind is Kind.OWN:
+                slot.root = self.slots[ins[kernel.view]].root
+            outs.append(slot.index)
+        after = set()
+        for source in ins:
+            slot = self.slots[source]
+            slot.readers.append(index)
+            if slot.writer is not None:
+                after.add(slot.writer)
+        self._of[node] = tuple(outs)
+        self.drafts.append(Draft(node, kernel, ins, tuple(outs), after, seconds(node)))
+
+    def _order_effects(self) -> None:
+        """Effects run in program order, which is the order in which their nodes were made."""
+        effects = [k for k, draft in enumerate(self.drafts) if draft.node.record.effect]
+        effects.sort(key=lambda k: self.drafts[k].node.id)
+        for before, following in zip(effects, effects[1:], strict=False):
+            self.drafts[following].after.add(before)
+
+
+def _kind(aval: Aval, kernel: Kernel) -> Kind:
+    if aval.weak:
+        return Kind.SCALAR
+    return Kind.BUFFER if kernel.into and not aval.dtype.hasobject else Kind.OWN
+
+
+def seconds(node: Node) -> float:
+    """A rough estimate of the time one node takes."""
+    inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    if inner:
+        rounds = 1 if node.op == "cond" else _ITERATIONS
+        return rounds * sum(seconds(each) for graph in inner for each in graph.nodes)
+    if node.op in ("param", "const", "item"):
+        return 0.0
+    work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
+    return _SECONDS_PER_CALL + max(work.flops * _SECONDS_PER_FLOP, work.bytes * _SECONDS_PER_BYTE)
+
+
+def _needs_communicator(*_: Any) -> Any:
+    raise RuntimeError("an instruction that communicates is started by a communicator, not called")

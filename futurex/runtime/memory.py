@@ -1,0 +1,297 @@
+"""Where every planned value lies: in the arena, in an array made for the caller, or in an argument that was donated.
+
+Decided once, from the order in which instructions run. Reuse of memory becomes dependencies (readers before the next
+writer), so that an executor which runs instructions in another order stays right.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.runtime.lower import Draft, Kind, Lowering, Slot
+
+ALIGNMENT = 64
+HUGE_PAGE = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
+    ``unplanned`` is what kernels allocate themselves, all of it counted as if alive at once."""
+
+    arena: int
+    outputs: int
+    constants: int
+    unplanned: int
+
+    @property
+    def peak(self) -> int:
+        """Predicted peak bytes of one run, arguments not counted."""
+        return self.arena + self.outputs + self.constants + self.unplanned
+
+
+@dataclass(slots=True)
+class Layout:
+    """The decisions: arena offsets, fresh and donated roots, slots that share the array of another, and results.
+
+    ``fresh`` and ``donated`` map a root to the output or the parameter it stands for. ``shared`` maps a slot written in
+    place to the slot whose array it takes over.
+    """
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    fresh: dict[int, int] = field(default_factory=dict)
+    donated: dict[int, int] = field(default_factory=dict)
+    shared: dict[int, int] = field(default_factory=dict)
+    arena: int = 0
+
+
+class Planner:
+    """Fills a :class:`Layout`: donation before the order is known, then in-place writes and offsets."""
+
+    def __init__(self, low: Lowering, donate: Mapping[int, int]) -> None:
+        self.low = low
+        self.donate = dict(donate)
+        self.layout = Layout()
+        self._groups: dict[int, list[Slot]] = {}
+        for slot in low.slots:
+            self._groups.setdefault(slot.root, []).append(slot)
+        self._check_donation()
+
+    def _check_donation(self) -> None:
+        graph = self.low.graph
+        for out, param in self.donate.items():
+            if not (0 <= out < len(graph.outs) and 0 <= param < len(graph.params)):
+                raise ValueError(
+                    f"donate={{{out}: {param}}}: {graph.name} has {len(graph.outs)} outputs, {len(graph.params)} inputs"
+                )
+            result, target = graph.outs[out].aval, graph.params[param].aval
+            if result != target or result.weak:
+                raise ValueError(
+                    f"donate={{{out}: {param}}}: output {out} is {result!r}, input {param} is {target!r}; they must agree"
+                )
+        if len(set(self.donate.values())) != len(self.donate):
+            raise ValueError(f"donate={self.donate}: an input can take one output")
+
+    def place_donated(self) -> None:
+        """Let donated outputs be written straight into their parameter where every other reader can run before."""
+        dependents = _dependents(self.low.drafts)
+        for out, param in self.donate.items():
+            slot, target = self.low.slots[self.low.outs[out]], self.low.slots[self.low.params[param]]
+            if (
+                slot.kind is not Kind.BUFFER
+                or slot.root != slot.index
+                or slot.writer is None
+                or slot.root in self.layout.donated
+            ):
+                continue
+            if any(self.low.slots[index].root == target.index for index in self.low.outs):
+                continue
+            readers = self._users(target.index) - {slot.writer}
+            if not self._reads_in_place(slot.writer, target) or _reaches(slot.writer, readers, dependents):
+                continue
+            for reader in readers:
+                self.low.drafts[slot.writer].after.add(reader)
+                dependents[reader].add(slot.writer)
+            self.layout.donated[slot.root] = param
+
+    def place(self, order: Sequence[int]) -> Layout:
+        """In-place writes, fresh outputs and arena offsets for instructions that run in ``order``."""
+        position = {index: place for place, index in enumerate(order)}
+        returned = {self.low.slots[index].root for index in self.low.outs}
+        for index in order:
+            self._write_in_place(index, position, returned)
+        for number, index in enumerate(self.low.outs):
+            slot = self.low.slots[index]
+            root = self.low.slots[slot.root]
+            taken = slot.root in self.layout.fresh or slot.root in self.layout.donated
+            if slot.kind is not Kind.BUFFER or taken or number in self.donate:
+                continue
+            if slot.layout.nbytes == root.layout.nbytes and slot.layout.flags.writeable:
+                self.layout.fresh[slot.root] = number
+        self._place_arena(position)
+        return self.layout
+
+    def _users(self, root: int) -> set[int]:
+        """Instructions that read or write the memory of ``root``."""
+        users: set[int] = set()
+        for slot in self._groups[root]:
+            users.update(slot.readers)
+            if slot.writer is not None:
+                users.add(slot.writer)
+        return users
+
+    def _reads_in_place(self, index: int, source: Slot) -> bool:
+        """True if the instruction reads the memory of ``source`` nowhere but where its kernel may overwrite it."""
+        draft = self.low.drafts[index]
+        shift = len(draft.ins) - len(draft.node.inputs)
+        for place, read in enumerate(draft.ins):
+            same_memory = self.low.slots[read].root == source.root
+            if same_memory and (read != source.index or place - shift not in draft.kernel.inplace):
+                return False
+        return True
+
+    def _write_in_place(self, index: int, position: Mapping[int, int], returned: set[int]) -> None:
+        draft = self.low.drafts[index]
+        for out in draft.outs:
+            target = self.low.slots[out]
+            if target.kind is not Kind.BUFFER or target.root in self.layout.donated:
+                continue
+            for source in self._candidates(draft, out):
+                if self._may_take(index, self.low.slots[source], target, position, returned):
+                    self._take(index, self.low.slots[source], target, returned)
+                    break
+
+    @staticmethod
+    def _candidates(draft: Draft, out: int) -> list[int]:
+        """Input slots whose memory a result may take; a collective writes each result over its own input or nowhere."""
+        if draft.communicates:
+            number = draft.outs.index(out)
+            own = [draft.ins[number]] if number in draft.kernel.inplace else []
+            return [source for source in own if draft.ins.count(source) == 1]
+        shift = len(draft.ins) - len(draft.node.inputs)
+        return list(dict.fromkeys(draft.ins[k + shift] for k in draft.kernel.inplace))
+
+    def _may_take(
+        self, index: int, source: Slot, target: Slot, position: Mapping[int, int], returned: set[int]
+    ) -> bool:
+        root = self.low.slots[source.root]
+        if source.kind is not Kind.BUFFER or root.index in returned or root.index in self.layout.donated:
+            return False
+        if (
+            source.aval != target.aval
+            or not source.layout.flags.c_contiguous
+            or source.layout.nbytes != root.layout.nbytes
+        ):
+            return False
+        here = position[index]
+        if any(position[user] > here for user in self._users(root.index)):
+            return False
+        outs = self.low.drafts[index].outs
+        return self._reads_in_place(index, source) and all(self.low.slots[out].root != root.index for out in outs)
+
+    def _take(self, index: int, source: Slot, target: Slot, returned: set[int]) -> None:
+        self.low.drafts[index].after |= self._users(source.root) - {index}
+        self.layout.shared[target.index] = source.index
+        members = self._groups.pop(target.root)
+        if target.root in returned:
+            returned.add(source.root)
+        for slot in members:
+            slot.root = source.root
+        self._groups[source.root].extend(members)
+
+    def _place_arena(self, position: Mapping[int, int]) -> None:
+        roots = [
+            slot for slot in self.low.slots
+            if slot.kind is Kind.BUFFER and slot.root == slot.index
+            and slot.index not in self.layout.fresh and slot.index not in self.layout.donated
+        ]  # fmt: skip
+        roots = [slot for slot in roots if slot.layout.nbytes]
+        lives = {slot.index: self._life(slot.index, position) for slot in roots}
+        sizes = [-(-slot.layout.nbytes // ALIGNMENT) * ALIGNMENT for slot in roots]
+        offsets = best_fit(sizes, [lives[slot.index][:2] for slot in roots])
+        self.layout.offsets = {slot.index: offset for slot, offset in zip(roots, offsets, strict=True)}
+        self.layout.arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
+        self._order_reuse(roots, sizes, lives)
+
+    def _life(self, root: int, position: Mapping[int, int]) -> tuple[int, int, int]:
+        """First and last position at which the memory is in use, and its first writer.
+
+        What a collective reads stays until the result is read: taken over at once, the memory would make others wait.
+        """
+        users = self._users(root)
+        end = max(position[user] for user in users)
+        if any(self.low.slots[index].root == root for index in self.low.outs):
+            end = len(position)
+        for user in users:
+            draft = self.low.drafts[user]
+            if draft.communicates:
+                readers = [position[reader] for out in draft.outs for reader in self._users(self.low.slots[out].root)]
+                end = max(end, min((place for place in readers if place > position[user]), default=len(position)))
+        first = min(users, key=lambda user: position[user])
+        return position[first], end, first
+
+    def _order_reuse(
+        self, roots: Sequence[Slot], sizes: Sequence[int], lives: Mapping[int, tuple[int, int, int]]
+    ) -> None:
+        """The first writer of memory waits for all users of what lay there before."""
+        occupied: list[tuple[int, int, int]] = []
+        for slot, size in sorted(zip(roots, sizes, strict=True), key=lambda pair: lives[pair[0].index][0]):
+            low = self.layout.offsets[slot.index]
+            high = low + size
+            writer = lives[slot.index][2]
+            kept: list[tuple[int, int, int]] = []
+            for start, stop, tenant in occupied:
+                if stop <= low or start >= high:
+                    kept.append((start, stop, tenant))
+                    continue
+                self.low.drafts[writer].after |= self._users(tenant) - {writer}
+                kept += [(a, b, tenant) for a, b in ((start, low), (high, stop)) if a < b]
+            occupied = [*kept, (low, high, slot.index)]
+
+
+def best_fit(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> list[int]:
+    """Offsets such that values alive at the same time do not overlap; large ones first, each into the tightest gap.
+
+    >>> best_fit([64, 64, 64], [(0, 1), (1, 2), (2, 3)])
+    [0, 64, 0]
+    """
+    offsets = np.zeros(len(sizes), np.int64)
+    size, life = np.array(sizes, np.int64), np.array(lives, np.int64).reshape(-1, 2)
+    placed: list[int] = []
+    for index in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
+        others = np.array(placed, np.int64)
+        others = others[(life[others, 0] <= life[index, 1]) & (life[others, 1] >= life[index, 0])] if placed else others
+        others = others[np.argsort(offsets[others], kind="stable")]
+        offsets[index] = _tightest(offsets[others], offsets[others] + size[others], size[index])
+        placed.append(index)
+    return offsets.tolist()
+
+
+def _tightest(starts: Any, stops: Any, size: int) -> int:
+    if not len(starts):
+        return 0
+    reached = np.maximum.accumulate(stops)
+    gaps_from = np.concatenate([[0], reached[:-1]])
+    room = starts - gaps_from
+    fits = np.flatnonzero(room >= size)
+    return int(gaps_from[fits[np.argmin(room[fits])]]) if len(fits) else int(reached[-1])
+
+
+def _dependents(drafts: Sequence[Draft]) -> list[set[int]]:
+    dependents: list[set[int]] = [set() for _ in drafts]
+    for index, draft in enumerate(drafts):
+        for source in draft.after:
+            dependents[source].add(index)
+    return dependents
+
+
+def _reaches(start: int, goals: set[int], dependents: Sequence[set[int]]) -> bool:
+    """True if an instruction of ``goals`` depends on ``start``."""
+    stack, seen = [start], {start}
+    while stack and goals:
+        index = stack.pop()
+        if index in goals:
+            return True
+        fresh = dependents[index] - seen
+        seen |= fresh
+        stack.extend(fresh)
+    return False
+
+
+def allocate(nbytes: int) -> Any:
+    """A byte array of ``nbytes`` that starts on a 64-byte boundary; on huge pages where it is large enough to gain by them."""
+    if nbytes < HUGE_PAGE:
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + nbytes]
+    pages = mmap.mmap(-1, nbytes + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(pages)) % HUGE_PAGE
+    return np.frombuffer(pages, np.uint8)[start : start + nbytes]

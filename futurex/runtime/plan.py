@@ -1,0 +1,279 @@
+"""Plans: a graph compiled once into instructions over slots with planned memory, and run many times."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.kernels.registry import Backend, Kernel, kernel_for
+from futurex.passes.pipeline import optimise
+from futurex.runtime.counters import Counters, Row
+from futurex.runtime.inline import Communicator, Conversation, replay
+from futurex.runtime.instance import Instance, Values
+from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering
+from futurex.runtime.memory import Layout, Memory, Planner
+from futurex.runtime.results import Delivery
+from futurex.runtime.scheduler import Scheduler, invert
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a plan.
+     ``ins`` and ``outs`` are slots, ``after`` the instructions that must have finished, ``cost`` an estimate in seconds
+    and ``priority`` the estimated seconds from its start to the end of the plan.
+    """
+
+    index: int
+    node: Node
+    kernel: Kernel
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    after: tuple[int, ...]
+    cost: float
+    priority: float
+    communicates: bool
+
+
+def compile_plan(
+    graph: Graph,
+    *,
+    threads: int = 1,
+    donate: Mapping[int, int] | None = None,
+    backends: Sequence[Backend] | None = None,
+    optimised: bool = False,
+) -> Plan:
+    """Compile a graph for this machine.
+     ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a result
+    is written into the caller's array, which is the result. ``optimised`` says that the passes have run on ``graph``
+    already. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
+
+        >>> import numpy as np
+        >>> from futurex.tree import Aval, Graph, apply, param
+        >>> x = param(Aval((2,), np.dtype("float64")), "x")
+        >>> compile_plan(Graph([x], [x * 2 + 1])).run([np.array([1.0, 2.0])])
+        [array([3., 5.])]
+    """
+    if backends is None:
+        backends = default_backends()
+    if not optimised:
+        graph = optimise(graph)
+
+    def compile_sub(inner: Graph) -> Plan:
+        return compile_plan(inner, threads=threads, backends=backends, optimised=True)
+
+    low = Lowering(graph, threads, backends, compile_sub)
+    planner = Planner(low, donate or {})
+    planner.place_donated()
+    order = _order(low)
+    layout = planner.place(order)
+    return Plan(low, layout, order, planner.donate)
+
+
+def default_backends() -> Sequence[Backend]:
+    """The backends that claim nodes where the caller names none."""
+    from futurex.kernels.numpy_ import NumpyBackend
+
+    return (NumpyBackend(),)
+
+
+class Plan:
+    """A compiled graph. Any number of threads may run it at once; each run has its own memory."""
+
+    def __init__(self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int]) -> None:
+        self.graph = low.graph
+        self.order = tuple(order)
+        self.rank = [0] * len(order)
+        for place, index in enumerate(order):
+            self.rank[index] = place
+        self.dependents = invert([tuple(draft.after) for draft in low.drafts])
+        self.instructions = _instructions(low, self.order, self.dependents)
+        self.collectives = tuple(index for index in self.order if self.instructions[index].communicates)
+        self.cost = sum(each.cost for each in self.instructions)
+        self.memory = _memory(low, layout)
+        self._low, self._layout = low, layout
+        self._own_memory()
+        self._delivery = Delivery(low, layout, donate)
+        self._instances: deque[Instance] = deque()
+        self._counters: list[Counters] = []
+        self._orphans: deque[Counters] = deque()
+
+    def _own_memory(self) -> None:
+        """Which instructions read arrays that kernels make, and after which one in order each can go."""
+        self.reads: list[tuple[int, ...]] = [()] * len(self.order)
+        self.readers: dict[int, int] = {}
+        self.drops: dict[int, tuple[int, ...]] = {}
+        for slot in self._low.slots:
+            if slot.kind is not Kind.OWN or slot.index in self._low.outs or not slot.readers:
+                continue
+            readers = set(slot.readers)
+            self.readers[slot.index] = len(readers)
+            for reader in readers:
+                self.reads[reader] += (slot.index,)
+            last = max(readers, key=self.rank.__getitem__)
+            self.drops[last] = (*self.drops.get(last, ()), slot.index)
+
+    def run(
+        self, args: Sequence[Any], communicator: Communicator | None = None, *, outs: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Run in the calling thread and return the outputs, in arrays that belong to the caller.
+         An output that was donated is the argument itself. A result of shape () may be an array of shape () or a NumPy
+        scalar. ``outs`` are arrays that may be overwritten with the results. Raises TypeError for arguments that do not fit,
+        what a kernel raises with a note that names the user's line, and RunTimeout if other localities do not answer. After
+        an error the contents of donated arguments are undefined.
+        """
+        instance, values = self.begin(args, communicator, outs)
+        try:
+            if self.collectives:
+                Conversation(self, instance, values).run()
+            else:
+                replay(self, instance, values)
+        except BaseException:
+            self.abandon(instance)
+            raise
+        return self.end(instance, values, args)
+
+    def begin(
+        self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None = None
+    ) -> tuple[Instance, Values]:
+        """Memory and slots for one run, to be given back to :meth:`end` or :meth:`abandon`."""
+        if self.collectives and communicator is None:
+            op = self.instructions[self.collectives[0]].node.op
+            raise RuntimeError(
+                f"{self.graph.name} communicates ({op}) and must be run with a communicator, on a cluster"
+            )
+        taken = self._delivery.check(args)
+        try:
+            instance = self._instances.pop()
+        except IndexError:
+            instance = self._instance()
+        values = instance.template.copy()
+        values[COMMUNICATOR] = communicator
+        values[1 : len(taken) + 1] = taken
+        self._delivery.prepare(values, taken, outs)
+        for make in instance.prologue:
+            make(values)
+        return instance, values
+
+    def end(self, instance: Instance, values: Values, args: Sequence[Any]) -> list[Any]:
+        """The outputs of a run that went well; its memory may be used again."""
+        results = self._delivery.deliver(values, args)
+        self._instances.append(instance)
+        return results
+
+    def abandon(self, instance: Instance) -> None:
+        """Give up a run; its memory is not used again, because a collective may still write to it."""
+        self._orphans.append(instance.counters)
+
+    def _instance(self) -> Instance:
+        kernels = [each.kernel for each in self.instructions]
+        try:
+            counters = self._orphans.pop()
+        except IndexError:
+            counters = Counters(len(kernels))
+            self._counters.append(counters)
+            if len(self._counters) > 1:
+                kernels = [self._another(each) if each.kernel.exclusive else each.kernel for each in self.instructions]
+        return Instance(self._low, self._layout, kernels, counters)
+
+    def _another(self, instruction: Instruction) -> Kernel:
+        return kernel_for(instruction.node, self._low.backends, self._low.threads)
+
+    def profile(self) -> list[Row]:
+        """One row per instruction, in the order in which they run."""
+        runs = sum(each.runs for each in self._counters)
+        timed = sum(each.timed for each in self._counters)
+        rows = []
+        for index in self.order:
+            each = self.instructions[index]
+            total = sum(counters.ns[index] for counters in self._counters)
+            moved = each.node.record.work(
+                tuple(s.aval for s in each.node.inputs), each.node.aval, each.node.attrs
+            ).bytes
+            spawned = sum(counters.spawned[index] for counters in self._counters)
+            rows.append(
+                Row(
+                    each.node.op, str(each.node.src or ""), runs, round(total * runs / max(1, timed)), int(moved),
+                    each.kernel.backend, runs - spawned,
+                )
+            )  # fmt: skip
+        return rows
+
+
+def _order(low: Lowering) -> list[int]:
+    """The order of the inline executor, by the scheduler that every executor uses.
+
+    What feeds a collective comes first; then what gives back at least as much memory as it takes; then the order of the
+    graph. A collective ends when nothing else is left to do: whatever overlaps with it is put beside it.
+    """
+    drafts, rank = low.drafts, _rank(low)
+    scheduler = Scheduler([tuple(draft.after) for draft in drafts], rank)
+    ready, in_flight = [(rank[index], index) for index in scheduler.start()], deque[int]()
+    order: list[int] = []
+    while ready or in_flight:
+        if ready:
+            index = heapq.heappop(ready)[1]
+            order.append(index)
+            if drafts[index].communicates:
+                in_flight.append(index)
+                continue
+        else:
+            index = in_flight.popleft()
+        for following in scheduler.finished(index):
+            heapq.heappush(ready, (rank[following], following))
+    if len(order) != len(drafts):
+        raise RuntimeError(f"{low.graph.name}: {len(drafts) - len(order)} instructions wait for each other")
+    return order
+
+
+def _rank(low: Lowering) -> list[int]:
+    feeding = {source for draft in low.drafts if draft.communicates for source in draft.after}
+    keys = [
+        (0 if draft.communicates or k in feeding else 1 if _net_bytes(low, k) <= 0 else 2, k)
+        for k, draft in enumerate(low.drafts)
+    ]
+    rank = [0] * len(keys)
+    for place, (_, k) in enumerate(sorted(keys)):
+        rank[k] = place
+    return rank
+
+
+def _net_bytes(low: Lowering, index: int) -> float:
+    """Bytes an instruction makes less its share in those it reads last."""
+    draft = low.drafts[index]
+    made = sum(low.slots[out].aval.nbytes for out in draft.outs)
+    read = [low.slots[source] for source in dict.fromkeys(draft.ins)]
+    return made - sum(slot.aval.nbytes / len(set(slot.readers)) for slot in read if slot.writer is not None)
+
+
+def _instructions(low: Lowering, order: Sequence[int], dependents: Sequence[Sequence[int]]) -> list[Instruction]:
+    priority = [0.0] * len(order)
+    for index in reversed(order):
+        rest = max((priority[each] for each in dependents[index]), default=0.0)
+        priority[index] = low.drafts[index].cost + rest
+    return [
+        Instruction(
+            k, draft.node, draft.kernel, draft.ins, draft.outs, tuple(sorted(draft.after)), draft.cost, priority[k],
+            draft.communicates,
+        )
+        for k, draft in enumerate(low.drafts)
+    ]  # fmt: skip
+
+
+def _memory(low: Lowering, layout: Layout) -> Memory:
+    slots = low.slots
+    return Memory(
+        arena=layout.arena,
+        outputs=sum(slots[root].aval.nbytes for root in layout.fresh),
+        constants=sum(
+            s.aval.nbytes for s in slots if s.kind is Kind.CONST and s.root == s.index and isinstance(s.aval, Aval)
+        ),
+        unplanned=sum(
+            s.aval.nbytes for s in slots if s.kind is Kind.OWN and s.root == s.index and not s.aval.dtype.hasobject
+        ),
+    )

@@ -1,0 +1,103 @@
+"""The two ends of a run: arguments are checked and put in place, results are handed over in memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.runtime.instance import Values
+from futurex.runtime.lower import Kind, Lowering
+from futurex.runtime.memory import Layout
+from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
+
+Give = Callable[[Values], Any]
+
+
+class Delivery:
+    """What one plan expects and how it gives back each output."""
+
+    def __init__(self, low: Lowering, layout: Layout, donate: Mapping[int, int]) -> None:
+        self._name = low.graph.name
+        self._names = [node.attrs["name"] for node in low.graph.params]
+        self._avals: list[Aval] = [node.aval for node in low.graph.params]
+        self._donate = dict(donate)
+        self._fresh = [(root, low.slots[root].aval, out) for root, out in layout.fresh.items()]
+        self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
+        self._low, self._layout = low, layout
+        given: set[int] = set()
+        self._gives = [self._give(number, given) for number in range(len(low.outs))]
+
+    def _give(self, number: int, given: set[int]) -> Give:
+        slot = self._low.slots[self._low.outs[number]]
+        root, index = slot.root, slot.index
+        if slot.kind is Kind.SCALAR:
+            return lambda values: values[index]
+        if number in self._donate and slot.kind is Kind.BUFFER:
+            return lambda values: values[index]
+        if number not in self._donate and root not in given:
+            if slot.kind is Kind.BUFFER and self._layout.fresh.get(root) == number:
+                given.add(root)
+                return lambda values: values[index]
+            if slot.kind is Kind.OWN and self._low.slots[root].kind is Kind.OWN:
+                given.add(root)
+                return lambda values: values[index]
+        return lambda values: _copied(values[index])
+
+    def check(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments as plain arrays and scalars of the expected types. Raises TypeError or ValueError."""
+        if len(args) != len(self._avals):
+            raise TypeError(f"{self._name} takes {len(self._avals)} arguments, got {len(args)}")
+        taken = list(args)
+        for place, (arg, aval) in enumerate(zip(args, self._avals, strict=True)):
+            if type(arg) is not np.ndarray or arg.shape != aval.shape or arg.dtype != aval.dtype or aval.weak:
+                taken[place] = self._admit(place, arg, aval)
+        for param in self._donate.values():
+            array = taken[param]
+            if not isinstance(array, np.ndarray) or not array.flags.writeable:
+                raise ValueError(f"{self._name}: {self._called(param)} was donated and must be a writable array")
+        return taken
+
+    def _admit(self, place: int, arg: Any, aval: Aval) -> Any:
+        if aval.dtype.hasobject:
+            return arg
+        if type(arg) in PYTHON_SCALARS or isinstance(arg, np.generic | np.ndarray):
+            found = aval_of(arg)
+            if found == aval:
+                return arg.view(np.ndarray) if isinstance(arg, np.ndarray) else arg
+            raise TypeError(f"{self._name}: {self._called(place)} must be {aval!r}, got {found!r}")
+        raise TypeError(f"{self._name}: {self._called(place)} must be {aval!r}, got a {type(arg).__name__}")
+
+    def _called(self, place: int) -> str:
+        return f"argument {place}" + (f" ({self._names[place]})" if self._names[place] else "")
+
+    def prepare(self, values: Values, taken: Sequence[Any], outs: Sequence[Any] | None) -> None:
+        """Put the arrays in place that differ from run to run: fresh ones for results, donated arguments."""
+        for root, aval, number in self._fresh:
+            spare = outs[number] if outs is not None and number < len(outs) else None
+            fits = isinstance(spare, np.ndarray) and spare.shape == aval.shape and spare.flags.carray
+            values[root] = spare if fits else np.empty(aval.shape, aval.dtype)
+        if not self._donated:
+            return
+        seen: dict[int, int] = {}
+        for arg in taken:
+            seen[id(arg)] = seen.get(id(arg), 0) + 1
+        for root, aval, param in self._donated:
+            arg = taken[param]
+            usable = arg.flags.carray and seen[id(arg)] == 1
+            values[root] = arg if usable else np.empty(aval.shape, aval.dtype)
+
+    def deliver(self, values: Values, args: Sequence[Any]) -> list[Any]:
+        """The outputs; donated ones are written to their arguments last, when nothing reads those any more."""
+        results = [give(values) for give in self._gives]
+        for number, param in self._donate.items():
+            target = args[param]
+            if results[number] is not target:
+                np.copyto(target, results[number])
+                results[number] = target
+        return results
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
