@@ -1,0 +1,56 @@
+"""Communication between the localities of a mesh, as nodes: ``all_reduce`` and ``all_gather``.
+
+The partitioner inserts them into the graph of one rank after differentiation, so they need no derivative of their
+own: the duality of replication and summation is already in the graph that is partitioned. The tags of a graph are
+unique and equal on all ranks; they name the exchange and order it. Every rank must start every one of them, so no
+pass may drop one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+from futurex.tree.record import op
+
+COMMUNICATION = frozenset({"all_reduce", "all_gather"})
+"""The ops whose results come from other ranks: a plan starts them and goes on with what else is ready."""
+
+REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+"""What ``reduce`` means, for two arrays of one dtype."""
+
+
+def communications(graph: Graph) -> list[Node]:
+    """The communication nodes of a rank's graph in the order of their tags, in which every rank starts them."""
+    return sorted((node for node in graph.nodes if node.op in COMMUNICATION), key=lambda node: int(node.attrs["tag"]))
+
+
+def _needs_mesh(*_: Any, tag: int, **__: Any) -> NoReturn:
+    raise RuntimeError(
+        f"communication {tag} reaches other ranks, and this graph is one rank's part of a program on a mesh: run its "
+        "plan with a communicator, or all ranks in one process with futurex.partition.virtual.run"
+    )
+
+
+def _all_reduce_aval(*xs: Aval, reduce: str, tag: int) -> tuple[Aval, ...]:
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"all_reduce combines by {', '.join(REDUCTIONS)}; {reduce!r} is none of them")
+    return tuple(Aval(x.shape, x.dtype) for x in xs)
+
+
+def _all_gather_aval(x: Aval, axis: int, sizes: Iterable[int], tag: int) -> Aval:
+    sizes = tuple(sizes)
+    if x.shape[axis] not in sizes:
+        raise ValueError(
+            f"all_gather along axis {axis} joins parts of {sizes} rows; an array of shape {x.shape} is none of them"
+        )
+    return Aval((*x.shape[:axis], sum(sizes), *x.shape[axis + 1 :]), x.dtype)
+
+
+op("all_reduce", _needs_mesh, aval=_all_reduce_aval)
+op("all_gather", _needs_mesh, aval=_all_gather_aval)

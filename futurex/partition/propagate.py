@@ -1,0 +1,178 @@
+"""Propagation: where every value of a graph lies, for given placements of its inputs. The same on every rank.
+
+One pass forward in topological order decides how each node works (:mod:`futurex.partition.rules`); one pass backward
+lets cheap replicated nodes (constants, masks, random numbers) make just the tiles that their readers want. Where a
+reader needs another placement than its input has, values are exchanged; the exchanges are numbered in the order in
+which they become possible, which is equal on all ranks and compatible with the data flow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from futurex.partition.mesh import REPLICATE, Partial, PartitionError, Placement, Replicate, Shard, check_placement
+from futurex.partition.rules import Demands, Made, must_decompose, sliced, step, whole
+from futurex.tree.graph import Graph, rebuilt, substitute
+from futurex.tree.node import Node
+from futurex.tree.source import at
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A graph with the placement of every value.
+
+    ``made`` says how a node's own result lies; ``versions`` maps a node to the placements it is computed in and, for
+    each, the placements that its inputs must have; ``tags`` numbers the values that ranks exchange.
+    """
+
+    graph: Graph
+    outs: tuple[Placement, ...]
+    made: dict[Node, Made]
+    versions: dict[Node, dict[Made, Demands]]
+    tags: dict[Node, int]
+
+
+def tile(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement] | None = None) -> Tiling:
+    """Propagate the placements of the inputs; outputs are replicated unless ``outs`` says otherwise.
+
+    Ops that need a sharded dimension whole are replaced by their decomposition where they have one. Raises
+    PartitionError for placements that do not fit and for tiling rules that contradict their op.
+    """
+    _check_ends(graph, placements, outs)
+    flow = _flow(graph, placements)
+    while flow.decompose:
+        graph = _decomposed(graph, flow.decompose)
+        flow = _flow(graph, placements)
+    wanted_outs = tuple(outs) if outs is not None else (REPLICATE,) * len(graph.outs)
+    versions, wanted = _versions(graph, flow, wanted_outs)
+    tags = _number(graph, flow, versions, wanted)
+    return Tiling(graph, wanted_outs, flow.made, versions, tags)
+
+
+def _check_ends(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement] | None) -> None:
+    if len(placements) != len(graph.params):
+        raise PartitionError(f"{graph.name} has {len(graph.params)} inputs; got {len(placements)} placements of them")
+    if outs is not None and len(outs) != len(graph.outs):
+        raise PartitionError(f"{graph.name} has {len(graph.outs)} outputs; got {len(outs)} placements of them")
+    for node, placement in zip(graph.params, placements, strict=True):
+        check_placement(placement, node.shape, f"input {node.attrs['name']!r} of {graph.name}")
+    for k, placement in enumerate(outs or ()):
+        if isinstance(placement, Partial):
+            raise PartitionError(f"output {k} of {graph.name} cannot stay partial: ask for Replicate() or Shard(dim)")
+        check_placement(placement, graph.outs[k].shape, f"output {k} of {graph.name}")
+
+
+@dataclass
+class _Flow:
+    """What the forward pass finds."""
+
+    made: dict[Node, Made] = field(default_factory=dict)
+    demands: dict[Node, Demands] = field(default_factory=dict)
+    decompose: set[Node] = field(default_factory=set)
+    uses: Counter[Node] = field(default_factory=Counter)
+
+    def seen(self, node: Node) -> Placement:
+        """How readers see a value. A partial one with several readers is combined once, for all of them."""
+        made = self.made[node]
+        assert not isinstance(made, tuple)  # results of several are read through ``item``
+        return REPLICATE if isinstance(made, Partial) and self.uses[node] > 1 else made
+
+
+def _flow(graph: Graph, placements: Sequence[Placement]) -> _Flow:
+    flow = _Flow()
+    flow.uses.update(source for node in graph.nodes for source in node.inputs)
+    flow.uses.update(graph.outs)
+    flow.made.update(zip(graph.params, placements, strict=True))
+    flow.demands.update((node, ()) for node in graph.params)
+    for node in graph.nodes:
+        if node in flow.made:
+            continue
+        if node.op == "item":
+            parts = flow.made[node.inputs[0]]
+            assert isinstance(parts, tuple)
+            flow.demands[node], flow.made[node] = (), parts[node.attrs["index"]]
+            continue
+        ins = [flow.seen(source) for source in node.inputs]
+        if must_decompose(node, ins):
+            flow.decompose.add(node)
+        replicated = all(isinstance(placement, Replicate) for placement in ins)
+        flow.demands[node], flow.made[node] = whole(node) if replicated else step(node, ins)
+    return flow
+
+
+def _decomposed(graph: Graph, nodes: set[Node]) -> Graph:
+    parts: dict[Node, tuple[Node, ...]] = {}
+
+    def rebuild(node: Node, inputs: list[Node]) -> Node:
+        if node in nodes:
+            with at(node.src):
+                result = node.record.decompose(*inputs, **node.attrs)  # type: ignore[misc]
+            parts[node] = result if isinstance(result, tuple) else (result,)
+            return parts[node][0]
+        if node.op == "item" and node.inputs[0] in nodes:
+            return parts[node.inputs[0]][node.attrs["index"]]
+        return rebuilt(node, inputs)
+
+    return Graph(graph.params, substitute(graph, {node: node for node in graph.params}, rebuild), graph.name)
+
+
+def _versions(
+    graph: Graph, flow: _Flow, outs: Sequence[Placement]
+) -> tuple[dict[Node, dict[Made, Demands]], dict[Node, dict[Placement, None]]]:
+    """Backward: which placements of each value are wanted, and in which of them it is computed."""
+    wanted: dict[Node, dict[Placement, None]] = {node: {} for node in graph.nodes}
+    versions: dict[Node, dict[Made, Demands]] = {}
+    for node, placement in zip(graph.outs, outs, strict=True):
+        wanted[node][placement] = None
+    for node in reversed(graph.nodes):
+        versions[node] = _tiles_wanted(node, flow, wanted[node]) or {flow.made[node]: flow.demands[node]}
+        if node.op == "item":
+            continue
+        for demands in versions[node].values():
+            for source, placement in zip(node.inputs, demands, strict=True):
+                wanted[source][placement] = None
+    return versions, wanted
+
+
+def _tiles_wanted(node: Node, flow: _Flow, wanted: dict[Placement, None]) -> dict[Made, Demands] | None:
+    """The wanted tiles of a replicated node that can make them at less cost than the whole."""
+    if not isinstance(flow.made[node], Replicate) or not wanted:
+        return None
+    tiles: dict[Made, Demands] = {}
+    for placement in wanted:
+        demands = sliced(node, placement)
+        if demands is None:
+            return None
+        tiles[placement] = demands
+    return tiles
+
+
+def _number(
+    graph: Graph, flow: _Flow, versions: dict[Node, dict[Made, Demands]], wanted: dict[Node, dict[Placement, None]]
+) -> dict[Node, int]:
+    """Tags of the exchanged values, by how many steps must be done before each can be exchanged."""
+    level: dict[tuple[Node, Made], int] = {}
+    exchanged: list[tuple[int, Node]] = []
+    for node in graph.nodes:
+        for made, demands in versions[node].items():
+            pairs = (
+                [(node.inputs[0], flow.made[node.inputs[0]])]
+                if node.op == "item"
+                else zip(node.inputs, demands, strict=True)
+            )
+            level[node, made] = 1 + max((level[pair] for pair in pairs), default=0)
+        ready = max(level[node, made] for made in versions[node])
+        others = [placement for placement in wanted[node] if placement not in versions[node]]
+        if others and moves(flow.made[node]):
+            exchanged.append((ready, node))
+        for placement in others:
+            level[node, placement] = ready + 2  # exchanged, then cut
+    exchanged.sort(key=lambda pair: pair[0])
+    return {node: tag for tag, (_, node) in enumerate(exchanged)}
+
+
+def moves(made: Made) -> bool:
+    """True where another placement than ``made`` needs what other ranks hold."""
+    return isinstance(made, Shard | Partial)

@@ -1,0 +1,87 @@
+"""Every record's tiling rule: each legal tiling of each sample gives what the untiled op gives."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import futurex.ops  # noqa: F401  (registers the records)
+from futurex.partition import Mesh, Replicate, Shard, explain, partition, virtual
+from futurex.partition.factors import recipe_of
+from futurex.tree import Aval, Graph, Node, apply, item, param, record, records
+from futurex.tree.aval import aval_of
+from futurex.tree.verify import verify
+
+RULED = [rec.name for rec in records() if rec.factors is not None and rec.samples is not None]
+
+
+def sample_graphs(name: str) -> Iterator[tuple[Graph, list]]:
+    for sample in record(name).samples(np.random.default_rng(3)):
+        params = [
+            None if aval_of(value).weak else param(aval_of(value), f"a{k}") for k, value in enumerate(sample.inputs)
+        ]
+        inputs = [value if node is None else node for node, value in zip(params, sample.inputs, strict=True)]
+        if not any(isinstance(each, Node) for each in inputs):
+            continue
+        out = apply(name, *inputs, **sample.attrs)
+        outs = [item(out, k) for k in range(len(out.aval))] if isinstance(out.aval, tuple) else [out]
+        args = [value for node, value in zip(params, sample.inputs, strict=True) if node is not None]
+        yield Graph([node for node in params if node is not None], outs, name), args
+
+
+def tilings(graph: Graph) -> Iterator[list]:
+    """Inputs sharded along one factor, or one input alone along a dimension that its rule may want whole."""
+    node = graph.outs[0].inputs[0] if graph.outs[0].op == "item" else graph.outs[0]
+    recipe = recipe_of(node)
+    terms = {source: names for source, names in zip(node.inputs, recipe.inputs, strict=True) if source.op == "param"}
+    for factor in sorted({name for names in terms.values() for name in names}):
+        lie = {source: Shard(names.index(factor)) for source, names in terms.items() if factor in names}
+        yield [lie.get(source, Replicate()) for source in graph.params]
+    for source in graph.params:
+        for dim in range(source.ndim):
+            yield [Shard(dim) if each is source else Replicate() for each in graph.params]
+
+
+def assert_close(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
+        assert np.shape(a) == np.shape(b)
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        if np.asarray(b).dtype.kind in "fc":
+            tolerance = 1e-12 if np.asarray(b).dtype.itemsize >= 8 else 1e-5
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_every_legal_tiling_equals_untiled(name):
+    compared = 0
+    for graph, args in sample_graphs(name):
+        expected = graph(*args)
+        for placements in tilings(graph):
+            for size in (2, 3):
+                mesh = Mesh((("data", size),))
+                for rank in range(size):
+                    verify(partition(graph, placements, mesh, rank))
+                for outs in virtual.run(graph, placements, mesh, args):
+                    assert_close(outs, expected)
+                compared += 1
+    assert compared or name.startswith("random_") or name == "full"
+
+
+REDUCED = {
+    "matmul": ([0, 0], [(6, 8), (6, 5)], {}),
+    "sum": ([0], [(6, 5)], {"axis": (0,), "keepdims": False, "dtype": None}),
+    "max": ([0], [(6, 5)], {"axis": (0,), "keepdims": False}),
+    "any": ([0], [(6, 5)], {"axis": None, "keepdims": True}),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_results_over_a_sharded_factor_are_combined_not_gathered(name):
+    dims, shapes, attrs = REDUCED[name]
+    params = [param(Aval(shape, np.dtype(float))) for shape in shapes]
+    inputs = [apply("transpose", params[0], axes=(1, 0)), params[1]] if name == "matmul" else params
+    graph = Graph(params, [apply(name, *inputs, **attrs)])
+    sent = explain(partition(graph, [Shard(dim) for dim in dims], Mesh((("data", 2),)), 0))
+    assert [(each.op, each.nbytes) for each in sent] == [("all_reduce", graph.outs[0].aval.nbytes)]
