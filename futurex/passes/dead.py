@@ -52,7 +52,9 @@ def _merge_loops(graph: Graph) -> Rule | None:
 def _prune_branches(graph: Graph) -> Rule | None:
     """``cond`` without the results that nobody reads and without the inputs that then neither branch reads."""
     users = users_of(graph)
-    kept = {node: _needed_results(node, users[node]) for node in graph.nodes if node.op == "cond" and node not in graph.outs}
+    kept = {
+        node: _needed_results(node, users[node]) for node in graph.nodes if node.op == "cond" and node not in graph.outs
+    }
 
     def rule(node: Node) -> Node | None:
         source = node.inputs[0] if node.op == "item" else None
@@ -80,12 +82,15 @@ def _slim_cond(node: Node, kept: list[int]) -> Node:
     outs = [[branch.outs[k] for k in kept] for branch in branches]
     reached = [set(topological(each)) for each in outs]
     inputs = [
-        k for k in range(len(node.inputs) - 1) if any(branch.params[k] in nodes for branch, nodes in zip(branches, reached, strict=True))
+        k
+        for k in range(len(node.inputs) - 1)
+        if any(branch.params[k] in nodes for branch, nodes in zip(branches, reached, strict=True))
     ]
     if len(kept) == len(node.aval) and len(inputs) == len(node.inputs) - 1:
         return node
     slim = [
-        Graph([branch.params[k] for k in inputs], each, branch.name) for branch, each in zip(branches, outs, strict=True)
+        Graph([branch.params[k] for k in inputs], each, branch.name)
+        for branch, each in zip(branches, outs, strict=True)
     ]
     sources = (node.inputs[0], *(node.inputs[k + 1] for k in inputs))
     attrs = {"then": slim[0], "orelse": slim[1]}

@@ -28,7 +28,11 @@ def fold(node: Node) -> Node | None:
         return None
     if not (node.record.elementwise or node.op in _FOLDABLE):
         return None  # random numbers, ranks and effects are not constants; filled arrays are cheaper as they are
-    if not isinstance(node.aval, Aval) or node.aval.nbytes > LARGEST or (node.aval.weak and node.aval.dtype.kind in "iu"):
+    if (
+        not isinstance(node.aval, Aval)
+        or node.aval.nbytes > LARGEST
+        or (node.aval.weak and node.aval.dtype.kind in "iu")
+    ):
         return None  # the value of a Python int takes part in typing its users
     return constant(node, [source.value for source in node.inputs])
 

@@ -38,7 +38,7 @@ def until_stable(graph: Graph, rule: Rule) -> Graph:
 
 
 def is_effect(node: Node) -> bool:
-    """True for a node that must run once, in program order (the inputs of a graph are marked so but compute nothing)."""
+    """True for a node that must run once, in program order (inputs of a graph are marked so but compute nothing)."""
     return node.op != "param" and node.record.effect
 
 

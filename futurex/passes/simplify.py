@@ -1,6 +1,6 @@
 """Local rewrite rules, as data. None of them changes a bit of a result.
 
-That forbids some that look harmless: ``x + 0.0`` is not ``x`` where x is -0.0, and ``x * 0`` is not zero where x is NaN.
+That forbids some that look harmless: ``x + 0.0`` is not ``x`` where x is -0.0, ``x * 0`` is not zero where x is NaN.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _is(node: Node, *values: Any) -> bool:
     """True if the node is everywhere one of ``values``; zeros of different sign differ."""
     held = scalar_of(node)
     return held is not None and any(
-        held == value and (value != 0 or isinstance(held, np.integer | int) or np.signbit(held) == np.signbit(value)) for value in values
+        held == value and (value != 0 or isinstance(held, np.integer | int) or np.signbit(held) == np.signbit(value))
+        for value in values
     )
 
 
@@ -90,14 +91,18 @@ def _broadcast_chain(node: Node) -> Node | None:
 def _through_full(node: Node) -> Node | None:
     """A view of a filled array is a filled array."""
     source = node.inputs[0]
-    return apply("full", source.inputs[0], shape=node.shape, dtype=node.dtype) if source.op == "full" and source.inputs[0].shape == () else None
+    return (
+        apply("full", source.inputs[0], shape=node.shape, dtype=node.dtype)
+        if source.op == "full" and source.inputs[0].shape == ()
+        else None
+    )
 
 
 def _sum_of_nothing(node: Node) -> Node | None:
-    """A sum over no axis, or over axes of extent one, adds nothing to anything."""
+    """A sum of integers over no axis, or over axes of extent one (NumPy's sum of -0.0 alone is 0.0)."""
     axis, source = node.attrs["axis"], node.inputs[0]
     axes = range(source.ndim) if axis is None else axis
-    if source.dtype != node.dtype or any(source.shape[k] != 1 for k in axes) or source.aval.weak:
+    if source.dtype != node.dtype or any(source.shape[k] != 1 for k in axes) or source.dtype.kind not in "iu":
         return None
     return source if source.shape == node.shape else apply("reshape", source, shape=node.shape)
 
@@ -154,7 +159,10 @@ def _narrower(source: Node) -> Node | None:
     """What broadcasting alone makes ``source`` of."""
     if source.op == "broadcast_to" and not source.inputs[0].aval.weak:
         return source.inputs[0]
-    if source.op == "reshape" and source.shape[: source.ndim - source.inputs[0].ndim] + source.inputs[0].shape == source.shape:
+    if (
+        source.op == "reshape"
+        and source.shape[: source.ndim - source.inputs[0].ndim] + source.inputs[0].shape == source.shape
+    ):
         return source.inputs[0] if not source.inputs[0].aval.weak else None  # leading ones only
     if source.op == "reshape" and source.size == 1 and source.ndim and not source.inputs[0].aval.weak:
         return apply("reshape", source.inputs[0], shape=())

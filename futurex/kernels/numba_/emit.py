@@ -1,0 +1,220 @@
+"""From a region to LLVM IR: loops over collapsed dimensions, all loads of an element before its stores.
+
+The kernel takes one pointer to a block of 8-byte slots: loop extents, addresses of results, addresses of array
+operands, scalars. Neither extents nor scalar values are part of the text, so one compiled kernel serves all shapes of
+a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.numba_.layout import Layout
+from futurex.kernels.numba_.scalar import Body, memory_type, operate, register_type
+from futurex.ops.fusion import loop_of
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+Dtype = np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar operand in one dtype: input number ``position`` of the region, or a constant."""
+
+    node: Node
+    dtype: Dtype
+    position: int | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """The operands of a fused sub-graph, told apart: arrays by input position, scalars by the dtype they enter in."""
+
+    graph: Graph
+    arrays: tuple[int, ...]
+    scalars: tuple[Scalar, ...]
+
+
+def analyse(graph: Graph) -> Region:
+    """Sort the operands of a region. Raises ValueError if one of its nodes cannot be compiled exactly."""
+    position = {node: k for k, node in enumerate(graph.params)}
+    scalars: dict[tuple[Node, Dtype], Scalar] = {}
+    for node in graph.nodes:
+        if not node.inputs:
+            continue
+        loop = loop_of(node)
+        if loop is None:
+            raise ValueError(f"{node!r} cannot be part of a compiled region")
+        for source, dtype in zip(node.inputs, loop[0], strict=True):
+            if not source.inputs and source.size == 1:
+                held = dtype if source.aval.weak else source.dtype
+                scalars[source, held] = Scalar(source, held, position.get(source))
+    arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
+    return Region(graph, arrays, tuple(scalars.values()))
+
+
+def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
+    """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none)."""
+    return _Emitter(region, layout, aliases).module(threaded)
+
+
+class _Emitter:
+    def __init__(self, region: Region, layout: Layout, aliases: Sequence[int]) -> None:
+        self.region = region
+        self.layout = layout
+        self.aliases = aliases
+        self.outs = region.graph.outs
+        self.depth = len(layout.extents)
+        self.array_nodes = [region.graph.params[k] for k in region.arrays]
+        self.body = Body()
+
+    def module(self, threaded: bool) -> str:
+        part = self._part()
+        declarations = sorted(self.body.intrinsics)
+        if threaded:
+            declarations += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
+        return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
+
+    def _parameters(self) -> list[tuple[str, str]]:
+        """Type and name of every slot of the block, in order; operands shared with results have a slot, unread."""
+        own = [("i64", f"%n{d}") for d in range(self.depth)]
+        own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
+        own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
+        return own + [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
+
+    def _passed(self) -> list[tuple[str, str]]:
+        shared = {f"%a{j}" for j, alias in enumerate(self.aliases) if alias >= 0}
+        return [(kind, name) for kind, name in self._parameters() if name not in shared]
+
+    def _entry(self, threaded: bool) -> list[str]:
+        """Unpack the block, take the calling thread's share of the outermost loop, run it."""
+        lines = ["define void @region(ptr %block) {", "entry:"]
+        for slot, (kind, name) in enumerate(self._parameters()):
+            lines.append(f"  {name}.at = getelementptr i64, ptr %block, i64 {slot}")
+            lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
+        low, high = "0", "%n0"
+        if threaded:
+            lines += [
+                "  %t32 = call i32 @omp_get_thread_num()",
+                "  %c32 = call i32 @omp_get_num_threads()",
+                "  %t = zext i32 %t32 to i64",
+                "  %c = zext i32 %c32 to i64",
+                "  %t1 = add i64 %t, 1",
+                "  %lowc = mul i64 %n0, %t",
+                "  %highc = mul i64 %n0, %t1",
+                "  %low = sdiv i64 %lowc, %c",
+                "  %high = sdiv i64 %highc, %c",
+            ]
+            low, high = "%low", "%high"
+        arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
+        return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
+
+    def _part(self) -> list[str]:
+        parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self._passed())
+        lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline {{", "entry:"]
+        values = self._scalars()
+        lines += self._flush()
+        before = "entry"
+        for d in range(self.depth):
+            low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
+            lines += [f"  br label %head{d}", f"head{d}:"]
+            lines += [
+                f"  %i{d} = phi i64 [ {low}, %{before} ], [ %next{d}, %end{d} ]",
+                f"  %go{d} = icmp slt i64 %i{d}, {high}",
+                f"  br i1 %go{d}, label %body{d}, label %done{d}",
+                f"body{d}:",
+            ]
+            before = f"body{d}"
+            if d == self.depth - 2:
+                self._rows(values)
+                lines += self._flush()
+        if self.depth == 1:
+            self._first_rows()
+        self._element(values)
+        lines += self._flush()
+        for d in reversed(range(self.depth)):
+            lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  br label %head{d}"]
+            lines.append(f"done{d}:")
+        return [*lines, "  ret void", "}"]
+
+    def _flush(self) -> list[str]:
+        """Take the instructions collected since; registers keep counting."""
+        fresh = [f"  {line}" for line in self.body.lines if line]
+        self.body.lines = [""] * len(self.body.lines)
+        return fresh
+
+    def _scalars(self) -> dict[tuple[Node, Dtype], str]:
+        values = {}
+        for k, scalar in enumerate(self.region.scalars):
+            value = self.body.emit(f"icmp ne i8 %s{k}, 0") if scalar.dtype.kind == "b" else f"%s{k}"
+            values[scalar.node, scalar.dtype] = value
+        return values
+
+    def _pointers(self) -> list[tuple[str, Dtype, tuple[bool, ...]]]:
+        """Name, dtype and mask of every array, results first."""
+        whole = (True,) * self.depth
+        outs = [(f"%o{k}", node.dtype, whole) for k, node in enumerate(self.outs)]
+        masks = [mask for mask in self.layout.masks if mask]
+        arrays = zip(self.array_nodes, masks, self.aliases, strict=True)
+        return outs + [(f"%a{j}", node.dtype, mask) for j, (node, mask, alias) in enumerate(arrays) if alias < 0]
+
+    def _first_rows(self) -> None:
+        self.rows = {name: name for name, _, _ in self._pointers()}
+
+    def _rows(self, values: dict[tuple[Node, Dtype], str]) -> None:
+        """Before the innermost loop: where each array's row begins; what does not move along the row is loaded here."""
+        self.rows = {}
+        for name, dtype, mask in self._pointers():
+            offset = "0"
+            for d in range(self.depth - 1):
+                if mask[d]:
+                    scaled = offset if offset == "0" else self.body.emit(f"mul nsw i64 {offset}, %n{d}")
+                    offset = f"%i{d}" if scaled == "0" else self.body.emit(f"add nsw i64 {scaled}, %i{d}")
+            if mask[-1]:
+                offset = offset if offset == "0" else self.body.emit(f"mul nsw i64 {offset}, %n{self.depth - 1}")
+            pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
+            if mask[-1]:
+                self.rows[name] = pointer
+            else:
+                values[self.array_nodes[int(name[2:])], dtype] = self.body.load(dtype, pointer)
+
+    def _at(self, name: str, dtype: Dtype) -> str:
+        index = f"%i{self.depth - 1}"
+        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {index}")
+
+    def _element(self, values: dict[tuple[Node, Dtype], str]) -> None:
+        for j, (node, alias) in enumerate(zip(self.array_nodes, self.aliases, strict=True)):
+            if (node, node.dtype) not in values:
+                name = f"%a{j}" if alias < 0 else f"%o{alias}"
+                values[node, node.dtype] = self.body.load(node.dtype, self._at(name, node.dtype))
+        for node in self.region.graph.nodes:
+            if node.inputs:
+                values[node, node.dtype] = self._operation(node, values)
+        for k, node in enumerate(self.outs):
+            self.body.store(node.dtype, values[node, node.dtype], self._at(f"%o{k}", node.dtype))
+
+    def _operation(self, node: Node, values: dict[tuple[Node, Dtype], str]) -> str:
+        loop = loop_of(node)
+        assert loop is not None  # analyse() refused such regions
+        operands = []
+        for source, dtype in zip(node.inputs, loop[0], strict=True):
+            held = dtype if source.aval.weak else source.dtype
+            operands.append(self.body.cast(values[source, held], held, dtype))
+        if node.op == "cast":
+            return self.body.cast(operands[0], loop[0][0], loop[1])
+        return operate(self.body, node.op, loop[0][-1], operands)
+
+
+def slot_format(dtype: Dtype) -> str:
+    """The ``struct`` code that packs a scalar of ``dtype`` into one 8-byte slot."""
+    codes = {"f4": "f", "f8": "d", "b1": "?", **{f"i{n}": code for n, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}}
+    codes |= {f"u{n}": codes[f"i{n}"].upper() for n in (1, 2, 4, 8)}
+    return codes[f"{dtype.kind}{dtype.itemsize}"] + "x" * (8 - dtype.itemsize)
+
+
+__all__ = ["Region", "Scalar", "analyse", "emit", "register_type", "slot_format"]

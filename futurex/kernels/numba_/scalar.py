@@ -1,0 +1,254 @@
+"""LLVM IR of one element: each operation as NumPy's loop of the same dtype computes it, bit for bit.
+
+Booleans are ``i1`` in registers and bytes in memory. Nothing is marked fast or contractible, so no product and sum
+become one rounding. Integer division is guarded: LLVM leaves zero divisors and the one overflow undefined, NumPy does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Dtype = np.dtype[Any]
+
+
+def register_type(dtype: Dtype) -> str:
+    """The IR type of one value."""
+    if dtype.kind == "f":
+        return "float" if dtype.itemsize == 4 else "double"
+    return "i1" if dtype.kind == "b" else f"i{dtype.itemsize * 8}"
+
+
+def memory_type(dtype: Dtype) -> str:
+    """The IR type of one array element."""
+    return "i8" if dtype.kind == "b" else register_type(dtype)
+
+
+class Body:
+    """Collects instructions and names their results."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.intrinsics: set[str] = set()
+
+    def emit(self, instruction: str) -> str:
+        name = f"%v{len(self.lines)}"
+        self.lines.append(f"{name} = {instruction}")
+        return name
+
+    def intrinsic(self, name: str, dtype: Dtype, value: str) -> str:
+        kind = register_type(dtype)
+        function = f"@llvm.{name}.f{dtype.itemsize * 8}"
+        self.intrinsics.add(f"declare {kind} {function}({kind})")
+        return self.emit(f"call {kind} {function}({kind} {value})")
+
+    def cast(self, value: str, source: Dtype, target: Dtype) -> str:
+        """NumPy's unsafe cast between booleans, integers and floats; floats do not go to integers here."""
+        if source == target:
+            return value
+        old, new = register_type(source), register_type(target)
+        if target.kind == "b":
+            return self.emit(f"fcmp une {old} {value}, 0.0" if source.kind == "f" else f"icmp ne {old} {value}, 0")
+        if source.kind == "f":
+            return self.emit(f"{'fpext' if source.itemsize < target.itemsize else 'fptrunc'} {old} {value} to {new}")
+        signed = source.kind == "i"
+        if target.kind == "f":
+            return self.emit(f"{'sitofp' if signed else 'uitofp'} {old} {value} to {new}")
+        if old == new:
+            return value
+        narrower = source.kind != "b" and source.itemsize > target.itemsize
+        return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
+
+    def load(self, dtype: Dtype, pointer: str) -> str:
+        kind = memory_type(dtype)
+        value = self.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+        return self.emit(f"icmp ne i8 {value}, 0") if dtype.kind == "b" else value
+
+    def store(self, dtype: Dtype, value: str, pointer: str) -> None:
+        if dtype.kind == "b":
+            value = self.emit(f"zext i1 {value} to i8")
+        self.lines.append(f"store {memory_type(dtype)} {value}, ptr {pointer}, align {dtype.itemsize}")
+
+    def select(self, condition: str, kind: str, x: str, y: str) -> str:
+        return self.emit(f"select i1 {condition}, {kind} {x}, {kind} {y}")
+
+
+def operate(body: Body, name: str, dtype: Dtype, operands: list[str]) -> str:
+    """The op ``name`` on operands of the loop's dtype (for ``where`` the condition is a bool); returns its register."""
+    return _OPERATIONS[name](body, dtype, *operands)
+
+
+def _arithmetic(integer: str, floating: str, boolean: str = "") -> Callable[..., str]:
+    def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
+        word = {"f": floating, "b": boolean}.get(dtype.kind, integer)
+        return body.emit(f"{word} {register_type(dtype)} {x}, {y}")
+
+    return build
+
+
+def _compare(integer: str, floating: str) -> Callable[..., str]:
+    def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
+        if dtype.kind == "f":
+            return body.emit(f"fcmp {floating} {register_type(dtype)} {x}, {y}")
+        sign = "" if integer in ("eq", "ne") else "s" if dtype.kind == "i" else "u"
+        return body.emit(f"icmp {sign}{integer} {register_type(dtype)} {x}, {y}")
+
+    return build
+
+
+def _extreme(integer: str, floating: str) -> Callable[..., str]:
+    """The first operand if it wins or is NaN, else the second: NumPy's answer on x86 for ties of zeros too."""
+    wins = _compare(integer, floating)
+
+    def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
+        kind, first = register_type(dtype), wins(body, dtype, x, y)
+        if dtype.kind == "f":
+            first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {x}, {x}')}")
+        return body.select(first, kind, x, y)
+
+    return build
+
+
+def _negative(body: Body, dtype: Dtype, x: str) -> str:
+    kind = register_type(dtype)
+    return body.emit(f"fneg {kind} {x}" if dtype.kind == "f" else f"sub {kind} 0, {x}")
+
+
+def _absolute(body: Body, dtype: Dtype, x: str) -> str:
+    if dtype.kind == "f":
+        return body.intrinsic("fabs", dtype, x)
+    if dtype.kind != "i":
+        return x
+    kind = register_type(dtype)
+    return body.select(body.emit(f"icmp slt {kind} {x}, 0"), kind, _negative(body, dtype, x), x)
+
+
+def _sign(body: Body, dtype: Dtype, x: str) -> str:
+    kind = register_type(dtype)
+    zero, one, minus = ("0.0", "1.0", "-1.0") if dtype.kind == "f" else ("0", "1", "-1")
+    result = zero
+    if dtype.kind == "f":
+        result = body.select(body.emit(f"fcmp uno {kind} {x}, {x}"), kind, x, zero)
+    if dtype.kind != "u":
+        result = body.select(_compare("lt", "olt")(body, dtype, x, zero), kind, minus, result)
+    return body.select(_compare("gt", "ogt")(body, dtype, x, zero), kind, one, result)
+
+
+def _rounding(name: str) -> Callable[..., str]:
+    return lambda body, dtype, x: body.intrinsic(name, dtype, x) if dtype.kind == "f" else x
+
+
+def _divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    return body.emit(f"fdiv {register_type(dtype)} {x}, {y}")
+
+
+def _reciprocal(body: Body, dtype: Dtype, x: str) -> str:
+    return body.emit(f"fdiv {register_type(dtype)} 1.0, {x}")
+
+
+def _multiply(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    return _arithmetic("mul", "fmul", "and")(body, dtype, x, y)
+
+
+def _invert(body: Body, dtype: Dtype, x: str) -> str:
+    return body.emit(f"xor {register_type(dtype)} {x}, -1")
+
+
+def _is_infinite(body: Body, dtype: Dtype, x: str) -> str:
+    return body.emit(f"fcmp oeq {register_type(dtype)} {_absolute(body, dtype, x)}, 0x7FF0000000000000")
+
+
+def _is_finite(body: Body, dtype: Dtype, x: str) -> str:
+    return body.emit(f"fcmp one {register_type(dtype)} {_absolute(body, dtype, x)}, 0x7FF0000000000000")
+
+
+def _is_nan(body: Body, dtype: Dtype, x: str) -> str:
+    return body.emit(f"fcmp uno {register_type(dtype)} {x}, {x}")
+
+
+def _where(body: Body, dtype: Dtype, condition: str, x: str, y: str) -> str:
+    return body.select(condition, register_type(dtype), x, y)
+
+
+def _safe_divisor(body: Body, dtype: Dtype, y: str) -> tuple[str, str, str]:
+    """``y`` with the dangerous divisors replaced by one; whether it is zero; whether it is minus one."""
+    kind = register_type(dtype)
+    zero = body.emit(f"icmp eq {kind} {y}, 0")
+    minus = body.emit(f"icmp eq {kind} {y}, -1") if dtype.kind == "i" else "false"
+    unsafe = body.emit(f"or i1 {zero}, {minus}")
+    return body.select(unsafe, kind, "1", y), zero, minus
+
+
+def _is_off(body: Body, kind: str, remainder: str, divisor: str) -> str:
+    """True where truncation and flooring differ: a remainder of the other sign than the divisor."""
+    left = body.emit(f"icmp ne {kind} {remainder}, 0")
+    other = body.emit(f"icmp slt {kind} {body.emit(f'xor {kind} {remainder}, {divisor}')}, 0")
+    return body.emit(f"and i1 {left}, {other}")
+
+
+def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    kind = register_type(dtype)
+    safe, zero, minus = _safe_divisor(body, dtype, y)
+    if dtype.kind == "u":
+        return body.select(zero, kind, "0", body.emit(f"udiv {kind} {x}, {safe}"))
+    quotient = body.emit(f"sdiv {kind} {x}, {safe}")
+    off = _is_off(body, kind, body.emit(f"srem {kind} {x}, {safe}"), safe)
+    floored = body.select(off, kind, body.emit(f"sub {kind} {quotient}, 1"), quotient)
+    negated = body.select(minus, kind, _negative(body, dtype, x), floored)
+    return body.select(zero, kind, "0", negated)
+
+
+def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    kind = register_type(dtype)
+    safe, zero, _ = _safe_divisor(
+        body, dtype, y
+    )  # what divides by one leaves nothing: right for zero and minus one too
+    if dtype.kind == "u":
+        return body.select(zero, kind, "0", body.emit(f"urem {kind} {x}, {safe}"))
+    remainder = body.emit(f"srem {kind} {x}, {safe}")
+    off = _is_off(body, kind, remainder, safe)
+    return body.select(off, kind, body.emit(f"add {kind} {remainder}, {safe}"), remainder)
+
+
+_OPERATIONS: dict[str, Callable[..., str]] = {
+    "add": _arithmetic("add", "fadd", "or"),
+    "subtract": _arithmetic("sub", "fsub"),
+    "multiply": _multiply,
+    "divide": _divide,
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "negative": _negative,
+    "positive": lambda body, dtype, x: x,
+    "absolute": _absolute,
+    "sign": _sign,
+    "sqrt": lambda body, dtype, x: body.intrinsic("sqrt", dtype, x),
+    "square": lambda body, dtype, x: _multiply(body, dtype, x, x),
+    "reciprocal": _reciprocal,
+    "floor": _rounding("floor"),
+    "ceil": _rounding("ceil"),
+    "trunc": _rounding("trunc"),
+    "rint": _rounding("rint"),
+    "maximum": _extreme("gt", "ogt"),
+    "minimum": _extreme("lt", "olt"),
+    "isnan": _is_nan,
+    "isinf": _is_infinite,
+    "isfinite": _is_finite,
+    "equal": _compare("eq", "oeq"),
+    "not_equal": _compare("ne", "une"),
+    "less": _compare("lt", "olt"),
+    "less_equal": _compare("le", "ole"),
+    "greater": _compare("gt", "ogt"),
+    "greater_equal": _compare("ge", "oge"),
+    "logical_and": _arithmetic("and", "", "and"),
+    "logical_or": _arithmetic("or", "", "or"),
+    "logical_xor": _arithmetic("xor", "", "xor"),
+    "logical_not": _invert,
+    "bitwise_and": _arithmetic("and", "", "and"),
+    "bitwise_or": _arithmetic("or", "", "or"),
+    "bitwise_xor": _arithmetic("xor", "", "xor"),
+    "invert": _invert,
+    "where": _where,
+}

@@ -1,0 +1,134 @@
+"""``fused``: a region of elementwise operations as one node, so that one kernel makes one trip through memory.
+
+A pass makes such nodes. What they mean is their sub-graph; :data:`FUSIBLE` and :func:`loop_of` say what it may hold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
+from futurex.tree.record import Avals, Cost, Sample, op, record
+
+Dtype = np.dtype[Any]
+
+FUSIBLE = frozenset((
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive", "absolute", "sign",
+    "sqrt", "square", "reciprocal", "floor", "ceil", "trunc", "rint", "maximum", "minimum", "isnan", "isinf",
+    "isfinite",
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+    "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "where", "cast",
+))  # fmt: skip
+"""Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
+
+_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+_FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
+_INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
+_SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
+
+
+def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
+
+    None if a compiled loop would not give NumPy's bits (float to integer casts, half precision, complex numbers ...).
+    """
+    if node.op not in FUSIBLE or not isinstance(node.aval, Aval) or node.aval.weak:
+        return None
+    loop = _loop(node.op, tuple(source.aval for source in node.inputs), node.dtype)
+    if loop is None or not _fits(node, loop[0]):
+        return None
+    return loop
+
+
+@functools.lru_cache(maxsize=4096)
+def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """By NumPy's own resolution of loops, under which Python scalars are weak."""
+    if name == "cast":
+        inputs: tuple[Dtype, ...] = (avals[0].dtype,)
+        if avals[0].dtype.kind == "f" and result.kind in "iu":
+            return None  # what a value out of range becomes differs from machine to machine
+    elif name == "where":
+        inputs = (np.dtype(bool), result, result)
+    else:
+        ufunc: Any = record(name).kernel
+        resolved = ufunc.resolve_dtypes((*map(_operand, avals), None))
+        inputs = resolved[:-1]
+        if resolved[-1] != result or len(set(inputs)) != 1:
+            return None
+    kinds = {dtype.kind for dtype in inputs}
+    if (name in _FLOAT_ONLY and kinds != {"f"}) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
+        return None
+    loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
+    return (inputs, result) if all(dtype in _SUPPORTED and dtype.isnative for dtype in loops) else None
+
+
+def _operand(aval: Aval) -> Any:
+    """What NumPy resolves loops by: a dtype, or the Python type of a weak scalar (a bool is not weak there)."""
+    return type(aval.dtype.type(0).item()) if aval.weak and aval.dtype.kind != "b" else aval.dtype
+
+
+def _fits(node: Node, loop: tuple[Dtype, ...]) -> bool:
+    """False where NumPy looks at the value of a Python int: it may not fit the loop's dtype."""
+    for source, dtype in zip(node.inputs, loop, strict=True):
+        if not source.aval.weak or source.dtype.kind != "i" or dtype.kind not in "iu":
+            continue
+        limits = np.iinfo(dtype)
+        if source.op == "const":
+            if not limits.min <= source.value <= limits.max:
+                return False
+        elif node.op in _COMPARISONS:
+            return False
+    return True
+
+
+def _fused(*inputs: Any, graph: Graph) -> Any:
+    outs = graph(*inputs)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _aval(*avals: Aval, graph: Graph) -> Avals:
+    outs = tuple(node.aval for node in graph.outs)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _decompose(*inputs: Node, graph: Graph) -> Any:
+    outs = graph.inline(inputs)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _factors(*avals: Aval, graph: Graph) -> str:
+    """Every dimension passes through, aligned to the right as NumPy broadcasts."""
+    shape = graph.outs[0].shape
+    names = [f"d{k}" for k in range(len(shape))]
+
+    def of(aval: Aval) -> str:
+        mine = zip(names[len(names) - aval.ndim :], shape[len(shape) - aval.ndim :], aval.shape, strict=True)
+        return " ".join(name if extent == whole else "1" for name, whole, extent in mine)
+
+    return f"{', '.join(map(of, avals))} -> {', '.join([' '.join(names)] * len(graph.outs))}"
+
+
+def _cost(*avals: Aval, graph: Graph) -> Cost:
+    nodes = [node for node in graph.nodes if node.inputs]
+    flops = sum(
+        node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops for node in nodes
+    )
+    return Cost(flops, float(sum(aval.nbytes for aval in avals) + sum(node.aval.nbytes for node in graph.outs)))
+
+
+def _samples(rng: np.random.Generator) -> Iterable[Sample]:
+    f8 = np.dtype(float)
+    x, y = param(Aval((3, 4), f8), "x"), param(Aval((4,), f8), "y")
+    h = x * y + 1.5
+    yield Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"graph": Graph([x, y], [h], "region")})
+    both = Graph([x, y], [h, apply("where", apply("greater", x, 0.0), h, y)], "region")
+    yield Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"graph": both})
+
+
+op("fused", _fused, aval=_aval, decompose=_decompose, factors=_factors, cost=_cost, samples=_samples)

@@ -1,0 +1,204 @@
+"""Fusion: elementwise nodes of one shape that lie next to each other become one ``fused`` node.
+
+Regions grow along edges and never enclose a path through other nodes, so the graph stays free of cycles. A value inside
+a region that is read outside becomes one more result of the region. Results stay equal bit for bit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from futurex.ops.fusion import loop_of
+from futurex.passes.rewrite import is_effect, users_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph, rebuilt
+from futurex.tree.node import Node, apply, build, item, param
+from futurex.tree.source import at
+
+FEWEST_ELEMENTS = 256
+"""Arrays below this stay with NumPy, whose call costs no more than the work."""
+ALONE_ELEMENTS = 64 * 1024
+"""From here on a region of a single operation pays, because its kernel may use several threads."""
+MOST_NODES, MOST_ARRAYS = 64, 24
+"""Limits of one region: what compiles in milliseconds and what the pointers of a processor can follow."""
+
+
+def fuse(graph: Graph) -> Graph:
+    """The graph with its elementwise regions as ``fused`` nodes."""
+    order = _program_order(graph)
+    regions = _Regions(order)
+    for node in order:
+        if not _fusible(node):
+            continue
+        for source in node.inputs:
+            if _fusible(source) and source.shape == node.shape:
+                regions.merge(source, node)
+    groups = [group for group in regions.groups() if _pays(group)]
+    return _rebuild(graph, order, groups) if groups else graph
+
+
+def _program_order(graph: Graph) -> Sequence[Node]:
+    """Inputs before users, effects as the program has them; without effects the same on every process."""
+    if sum(map(is_effect, graph.nodes)) < 2:
+        return graph.nodes
+    return sorted(graph.nodes, key=lambda node: node.id)
+
+
+def _fusible(node: Node) -> bool:
+    return isinstance(node.aval, Aval) and node.size >= FEWEST_ELEMENTS and loop_of(node) is not None
+
+
+def _pays(group: list[Node]) -> bool:
+    return len(group) > 1 or group[0].size >= ALONE_ELEMENTS
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    """What each node comes after: its inputs, and for an effect the effect before it."""
+    effect: tuple[Node, ...] = ()
+    for node in order:
+        if is_effect(node):
+            yield (*node.inputs, *effect)
+            effect = (node,)
+        else:
+            yield node.inputs
+
+
+class _Regions:
+    """Disjoint sets of nodes with what comes before and after each, as bit masks over positions."""
+
+    def __init__(self, order: Sequence[Node]) -> None:
+        self.order = order
+        self.position = {node: k for k, node in enumerate(order)}
+        self.leader = list(range(len(order)))
+        self.members = [1 << k for k in range(len(order))]
+        self.before = [0] * len(order)
+        self.after = [0] * len(order)
+        edges = [[self.position[source] for source in sources] for sources in _sources(order)]
+        for k, earlier in enumerate(edges):
+            for j in earlier:
+                self.before[k] |= self.before[j] | 1 << j
+        for k in reversed(range(len(order))):
+            for j in edges[k]:
+                self.after[j] |= self.after[k] | 1 << k
+
+    def merge(self, first: Node, second: Node) -> None:
+        """Join the regions of two nodes, unless that would enclose a path or pass the limits."""
+        a, b = self.leader[self.position[first]], self.leader[self.position[second]]
+        if a == b:
+            return
+        both = self.members[a] | self.members[b]
+        between = (self.after[a] & self.before[b]) | (self.after[b] & self.before[a])
+        if between & ~both or not self._within_limits(both):
+            return
+        before, after = (self.before[a] | self.before[b]) & ~both, (self.after[a] | self.after[b]) & ~both
+        for k in _bits(both):
+            self.leader[k] = a
+        self.members[a], self.before[a], self.after[a] = both, before, after
+        for leader in {self.leader[k] for k in _bits(after)}:
+            self.before[leader] |= before | both
+        for leader in {self.leader[k] for k in _bits(before)}:
+            self.after[leader] |= after | both
+
+    def _within_limits(self, members: int) -> bool:
+        nodes = [self.order[k] for k in _bits(members)]
+        inside = set(nodes)
+        outside = {source for node in nodes for source in node.inputs if source not in inside}
+        return len(nodes) <= MOST_NODES and len(outside) <= MOST_ARRAYS
+
+    def groups(self) -> list[list[Node]]:
+        """The regions of fusible nodes, each in program order."""
+        leaders = dict.fromkeys(self.leader)
+        groups = ([self.order[k] for k in _bits(self.members[leader])] for leader in leaders)
+        return [group for group in groups if _fusible(group[0])]
+
+
+@dataclass
+class _Unit:
+    """What is made at once in the new graph: one node, or one region."""
+
+    nodes: list[Node]
+    rank: int
+    region: bool = False
+    waits: int = 0
+    users: list[_Unit] = field(default_factory=list)
+
+    def __lt__(self, other: _Unit) -> bool:
+        return self.rank < other.rank
+
+
+def _units(order: Sequence[Node], groups: list[list[Node]]) -> list[_Unit]:
+    """Regions and single nodes with the edges between them."""
+    position = {node: k for k, node in enumerate(order)}
+    units = [_Unit(group, position[group[-1]], region=True) for group in groups]
+    unit_of = {node: unit for unit in units for node in unit.nodes}
+    for node in order:
+        if node not in unit_of:
+            unit_of[node] = _Unit([node], position[node])
+            units.append(unit_of[node])
+    edges: set[tuple[int, int]] = set()
+    for node, sources in zip(order, _sources(order), strict=True):
+        for source in sources:
+            first, second = unit_of[source], unit_of[node]
+            if first is not second and (first.rank, second.rank) not in edges:
+                edges.add((first.rank, second.rank))
+                first.users.append(second)
+                second.waits += 1
+    return units
+
+
+def _rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]]) -> Graph:
+    users = users_of(graph)
+    ready = [unit for unit in _units(order, groups) if not unit.waits]
+    heapq.heapify(ready)
+    new: dict[Node, Node] = {}
+    moved = False
+    while ready:
+        unit = heapq.heappop(ready)
+        if unit.region:
+            _make_region(unit.nodes, graph, users, new)
+        else:
+            node = unit.nodes[0]
+            inputs = [new[source] for source in node.inputs]
+            moved = moved or (is_effect(node) and tuple(inputs) != node.inputs)
+            fresh = moved and is_effect(node)  # ids of effects must keep growing in program order
+            new[node] = (
+                build(node.record, tuple(inputs), node.attrs, node.aval, node.src) if fresh else rebuilt(node, inputs)
+            )
+        for user in unit.users:
+            user.waits -= 1
+            if not user.waits:
+                heapq.heappush(ready, user)
+    return Graph(graph.params, [new[node] for node in graph.outs], graph.name)
+
+
+def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]], new: dict[Node, Node]) -> None:
+    """One ``fused`` node for a group; scalar constants become part of it."""
+    inside = set(group)
+    results = set(graph.outs)
+    outs = [node for node in group if node in results or any(user not in inside for user in users[node])]
+    sources = dict.fromkeys(source for node in group for source in node.inputs if source not in inside)
+    inner: dict[Node, Node] = {}
+    inputs: list[Node] = []
+    for source in sources:
+        if source.op == "const" and source.shape == ():
+            inner[source] = source
+        else:
+            inner[source] = param(source.aval, f"a{len(inputs)}")
+            inputs.append(new[source])
+    params = [each for each in inner.values() if each.op == "param"]
+    for node in group:
+        inner[node] = rebuilt(node, [inner[source] for source in node.inputs])
+    region = Graph(params, [inner[node] for node in outs], "_".join(dict.fromkeys(node.op for node in group)))
+    with at(outs[0].src):
+        made = apply("fused", *inputs, graph=region)
+    for k, node in enumerate(outs):
+        new[node] = made if len(outs) == 1 else item(made, k)
