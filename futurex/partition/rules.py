@@ -14,6 +14,7 @@ import numpy as np
 from futurex.ops.random import COUNTER_OPS
 from futurex.partition.factors import Recipe, recipe_of
 from futurex.partition.mesh import REPLICATE, Partial, Placement, Shard
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 Made = Placement | tuple[Placement, ...]
@@ -43,9 +44,14 @@ def whole(node: Node) -> Step:
 
 
 def must_decompose(node: Node, ins: Sequence[Placement]) -> bool:
-    """True where a sharded dimension must be whole for the op, but not for the simpler ops that it stands for."""
+    """True where an op cannot work on tiles but the simpler ops that it stands for can.
+
+    A sharded dimension must be whole for it, or it holds sub-graphs, whose shapes are those of whole arrays.
+    """
     if node.record.decompose is None or not any(isinstance(placement, Shard) for placement in ins):
         return False
+    if any(isinstance(value, Graph) for value in node.attrs.values()):
+        return True
     recipe = recipe_of(node)
     return recipe is None or any(
         not recipe.shardable(names[placement.dim])
