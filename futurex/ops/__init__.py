@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from futurex.ops import (  # noqa: F401  (registers the records)
+    comm,
     contract,
     control,
     convolution,
     elementwise,
+    fusion,
     index,
     logits,
     normalize,
@@ -22,10 +24,16 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     views,
 )
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, item
+from futurex.tree.node import Node, apply
 from futurex.tree.record import Op, record
 
-build = apply
+
+def build(like: Any, name: str, *inputs: Any, **attrs: Any) -> Any:
+    """The op ``name`` of constants as ``like`` is: a node where it is a node, otherwise computed.
+
+    Printed text needs it: nothing else says whether a function without array inputs builds or runs.
+    """
+    return apply(name, *inputs, **attrs) if isinstance(like, Node) else record(name).compute(*inputs, **attrs)
 
 
 def subgraph(function: Any, params: list[Node], name: str) -> Graph:
@@ -40,4 +48,4 @@ def __getattr__(name: str) -> Op:
         raise AttributeError(f"no op is named {name!r}") from None
 
 
-__all__ = ["build", "item", "subgraph"]
+__all__ = ["build", "subgraph"]

@@ -6,6 +6,8 @@ also returns the carries that every iteration started from, which is what its de
 
 from __future__ import annotations
 
+import importlib
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -159,6 +161,10 @@ class Failure:
     def __hash__(self) -> int:
         return hash((self.kind, repr(self.args)))
 
+    def __repr__(self) -> str:
+        """Text that printed graphs are executed with."""
+        return f"ops.control.failure({self.kind.__module__!r}, {self.kind.__qualname__!r}, {self.args!r})"
+
     def __stable__(self) -> str:
         return f"{self.kind.__module__}.{self.kind.__qualname__}{self.args!r}"
 
@@ -166,13 +172,18 @@ class Failure:
         return Failure, (self.kind, self.args)
 
 
-def _check(ok: Any, failure: Failure) -> Any:
+def failure(module: str, name: str, args: tuple[Any, ...]) -> Failure:
+    """The failure that raises the exception type ``module.name``."""
+    return Failure(operator.attrgetter(name)(importlib.import_module(module)), args)
+
+
+def _check(ok: Any, *before: Any, failure: Failure) -> Any:
     if not bool(ok):
         raise failure.kind(*failure.args)
     return np.True_
 
 
 op(
-    "check", _check, aval=lambda ok, failure: Aval((), np.dtype(bool)), effect=True,
+    "check", _check, aval=lambda ok, *before, failure: Aval((), np.dtype(bool)), effect=True,
     samples=lambda rng: [Sample((np.bool_(True),), {"failure": Failure(ValueError, ("no",))}, order=0)],
 )  # fmt: skip

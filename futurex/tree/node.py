@@ -157,4 +157,4 @@ def _not_executable(*_: Any, **__: Any) -> Any:
 
 op("param", _not_executable, effect=True)
 op("const", lambda value: value.value)
-op("item", lambda values, index: values[index], view=0)
+op("item", lambda values, index: values[index], aval=lambda values, index: values[index], view=0)

@@ -50,6 +50,7 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
     taken: set[str] = set()
     for node in graph.params:
         names[node] = _fresh(node.attrs["name"] or f"a{len(names)}", taken)
+    like = names[graph.params[0]] if graph.params else "None"
     lines = [f"def {name}({', '.join(names[node] for node in graph.params)}):"]
     if graph.params:
         lines.append("    # " + ", ".join(f"{names[node]}: {node.aval!r}" for node in graph.params))
@@ -64,7 +65,7 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
             lines.append(f"    {names[node]} = {_value(node.attrs['value'], functions)}  # {node.aval!r}")
             continue
         names[node] = _fresh(f"v{len(names)}", taken)
-        line = f"    {names[node]} = {_call(node, names, functions)}"
+        line = f"    {names[node]} = {_call(node, names, functions, like)}"
         comment = f"  # {node.aval!r}" if isinstance(node.aval, Aval) else ""
         if node.src is not None and node.src.line:
             comment += f"{'' if comment else '  #'} {node.src}: {node.src.text()}"
@@ -76,11 +77,11 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
     return name
 
 
-def _call(node: Node, names: Mapping[Node, str], functions: dict[str, str]) -> str:
+def _call(node: Node, names: Mapping[Node, str], functions: dict[str, str], like: str) -> str:
     inputs = [names[source] for source in node.inputs]
     attrs = [f"{name}={_value(value, functions)}" for name, value in node.attrs.items()]
     if not inputs or all(source.op == "const" for source in node.inputs):
-        return f"ops.build({node.op!r}, {', '.join(inputs + attrs)})"
+        return f"ops.build({', '.join([like, repr(node.op), *inputs, *attrs])})"
     return f"ops.{node.op}({', '.join(inputs + attrs)})"
 
 

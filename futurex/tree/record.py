@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.tree.aval import PYTHON_SCALARS, Aval
+from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
 
 Attrs = Mapping[str, Any]
 Avals = Aval | tuple[Aval, ...]
@@ -80,7 +80,15 @@ class Op:
 
         if any(isinstance(value, Node) for value in inputs) or not inputs:
             return apply(self.name, *inputs, **attrs)
-        return self.kernel(*inputs, **attrs)
+        return self.compute(*inputs, **attrs)
+
+    def compute(self, *inputs: Any, **attrs: Any) -> Any:
+        """The reference kernel's result; an op of Python scalars alone gives a Python scalar where its node is weak."""
+        result = self.kernel(*inputs, **attrs)
+        if isinstance(result, np.generic) and all(type(value) in PYTHON_SCALARS for value in inputs):
+            aval = self.infer(tuple(aval_of(value) for value in inputs), inputs, attrs)
+            return result.item() if isinstance(aval, Aval) and aval.weak else result
+        return result
 
     def infer(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
         """Abstract value of the result; ``values`` holds the known Python scalars among the inputs (else None)."""
