@@ -50,8 +50,8 @@ def _python_scalar(value: Any) -> Any:
 
 def _ufunc(ufunc: np.ufunc, node: Node) -> Callable[..., Any]:
     if ufunc.nin == 1:
-        return lambda out, x: ufunc(x, out)
-    return lambda out, x, y: ufunc(x, y, out)
+        return lambda out, x: ufunc(x, out=out)
+    return lambda out, x, y: ufunc(x, y, out=out)
 
 
 def _where(node: Node) -> Callable[..., Any]:
