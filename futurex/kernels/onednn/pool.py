@@ -1,0 +1,172 @@
+"""Pooling kernels on channels-last arrays: maximum and average, forward and gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from futurex.kernels.onednn.binding import Owned
+from futurex.kernels.onednn.primitive import (
+    ARG_DIFF_RESULT,
+    ARG_DIFF_SOURCE,
+    ARG_RESULT,
+    ARG_SOURCE,
+    ARG_WORKSPACE,
+    FORWARD_INFERENCE,
+    FORWARD_TRAINING,
+    Kernel,
+    Program,
+    Shape,
+    attributes,
+    channels_last,
+    dims,
+    primitive_description,
+    unless_unsupported,
+    zero_kernel,
+)
+
+_MAXIMUM, _AVERAGE = 0x1FF, 0x2FF  # the average counts padding as zeros
+Padding = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """The sizes of one pooling: x (N, *S, C), y (N, *S', C)."""
+
+    x_shape: Shape
+    window: Shape
+    stride: Shape
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def y_shape(self) -> Shape:
+        spatial = (
+            (size + low + high - window) // stride + 1
+            for size, (low, high), window, stride in zip(
+                self.x_shape[1:-1], self.padding, self.window, self.stride, strict=True
+            )
+        )
+        return (self.x_shape[0], *spatial, self.x_shape[-1])
+
+    @property
+    def supported(self) -> bool:
+        """Whether oneDNN can be asked: 1 to 3 spatial dimensions and no window that lies in the padding alone."""
+        inside = all(
+            0 <= low < window and 0 <= high < window
+            for (low, high), window in zip(self.padding, self.window, strict=True)
+        )
+        return inside and 1 <= len(self.window) <= 3 and min(*self.x_shape[1:], *self.y_shape[1:]) > 0
+
+    @property
+    def sizes(self) -> tuple:
+        """Strides, window, dilation (oneDNN counts from zero), low and high padding."""
+        return (
+            dims(self.stride),
+            dims(self.window),
+            dims([0] * len(self.window)),
+            dims([low for low, _ in self.padding]),
+            dims([high for _, high in self.padding]),
+        )
+
+    def forward(self, algorithm: int, kind: int) -> Owned:
+        """The forward primitive, also the hint that the gradient needs."""
+        source, result = channels_last(self.x_shape), channels_last(self.y_shape)
+        return primitive_description("pooling_forward", kind, algorithm, source, result, *self.sizes, attributes())
+
+    def backward(self, algorithm: int, forward: Owned) -> Owned:
+        """The gradient primitive."""
+        source, result = channels_last(self.x_shape), channels_last(self.y_shape)
+        return primitive_description("pooling_backward", algorithm, source, result, *self.sizes, forward, attributes())
+
+
+def max_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+    """A kernel(y, x) for the maximum of each window; None where oneDNN cannot do it.
+
+    x (N, *S, C), y (N, *S', C), float32; padding counts as minus infinity. NaN is not propagated.
+    """
+    return _forward(_Geometry(x_shape, window, stride, tuple(padding)), _MAXIMUM)
+
+
+def avg_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+    """A kernel(y, x) for the mean of each window; None where oneDNN cannot do it.
+
+    x (N, *S, C), y (N, *S', C), float32; padding counts as zeros, the divisor is the full window.
+    """
+    return _forward(_Geometry(x_shape, window, stride, tuple(padding)), _AVERAGE)
+
+
+def _forward(geometry: _Geometry, algorithm: int) -> Kernel | None:
+    if not geometry.supported:
+        return None
+    if not math.prod(geometry.y_shape):
+        return zero_kernel([geometry.y_shape], [geometry.x_shape])
+
+    def build() -> Kernel:
+        program = Program([geometry.y_shape], [geometry.x_shape])
+        operands = {
+            ARG_RESULT: program.public(0, channels_last(geometry.y_shape)),
+            ARG_SOURCE: program.public(1, channels_last(geometry.x_shape)),
+        }
+        program.add(geometry.forward(algorithm, FORWARD_INFERENCE), operands)
+        return program.finish()
+
+    return unless_unsupported(build)
+
+
+def max_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+    """A kernel(dx, g, x) that gives each window's gradient to its first maximum in row-major order.
+
+    g (N, *S', C) is the gradient of the result, dx and x have `x_shape`; float32. None where oneDNN cannot do it.
+    The forward pass is repeated inside, because it leaves the positions of the maxima.
+    """
+    geometry = _Geometry(x_shape, window, stride, tuple(padding))
+    if not geometry.supported:
+        return None
+    y_shape = geometry.y_shape
+    if not math.prod(y_shape):
+        return zero_kernel([x_shape], [y_shape, x_shape])
+
+    def build() -> Kernel:
+        program = Program([x_shape], [y_shape, x_shape])
+        forward = geometry.forward(_MAXIMUM, FORWARD_TRAINING)
+        workspace = program.workspace(forward)
+        positions = {
+            ARG_SOURCE: program.public(2, channels_last(x_shape)),
+            ARG_RESULT: program.private(channels_last(y_shape)),
+            ARG_WORKSPACE: workspace,
+        }
+        gradients = {
+            ARG_DIFF_SOURCE: program.public(0, channels_last(x_shape)),
+            ARG_DIFF_RESULT: program.public(1, channels_last(y_shape)),
+            ARG_WORKSPACE: workspace,
+        }
+        program.add(forward, positions)
+        program.add(geometry.backward(_MAXIMUM, forward), gradients)
+        return program.finish()
+
+    return unless_unsupported(build)
+
+
+def avg_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
+    """A kernel(dx, g) for the gradient of `avg_pool`; None where oneDNN cannot do it.
+
+    g (N, *S', C) is the gradient of the result, dx has `x_shape`; float32.
+    """
+    geometry = _Geometry(x_shape, window, stride, tuple(padding))
+    if not geometry.supported:
+        return None
+    if not math.prod(geometry.y_shape):
+        return zero_kernel([x_shape], [geometry.y_shape])
+
+    def build() -> Kernel:
+        program = Program([x_shape], [geometry.y_shape])
+        forward = geometry.forward(_AVERAGE, FORWARD_TRAINING)
+        operands = {
+            ARG_DIFF_SOURCE: program.public(0, channels_last(x_shape)),
+            ARG_DIFF_RESULT: program.public(1, channels_last(geometry.y_shape)),
+        }
+        program.add(geometry.backward(_AVERAGE, forward), operands)
+        return program.finish()
+
+    return unless_unsupported(build)

@@ -1,0 +1,250 @@
+"""oneDNN kernels against small float64 references: convolution, pooling, threads, calling convention."""
+
+import itertools
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from futurex.kernels import onednn
+
+pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
+quick = settings(max_examples=60, deadline=None)
+
+
+class Window(NamedTuple):
+    """Where a convolution or pooling window reads: one entry per spatial dimension."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    def result(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
+        padded = [size + low + high for size, (low, high) in zip(spatial, self.padding, strict=True)]
+        spans = [(size - 1) * dilation + 1 for size, dilation in zip(self.size, self.dilation, strict=True)]
+        return tuple((a - b) // c + 1 for a, b, c in zip(padded, spans, self.stride, strict=True))
+
+    def taps(self, spatial: tuple[int, ...]):
+        """(output index, window index, input index) for every tap that lies inside the input, in row-major order."""
+        for out in np.ndindex(*self.result(spatial)):
+            for tap in np.ndindex(*self.size):
+                place = tuple(
+                    o * s + t * d - p[0]
+                    for o, s, t, d, p in zip(out, self.stride, tap, self.dilation, self.padding, strict=True)
+                )
+                if all(0 <= at < size for at, size in zip(place, spatial, strict=True)):
+                    yield out, tap, place
+
+
+@st.composite
+def windows(draw, dilated: bool):
+    """A window and a spatial shape that it fits."""
+    rank = draw(st.sampled_from([1, 1, 2, 2, 3]))
+    size = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    stride = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    dilation = tuple(draw(st.integers(1, 2)) if dilated else 1 for _ in range(rank))
+    limit = [2 if dilated else each - 1 for each in size]
+    padding = tuple((draw(st.integers(0, each)), draw(st.integers(0, each))) for each in limit)
+    least = [max(1, (k - 1) * d + 1 - low - high) for k, d, (low, high) in zip(size, dilation, padding, strict=True)]
+    spatial = tuple(draw(st.integers(each, each + 4)) for each in least)
+    return Window(size, stride, padding, dilation), spatial
+
+
+def floats(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def run(kernel, shape, *inputs):
+    out = np.full(shape, np.nan, np.float32)
+    kernel(out, *inputs)
+    return out
+
+
+def conv_reference(x, w, g, window: Window, groups: int):
+    """(y, dx, dw) in float64."""
+    x, w, g = (each.astype(np.float64) for each in (x, w, g))
+    y, dx, dw = np.zeros(g.shape), np.zeros(x.shape), np.zeros(w.shape)
+    inputs, outputs = x.shape[-1] // groups, w.shape[-1] // groups
+    for (out, tap, place), group in itertools.product(window.taps(x.shape[1:-1]), range(groups)):
+        i, o = slice(group * inputs, (group + 1) * inputs), slice(group * outputs, (group + 1) * outputs)
+        at, to, weights = (slice(None), *place, i), (slice(None), *out, o), (*tap, slice(None), o)
+        y[to] += x[at] @ w[weights]
+        dx[at] += g[to] @ w[weights].T
+        dw[weights] += x[at].T @ g[to]
+    return y, dx, dw
+
+
+ACTIVATIONS = {
+    "none": lambda y: y,
+    "relu": lambda y: np.maximum(y, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
+}
+
+
+@quick
+@given(
+    windows(dilated=True),
+    st.integers(0, 3),
+    st.sampled_from([(1, 1, 1), (1, 3, 4), (1, 8, 16), (2, 2, 3), (3, 1, 1), (8, 1, 1), (4, 4, 2)]),
+    st.booleans(),
+    st.sampled_from(sorted(ACTIVATIONS)),
+)
+def test_conv_matches_reference(place, batch, channels, bias, activation):
+    window, spatial = place
+    groups, inputs, outputs = channels
+    rng = np.random.default_rng(0)
+    x = floats(rng, (batch, *spatial, groups * inputs))
+    w = floats(rng, (*window.size, inputs, groups * outputs))
+    b = floats(rng, (groups * outputs,)) if bias else np.zeros(groups * outputs, np.float32)
+    g = floats(rng, (batch, *window.result(spatial), groups * outputs))
+    y, dx, dw = conv_reference(x, w, g, window, groups)
+    how = (x.shape, w.shape, window.stride, window.padding, window.dilation, groups)
+    forward = onednn.conv_forward(*how, bias, activation)
+    close = {"rtol": 2e-5, "atol": 2e-5}
+    np.testing.assert_allclose(run(forward, y.shape, x, w, *[b] * bias), ACTIVATIONS[activation](y + b), **close)
+    np.testing.assert_allclose(run(onednn.conv_input_grad(*how), dx.shape, g, w), dx, **close)
+    np.testing.assert_allclose(run(onednn.conv_weight_grad(*how), dw.shape, x, g), dw, **close)
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape"),
+    [((3, 25, 64), (10, 64, 48)), ((2, 9, 11, 32), (3, 3, 32, 64)), ((2, 8, 8, 32), (3, 3, 1, 32))],
+)
+def test_conv_with_blocked_weights_matches_reference(x_shape, w_shape):
+    rank, groups = len(x_shape) - 2, x_shape[-1] // w_shape[-2]
+    window = Window(w_shape[:rank], (1,) * rank, ((1, 2),) * rank, (1,) * rank)
+    rng = np.random.default_rng(1)
+    x, w = floats(rng, x_shape), floats(rng, w_shape)
+    g = floats(rng, (x_shape[0], *window.result(x_shape[1:-1]), w_shape[-1]))
+    how = (x_shape, w_shape, window.stride, window.padding, window.dilation, groups)
+    y, dx, dw = conv_reference(x, w, g, window, groups)
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    np.testing.assert_allclose(run(onednn.conv_forward(*how), y.shape, x, w), y, **close)
+    np.testing.assert_allclose(run(onednn.conv_input_grad(*how), dx.shape, g, w), dx, **close)
+    np.testing.assert_allclose(run(onednn.conv_weight_grad(*how), dw.shape, x, g), dw, **close)
+
+
+def pool_reference(x, g, window: Window):
+    """(max, max gradient, avg, avg gradient); the maximum is the first in row-major order."""
+    x, g, count = x.astype(np.float64), g.astype(np.float64), np.prod(window.size)
+    highest, average = np.full(g.shape, -np.inf), np.zeros(g.shape)
+    first = np.full(g.shape, -1)
+    dmax, davg = np.zeros(x.shape), np.zeros(x.shape)
+    places = []
+    for out, _, place in window.taps(x.shape[1:-1]):
+        at, to = (slice(None), *place), (slice(None), *out)
+        better = x[at] > highest[to]
+        highest[to] = np.where(better, x[at], highest[to])
+        first[to] = np.where(better, len(places), first[to])
+        places.append((at, to))
+        average[to] += x[at] / count
+        davg[at] += g[to] / count
+    for number, (at, to) in enumerate(places):
+        dmax[at] += np.where(first[to] == number, g[to], 0)
+    return highest, dmax, average, davg
+
+
+@quick
+@given(windows(dilated=False), st.integers(0, 3), st.sampled_from([1, 3, 8, 16, 20]), st.integers(1, 4))
+def test_pooling_matches_reference_with_many_ties(place, batch, channels, levels):
+    window, spatial = place
+    rng = np.random.default_rng(2)
+    x = rng.integers(-levels, 1, (batch, *spatial, channels)).astype(np.float32)
+    g = floats(rng, (batch, *window.result(spatial), channels))
+    how = (x.shape, window.size, window.stride, window.padding)
+    highest, dmax, average, davg = pool_reference(x, g, window)
+    np.testing.assert_array_equal(run(onednn.max_pool(*how), g.shape, x), highest)
+    np.testing.assert_allclose(run(onednn.max_pool_grad(*how), x.shape, g, x), dmax, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(onednn.avg_pool(*how), g.shape, x), average, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(onednn.avg_pool_grad(*how), x.shape, g), davg, rtol=1e-5, atol=1e-5)
+
+
+def test_unsupported_geometries_give_no_kernel():
+    assert onednn.max_pool((1, 4, 2), (2,), (1,), ((2, 0),)) is None  # a window in the padding alone
+    assert onednn.conv_forward((1, 4, 2), (2, 2, 3), (1,), ((-1, 0),), (1,)) is None
+    assert onednn.conv_forward((1, 1, 2), (2, 2, 3), (1,), ((0, 0),), (1,)) is None  # an empty result
+    assert onednn.conv_weight_grad((1, 2, 2, 2, 2, 2), (1, 1, 1, 1, 2, 2), (1,) * 4, ((0, 0),) * 4, (1,) * 4) is None
+
+
+def test_a_wrong_array_is_refused():
+    kernel = onednn.max_pool((1, 4, 2), (2,), (2,), ((0, 0),))
+    out, x = np.zeros((1, 2, 2), np.float32), np.zeros((1, 4, 2), np.float32)
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    for bad_out, bad_x in [
+        (out, x.astype(np.float64)),
+        (out, x[:, :3]),
+        (out, np.zeros((1, 8, 2), np.float32)[:, ::2]),
+        (read_only, x),
+        (out[:, :1], x),
+    ]:
+        with pytest.raises(ValueError, match="C-contiguous"):
+            kernel(bad_out, bad_x)
+    with pytest.raises(TypeError, match="built for 2 arrays"):
+        kernel(out, x, x)
+
+
+def test_two_kernels_run_in_two_threads():
+    rng = np.random.default_rng(3)
+    how = ((4, 30, 16), (5, 16, 24), (1,), ((2, 2),), (1,))
+    xs = [floats(rng, how[0]) for _ in range(2)]
+    w = floats(rng, how[1])
+    g = floats(rng, (4, 30, 24))
+    expected = [run(onednn.conv_weight_grad(*how), w.shape, x, g) for x in xs]
+    start, wrong = threading.Barrier(2), []
+
+    def work(number: int) -> None:
+        onednn.set_threads(1 + number)
+        kernel = onednn.conv_weight_grad(*how)
+        start.wait(timeout=30)
+        for _ in range(200):
+            out = run(kernel, w.shape, xs[number], g)
+            if not np.allclose(out, expected[number], rtol=1e-4, atol=1e-4):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(timeout=60)
+    assert not any(each.is_alive() for each in threads)
+    assert wrong == []
+
+
+def test_a_kernel_keeps_its_thread_count_wherever_it_runs():
+    how = ((4, 30, 16), (5, 16, 24), (1,), ((2, 2),), (1,))
+    rng = np.random.default_rng(4)
+    x, g = floats(rng, how[0]), floats(rng, (4, 30, 24))
+    before = onednn.get_threads()
+    try:
+        onednn.set_threads(1)
+        kernel = onednn.conv_weight_grad(*how)
+        onednn.set_threads(2)
+        expected = run(onednn.conv_weight_grad(*how), how[1], x, g)
+        np.testing.assert_allclose(run(kernel, how[1], x, g), expected, rtol=1e-4, atol=1e-4)
+        assert onednn.get_threads() == kernel.threads == 1
+    finally:
+        onednn.set_threads(before)
+    with pytest.raises(ValueError, match="at least 1"):
+        onednn.set_threads(0)
+
+
+def test_kernels_share_no_scratch_memory():
+    rng = np.random.default_rng(5)
+    how = ((2, 12, 8), (3,), (1,), ((1, 1),))
+    kernels = [onednn.max_pool_grad(*how) for _ in range(2)]
+    buffers = [
+        (each.ctypes.data, each.ctypes.data + each.nbytes)
+        for kernel in kernels
+        for each in kernel._keep
+        if isinstance(each, np.ndarray)
+    ]
+    assert len(buffers) >= 4
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(sorted(buffers)))
+    x, g = floats(rng, how[0]), floats(rng, how[0])
+    np.testing.assert_array_equal(run(kernels[0], how[0], g, x), run(kernels[1], how[0], g, x))

@@ -1,0 +1,145 @@
+"""oneDNN kernels against small float64 references: matrix products, normalisation, softmax."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from futurex.kernels import onednn
+
+pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
+quick = settings(max_examples=60, deadline=None)
+close = {"rtol": 2e-5, "atol": 2e-5}
+
+
+def floats(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def run(kernel, shapes, *inputs):
+    outs = tuple(np.full(shape, np.nan, np.float32) for shape in shapes)
+    kernel(outs if len(outs) > 1 else outs[0], *inputs)
+    return outs
+
+
+BATCHES = [
+    ((), ()),
+    ((3,), (3,)),
+    ((3,), ()),
+    ((), (3,)),
+    ((2, 1), (3,)),
+    ((2, 3), (2, 3)),
+    ((1, 2), (3, 1)),
+    ((0,), (1,)),
+]
+ACTIVATIONS = {
+    "none": lambda y: y,
+    "relu": lambda y: np.maximum(y, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
+}
+sizes = st.sampled_from([1, 2, 5, 16, 33, 60])
+
+
+def swapped(array: np.ndarray, swap: bool) -> np.ndarray:
+    return np.ascontiguousarray(np.swapaxes(array, -1, -2)) if swap else array
+
+
+@quick
+@given(
+    sizes,
+    sizes,
+    sizes,
+    st.sampled_from(BATCHES),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(sorted(ACTIVATIONS)),
+)
+def test_matmul_matches_reference(m, k, n, batches, transpose_x, transpose_y, bias, activation):
+    rng = np.random.default_rng(0)
+    x, y, b = floats(rng, (*batches[0], m, k)), floats(rng, (*batches[1], k, n)), floats(rng, (n,))
+    expected = ACTIVATIONS[activation](np.matmul(x, y, dtype=np.float64) + (b if bias else 0))
+    x, y = swapped(x, transpose_x), swapped(y, transpose_y)
+    kernel = onednn.matmul(x.shape, y.shape, transpose_x, transpose_y, bias, activation)
+    (out,) = run(kernel, [expected.shape], x, y, *[b] * bias)
+    np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
+
+
+@quick
+@given(sizes, sizes, sizes, st.sampled_from(BATCHES), st.booleans(), st.booleans())
+def test_matmul_accumulates(m, k, n, batches, transpose_x, transpose_y):
+    rng = np.random.default_rng(1)
+    x, y = floats(rng, (*batches[0], m, k)), floats(rng, (*batches[1], k, n))
+    product = np.matmul(x, y, dtype=np.float64)
+    out = floats(rng, product.shape)
+    expected = out + product
+    x, y = swapped(x, transpose_x), swapped(y, transpose_y)
+    onednn.matmul(x.shape, y.shape, transpose_x, transpose_y, accumulate=True)(out, x, y)
+    np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
+
+
+def test_matmul_refuses_what_it_cannot_mean():
+    with pytest.raises(ValueError, match="inner size 3"):
+        onednn.matmul((2, 3), (4, 5))
+    with pytest.raises(ValueError, match="accumulate"):
+        onednn.matmul((2, 3), (3, 5), bias=True, accumulate=True)
+    assert onednn.matmul((3,), (3, 5)) is None
+
+
+shapes = st.sampled_from([(1, 1), (4, 3), (32, 16), (2, 5, 8), (3, 4, 2, 20), (2, 3, 3, 3, 6), (6, 40, 64)])
+
+
+def norm_backward_reference(g, x, scale, mean, var, eps, axes, vector_axes):
+    """(dx, dscale, dshift) of scale * (x - mean) / sqrt(var + eps) + shift with mean and var over `axes`."""
+    normal = (x - mean) / np.sqrt(var + eps)
+    gs = g * scale
+    dx = (gs - gs.mean(axes, keepdims=True) - normal * (gs * normal).mean(axes, keepdims=True)) / np.sqrt(var + eps)
+    return dx, (g * normal).sum(vector_axes), g.sum(vector_axes)
+
+
+@pytest.mark.parametrize("kind", ["batch", "layer"])
+@quick
+@given(shapes, st.sampled_from([1e-5, 1e-3, 0.5]))
+def test_normalisation_matches_reference(kind, shape, eps):
+    rng = np.random.default_rng(2)
+    x, g = floats(rng, shape) + np.float32(0.5), floats(rng, shape)
+    scale, shift = floats(rng, shape[-1:]), floats(rng, shape[-1:])
+    others = tuple(range(len(shape) - 1))
+    axes = others if kind == "batch" else (len(shape) - 1,)
+    wide = x.astype(np.float64)
+    mean, var = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
+    statistics = (x.shape[-1:] if kind == "batch" else x.shape[:-1],) * 2
+    forward = {"batch": onednn.batch_norm_forward, "layer": onednn.layer_norm_forward}[kind](shape, eps)
+    y, got_mean, got_var = run(forward, [shape, *statistics], x, scale, shift)
+    np.testing.assert_allclose(got_mean, mean.reshape(statistics[0]), **close)
+    np.testing.assert_allclose(got_var, var.reshape(statistics[0]), **close)
+    np.testing.assert_allclose(y, scale * (wide - mean) / np.sqrt(var + eps) + shift, rtol=1e-4, atol=1e-4)
+    backward = {"batch": onednn.batch_norm_backward, "layer": onednn.layer_norm_backward}[kind](shape, eps)
+    got = run(backward, [shape, shape[-1:], shape[-1:]], g, x, scale, got_mean, got_var)
+    if (x.size == x.shape[-1] and kind == "batch") or (shape[-1] == 1 and kind == "layer"):
+        expected = (np.zeros(shape), np.zeros(shape[-1:]), g.sum(others))  # one value: the derivative is exactly zero
+    else:
+        expected = norm_backward_reference(g, wide, scale, mean, var, eps, axes, others)
+    for each, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(each, wanted, rtol=1e-3, atol=1e-3)
+
+
+@quick
+@given(shapes, st.booleans(), st.sampled_from([1, 30]))
+def test_softmax_matches_reference(shape, log, spread):
+    rng = np.random.default_rng(3)
+    x, g = floats(rng, shape) * np.float32(spread), floats(rng, shape)
+    shifted = x.astype(np.float64) - x.max(-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    soft = np.exp(logs)
+    (y,) = run(onednn.softmax_forward(shape, log), [shape], x)
+    np.testing.assert_allclose(y, logs if log else soft, rtol=1e-5, atol=1e-5)
+    (dx,) = run(onednn.softmax_backward(shape, log), [shape], g, y)
+    expected = g - soft * g.sum(-1, keepdims=True) if log else soft * (g - (g * soft).sum(-1, keepdims=True))
+    np.testing.assert_allclose(dx, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_empty_normalisation_is_left_to_the_caller():
+    for factory in (onednn.batch_norm_forward, onednn.batch_norm_backward, onednn.layer_norm_forward):
+        assert factory((0, 3, 4), 1e-5) is None
