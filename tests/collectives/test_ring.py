@@ -1,5 +1,7 @@
 """The ring all-reduce against NumPy, in one process and between processes."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from functools import cache
@@ -276,3 +278,20 @@ def test_a_peer_killed_in_the_middle_is_named_before_the_deadline(kind: str) -> 
         with pytest.raises(CollectiveError, match=r"step 1000000000, tag 5\) on rank 0 failed: rank 2 at"):
             ahead.wait(20)
         assert doomed.done()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+def test_a_peer_that_hangs_is_named_at_the_deadline(kind: str) -> None:
+    reducers: list[Reducer] = []
+    count = 4_000_000
+    with processes(kind, 2, f"reduce:1000000:{count}", lambda endpoint: reducers.append(Reducer(endpoint))) as (
+        _,
+        peers,
+    ):
+        reducers[0].run(1, count)
+        os.kill(peers[0].pid, signal.SIGSTOP)
+        pending = reducers[0].ring.start(operand(0, 7, count), generation=0, step=10**9, tag=5, timeout=0.5)
+        with pytest.raises(CollectiveTimeout, match=r"step 1000000000, tag 5\) on rank 0 .* from rank 1 at"):
+            pending.wait(20)
+        reducers[0].endpoint.set_generation(1, timeout=2.0)

@@ -1,6 +1,8 @@
 """What every transport must do, in one process."""
 
+import re
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -249,6 +251,52 @@ def test_an_error_in_a_handler_ends_the_connection(kind: str) -> None:
     with mesh(kind, 2, prepare) as (a, _):
         a.send(1, 9, b"x", generation=0)
         assert "handler 9 of rank 1 raised ZeroDivisionError" in str(inboxes[1].wait_lost())
+
+
+@pytest.mark.parametrize(
+    "allocate, message",
+    [
+        (lambda header: bytearray(3), r"allocated 3 bytes \(writable\) where 5 writable ones are needed"),
+        (lambda header: bytes(5), r"allocated 5 bytes \(read-only\)"),
+        (lambda header: np.zeros((5, 2), np.uint8)[:, 0], "raised TypeError: .*contiguous"),
+        (lambda header: 1 // 0, "raised ZeroDivisionError"),
+    ],
+)
+def test_an_unsuitable_allocation_ends_the_connection(kind: str, allocate: Callable, message: str) -> None:
+    def prepare(endpoint: Endpoint) -> None:
+        inboxes.append(Inbox(endpoint))
+        endpoint.register(9, print, allocate)
+
+    inboxes: list[Inbox] = []
+    with mesh(kind, 2, prepare) as (a, _):
+        a.send(1, 9, b"12345", generation=0)
+        assert re.search(message, str(inboxes[1].wait_lost()))
+
+
+def test_a_failing_callback_harms_nobody_else(pair: Pair) -> None:
+    lost, seen = [], []
+    pair.a.on_peer_lost(lambda error: 1 // 0)
+    pair.a.on_peer_lost(lost.append)
+    sent = pair.a.send(1, INBOX, b"x", generation=0)
+    sent.add_done_callback(lambda completion: 1 // 0)
+    sent.add_done_callback(seen.append)
+    sent.wait(10)
+    pair.inbox_b.wait(1)
+    pair.b.close()
+    pair.inbox_a.wait_lost()
+    pair.a.run_on_thread(lambda: None, 10)
+    assert seen == [sent]
+    assert [error.rank for error in lost] == [1]
+
+
+def test_a_send_without_a_timeout_never_blocks(make_pair) -> None:
+    pair = make_pair(Limits(max_queued=1 << 20))
+    pair.a.send(1, BLOCKING, generation=0)
+    sends = [pair.a.send(1, INBOX, bytes(1 << 20), generation=0, timeout=None) for _ in range(20)]
+    assert not sends[-1].done()
+    pair.inbox_b.gate.set()
+    sends[-1].wait(20)
+    pair.inbox_b.wait(21)
 
 
 def test_a_closed_endpoint_is_lost_to_its_peers(pair: Pair) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from transport_mesh import SECRET, mesh
 
-from futurex.runtime.transport import Completion, Endpoint, Limits
+from futurex.runtime.transport import Completion, Endpoint, Limits, open_endpoint
 from futurex.runtime.transport.auth import Handshake
 
 pytestmark = pytest.mark.timeout(60)
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture
 def endpoints() -> Iterator[list[Endpoint]]:
-    with mesh("tcp", 2, limits=Limits(handshake_timeout=0.3, max_guests=3)) as opened:
+    with mesh("tcp", 2, limits=Limits(handshake_timeout=0.3)) as opened:
         yield opened
 
 
@@ -86,15 +86,18 @@ def test_a_second_connection_of_a_rank_is_refused(endpoints: list[Endpoint]) -> 
     assert_unharmed(endpoints, rejected=1)
 
 
-def test_only_so_many_strangers_wait_at_once(endpoints: list[Endpoint]) -> None:
-    strangers = [dial(endpoints[0]) for _ in range(5)]
-    try:
-        assert all(closed(sock) for sock in strangers)
-    finally:
-        for sock in strangers:
-            sock.close()
-    assert_unharmed(endpoints, rejected=5)
+def test_strangers_that_crowd_the_port_are_closed_the_oldest_first() -> None:
+    with mesh("tcp", 2, limits=Limits(handshake_timeout=1000, max_guests=3)) as endpoints:
+        strangers = [dial(endpoints[0]) for _ in range(5)]
+        try:
+            assert all(closed(sock) for sock in strangers[:2])
+            assert_unharmed(endpoints, rejected=2)
+        finally:
+            for sock in strangers:
+                sock.close()
 
 
-def test_the_port_is_on_the_loopback_interface(endpoints: list[Endpoint]) -> None:
+def test_the_port_is_on_the_loopback_interface_unless_told_otherwise(endpoints: list[Endpoint]) -> None:
     assert all(endpoint.address.startswith(b"tcp://127.0.0.1:") for endpoint in endpoints)
+    with open_endpoint("tcp", 0, 1, SECRET, host="127.0.0.2") as other:
+        assert other.address.startswith(b"tcp://127.0.0.2:")

@@ -99,7 +99,9 @@ class Pending(Completion, ABC):
         with self._counting:
             self._sends += 1
         try:
-            sent = self._endpoint.send(peer, handler, payload, generation=generation, step=step, tag=tag, part=part)
+            sent = self._endpoint.send(
+                peer, handler, payload, generation=generation, step=step, tag=tag, part=part, timeout=None
+            )
         except TransportError as error:
             self.fail(error)
         else:

@@ -31,32 +31,34 @@ __all__ = [
 ]
 
 
-def _inproc(rank: int, size: int, secret: bytes, limits: Limits) -> Endpoint:
+def _inproc(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
     from futurex.runtime.transport.inproc import InprocEndpoint
 
     return InprocEndpoint(rank, size, secret, limits)
 
 
-def _tcp(rank: int, size: int, secret: bytes, limits: Limits) -> Endpoint:
+def _tcp(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
     from futurex.runtime.transport.tcp import TcpEndpoint
 
-    return TcpEndpoint(rank, size, secret, limits)
+    return TcpEndpoint(rank, size, secret, limits, host)
 
 
-def _ucx(rank: int, size: int, secret: bytes, limits: Limits) -> Endpoint:
+def _ucx(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
     from futurex.runtime.transport.ucx import UcxEndpoint
 
     return UcxEndpoint(rank, size, secret, limits)
 
 
-_KINDS: dict[str, Callable[[int, int, bytes, Limits], Endpoint]] = {"inproc": _inproc, "tcp": _tcp, "ucx": _ucx}
+_KINDS: dict[str, Callable[[int, int, bytes, Limits, str], Endpoint]] = {"inproc": _inproc, "tcp": _tcp, "ucx": _ucx}
 
 
-def open_endpoint(kind: str, rank: int, size: int, secret: bytes, *, limits: Limits | None = None) -> Endpoint:
+def open_endpoint(
+    kind: str, rank: int, size: int, secret: bytes, *, limits: Limits | None = None, host: str = "127.0.0.1"
+) -> Endpoint:
     """Open the endpoint of `rank` among `size`; `secret` is what the ranks share (at least 16 random bytes).
 
-    `kind`: "inproc" within a process, "tcp" on the loopback interface, "ucx" with UCX (MissingExtra where it is not
-    installed). Register the handlers, hand `address` to the other ranks, then `connect`.
+    `kind`: "inproc" within a process, "tcp" on a port of `host`, "ucx" with UCX (MissingExtra where it is missing).
+    Register the handlers, hand `address` to the other ranks, then `connect`.
 
     >>> a, b = (open_endpoint("inproc", rank, 2, b"0123456789abcdef") for rank in range(2))
     >>> a.register(1, lambda header, payload: a.send(1, 2, bytes(payload)[::-1], generation=0))
@@ -73,4 +75,4 @@ def open_endpoint(kind: str, rank: int, size: int, secret: bytes, *, limits: Lim
         make = _KINDS[kind]
     except KeyError:
         raise ValueError(f"there is no transport {kind!r}; choose one of {', '.join(map(repr, _KINDS))}") from None
-    return make(rank, size, secret, limits or Limits())
+    return make(rank, size, secret, limits or Limits(), host)

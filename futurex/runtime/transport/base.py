@@ -20,8 +20,8 @@ import numpy as np
 
 from futurex.runtime.transport.auth import MIN_SECRET_BYTES
 from futurex.runtime.transport.errors import PeerLost, ProtocolError, StaleGeneration, TransportError, TransportTimeout
-from futurex.runtime.transport.message import Buffer, Completion, Counters, Header, Limits, as_bytes
-from futurex.runtime.transport.progress import ProgressThread, log
+from futurex.runtime.transport.message import Buffer, Completion, Counters, Header, Limits, as_bytes, log
+from futurex.runtime.transport.progress import ProgressThread
 
 Handler = Callable[[Header, memoryview], object]
 Allocate = Callable[[Header], Buffer | None]
@@ -80,9 +80,9 @@ class Endpoint(ProgressThread):
 
     @abstractmethod
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
     ) -> None:
-        """Send a message, or queue it; block while the queue is full unless on the progress thread."""
+        """Send a message, or queue it; while the queue is full wait until `deadline`, or not at all if it is None."""
 
     @abstractmethod
     def _forget_older(self, generation: int, deadline: float) -> None:
@@ -149,12 +149,13 @@ class Endpoint(ProgressThread):
         step: int = 0,
         tag: int = 0,
         part: int = 0,
-        timeout: float = 30.0,
+        timeout: float | None = 30.0,
     ) -> Completion:
         """Send `payload` to `handler` of rank `peer` without copying it: leave it alone until the completion is done.
 
-        Blocks at most `timeout` seconds while `Limits.max_queued` bytes wait for this peer; a handler never blocks
-        here. Raises PeerLost, StaleGeneration, or TransportTimeout.
+        Blocks at most `timeout` seconds while `Limits.max_queued` bytes wait for this peer. With None, and in a
+        handler, it never blocks: for senders that bound by themselves what they have in flight. Raises PeerLost,
+        StaleGeneration, or TransportTimeout.
 
         >>> endpoint.send(1, 7, gradient, generation=3, step=120).wait(10.0)  # doctest: +SKIP
         """
@@ -170,7 +171,8 @@ class Endpoint(ProgressThread):
         completion = Completion()
         header = Header(self.rank, generation, step, handler, tag, part, view.nbytes)
         self._refuse_stale(header)
-        self._transmit(peer, header, view, completion, time.monotonic() + timeout)
+        deadline = None if timeout is None or self.on_thread() else time.monotonic() + timeout
+        self._transmit(peer, header, view, completion, deadline)
         with self._changed:
             self._counters.messages_sent += 1
             self._counters.bytes_sent += view.nbytes
@@ -230,7 +232,10 @@ class Endpoint(ProgressThread):
             self._changed.notify_all()
         self._disconnect(peer, error)
         for callback in self._lost_callbacks:
-            callback(error)
+            try:
+                callback(error)
+            except Exception:
+                log.exception("rank %d: a callback failed on the loss of rank %d", self.rank, peer)
 
     def _lose_all(self) -> None:
         for peer in sorted(self._connected):
@@ -273,9 +278,9 @@ class Endpoint(ProgressThread):
                     f"rank {header.source} is ahead by more than the {self.limits.max_ahead} bytes kept here"
                 )
         elif registered.allocate is not None:
-            buffer = self._guard(header, registered.allocate, header)
-            if buffer is not None:
-                return self._checked(header, as_bytes(buffer))
+            view = self._guard(header, self._allocated, registered.allocate, header)
+            if view is not None:
+                return view
         return np.empty(header.nbytes, np.uint8).data if header.nbytes else memoryview(bytearray())
 
     def _deliver(self, header: Header, payload: memoryview) -> None:
@@ -290,17 +295,23 @@ class Endpoint(ProgressThread):
             self._counters.bytes_received += header.nbytes
             self._guard(header, self._handlers[header.handler].run, header, payload)
 
-    def _checked(self, header: Header, view: memoryview) -> memoryview:
+    def _allocated(self, allocate: Allocate, header: Header) -> memoryview | None:
+        buffer = allocate(header)
+        if buffer is None:
+            return None
+        view = as_bytes(buffer)
         if (view.readonly and view.nbytes) or view.nbytes != header.nbytes:
             raise ProtocolError(
-                f"handler {header.handler} allocated {view.nbytes} bytes (read-only: {view.readonly}) "
-                f"for {header.nbytes}"
+                f"handler {header.handler} of rank {self.rank} allocated {view.nbytes} bytes "
+                f"({'read-only' if view.readonly else 'writable'}) where {header.nbytes} writable ones are needed"
             )
         return view
 
     def _guard(self, header: Header, fn: Callable[..., Buffer], *args: object) -> Buffer:
         try:
             return fn(*args)
+        except ProtocolError:
+            raise
         except Exception as error:
             log.exception("rank %d: handler %d failed on %s", self.rank, header.handler, header)
             raise ProtocolError(

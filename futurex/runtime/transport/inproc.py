@@ -63,12 +63,12 @@ class InprocEndpoint(Endpoint):
         self._join(other.rank, other.address.decode())
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
     ) -> None:
         other = self._peers[peer]
         queued, limit, me = other._queued, self.limits.max_queued, self.rank
         with other._room:
-            if not self.on_thread() and not other._room.wait_for(
+            if deadline is not None and not other._room.wait_for(
                 lambda: not other._open or not queued[me] or queued[me] + header.nbytes <= limit,
                 max(0.0, deadline - time.monotonic()),
             ):

@@ -1,11 +1,14 @@
 """The header of a message, its completion, and the limits and counters of an endpoint."""
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from futurex.runtime.transport.errors import TransportTimeout
+
+log = logging.getLogger("futurex.transport")
 
 Buffer = Any  #: bytes, bytearray, memoryview, or a contiguous ndarray: whatever has the buffer protocol.
 
@@ -98,7 +101,7 @@ class Completion:
         if event is not None:
             event.set()
         for callback in callbacks:
-            callback(self)
+            self._call(callback)
         return True
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
@@ -107,7 +110,7 @@ class Completion:
             if not self._done:
                 self._callbacks.append(fn)
                 return
-        fn(self)
+        self._call(fn)
 
     def wait(self, timeout: float) -> None:
         """Wait at most `timeout` seconds; raise what the operation failed with, or TransportTimeout."""
@@ -122,3 +125,9 @@ class Completion:
     def describe(self) -> str:
         """Return what this operation is, for error messages."""
         return "a send"
+
+    def _call(self, fn: Callable[[Any], object]) -> None:
+        try:
+            fn(self)
+        except Exception:
+            log.exception("a callback of %s failed", self.describe())

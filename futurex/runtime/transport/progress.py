@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -13,8 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
 
 from futurex.runtime.transport.errors import TransportError, TransportTimeout
+from futurex.runtime.transport.message import log
 
-log = logging.getLogger("futurex.transport")
 T = TypeVar("T")
 
 

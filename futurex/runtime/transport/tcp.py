@@ -27,6 +27,7 @@ from futurex.runtime.transport.frames import FrameParser, pack_header
 from futurex.runtime.transport.message import Completion, Header, Limits
 
 _SOCKET_BUFFER = 4 << 20
+_PROBE_SECONDS = 5
 _GATHERED_FRAMES = 64  # in one system call; two pieces each, far below the limit of 1024 pieces
 _READS_PER_EVENT = 8  # then the other peers have their turn
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -98,15 +99,15 @@ class _Peer:
 
 
 class TcpEndpoint(Endpoint):
-    """A rank that listens on a TCP port of `host`, the loopback interface unless told otherwise."""
+    """A rank that listens on a TCP port of `host`."""
 
-    def __init__(self, rank: int, size: int, secret: bytes, limits: Limits, host: str = "127.0.0.1") -> None:
+    def __init__(self, rank: int, size: int, secret: bytes, limits: Limits, host: str) -> None:
         super().__init__("tcp", rank, size, secret, limits)
         self._listener = socket.create_server((host, 0), backlog=size + limits.max_guests)
         self._listener.setblocking(False)
         self.address = f"tcp://{host}:{self._listener.getsockname()[1]}".encode()
         self._peers: dict[int, _Peer] = {}
-        self._guests: set[socket.socket] = set()
+        self._guests: dict[socket.socket, None] = {}  # those that have not authenticated, the oldest first
         self._selector = selectors.DefaultSelector()
         self._waker, self._wakee = socket.socketpair()
         self._waker.setblocking(False)
@@ -152,38 +153,34 @@ class TcpEndpoint(Endpoint):
         with suppress(OSError):  # the connection may be gone already
             sock, (host, port, *_rest) = self._listener.accept()
             if len(self._guests) >= self.limits.max_guests:
-                self._reject(sock)
-                return
+                self._reject_guest(next(iter(self._guests)))  # a real peer is done soon: the oldest is a stranger
             sock.setblocking(False)
             _tune(sock)
-            self._guests.add(sock)
+            self._guests[sock] = None
             guest = _guest(self, sock, Handshake(self.rank, self.size, self._secret), f"tcp://{host}:{port}")
             self._selector.register(sock, _READ, guest)
             self.call_later(self.limits.handshake_timeout, partial(self._reject_guest, sock))
 
     def _reject_guest(self, sock: socket.socket) -> None:
         if sock in self._guests:
-            self._guests.discard(sock)
+            del self._guests[sock]
             self._selector.unregister(sock)
-            self._reject(sock)
-
-    def _reject(self, sock: socket.socket) -> None:
-        self._counters.rejected += 1
-        sock.close()
+            self._counters.rejected += 1
+            sock.close()
 
     def _welcome(self, sock: socket.socket, rank: int, name: str) -> None:
         """Turn an authenticated connection into the channel to `rank`."""
         if rank < self.rank or rank in self._peers or rank in self.lost:
             self._reject_guest(sock)
             return
-        self._guests.discard(sock)
+        del self._guests[sock]
         self._selector.unregister(sock)
         self._attach(rank, sock, name)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
     ) -> None:
         channel = self._peers.get(peer)
         if channel is None:
@@ -200,11 +197,11 @@ class TcpEndpoint(Endpoint):
                 self.post(partial(self._watch, channel))
         _finish(done)
 
-    def _await_room(self, channel: _Peer, nbytes: int, deadline: float) -> None:
+    def _await_room(self, channel: _Peer, nbytes: int, deadline: float | None) -> None:
         def room() -> bool:
             return channel.error is not None or not channel.queue or channel.queued + nbytes <= self.limits.max_queued
 
-        if not self.on_thread() and not channel.room.wait_for(room, max(0.0, deadline - time.monotonic())):
+        if deadline is not None and not channel.room.wait_for(room, max(0.0, deadline - time.monotonic())):
             name = self.describe(channel.rank)
             raise TransportTimeout(
                 f"rank {channel.rank} at {name} leaves {channel.queued} bytes from rank {self.rank} waiting"
@@ -337,6 +334,10 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanishes closes no connection
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 def _receive_exactly(sock: socket.socket, count: int) -> bytes:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from futurex.runtime.transport.auth import Handshake
+from futurex.runtime.transport.auth import GREETING_BYTES, Handshake
 from futurex.runtime.transport.base import MAX_HANDLER, Endpoint
 from futurex.runtime.transport.errors import AuthenticationError, PeerLost, ProtocolError, TransportTimeout
 from futurex.runtime.transport.frames import HEADER_BYTES, pack_header, unpack_header
@@ -52,6 +52,7 @@ _GOODBYE = MAX_HANDLER + 1  # a handler number that no user has
 _SPINS = 50
 _LONGEST_SLEEP = 0.5  # the worker watches over its peers only while it is progressed
 _CLOSING_SECONDS = 0.5
+_GREETING_SECONDS = 0.5
 
 
 class _Arrival(NamedTuple):
@@ -78,11 +79,11 @@ class _Message:
 class _Channel:
     """The way to one peer and back."""
 
-    def __init__(self, rank: int, endpoint: int, name: str, handshake: Handshake | None) -> None:
+    def __init__(self, rank: int, endpoint: int, name: str) -> None:
         self.rank = rank
         self.endpoint = endpoint
         self.name = name
-        self.handshake = handshake
+        self.handshake: Handshake | None = None
         self.token_out = self.token_in = 0
         self.sent = 0  # messages
         self.expected = 0  # the sequence number of the message that is delivered next
@@ -141,19 +142,27 @@ class UcxEndpoint(Endpoint):
     # --- connecting --------------------------------------------------------------------------------------------------
 
     def _dial(self, peer: int, address: bytes, deadline: float) -> None:
-        handshake = Handshake(self.rank, self.size, self._secret, peer=peer)
-        self._open(peer, address, handshake)
-        self.run_on_thread(lambda: self._control(peer, handshake.greeting()), deadline - time.monotonic())
+        self._open(peer, address)
+        self.post(lambda: self._greet(peer, deadline))
+
+    def _greet(self, peer: int, deadline: float) -> None:
+        """Begin the handshake with a lower rank; begin it again later, should a stranger interfere."""
+        channel = self._channels.get(peer)
+        if channel is None or peer in self._connected or time.monotonic() > deadline:
+            return
+        channel.handshake = Handshake(self.rank, self.size, self._secret, peer=peer)
+        self._control(peer, channel.handshake.greeting())
+        self.call_later(_GREETING_SECONDS, lambda: self._greet(peer, deadline))
 
     def _expect(self, peer: int, address: bytes) -> None:
-        self._open(peer, address, None)
+        self._open(peer, address)
         self.post(lambda: self._greeted(peer, self._greetings.pop(peer, None)))
 
-    def _open(self, peer: int, address: bytes, handshake: Handshake | None) -> None:
+    def _open(self, peer: int, address: bytes) -> None:
         name, worker_address = _verify(address, self._secret, peer)
         with self._lock:
             endpoint = self._worker.endpoint(worker_address, self._callbacks[2])
-            self._channels[peer] = _Channel(peer, endpoint, name, handshake)
+            self._channels[peer] = _Channel(peer, endpoint, name)
 
     def _greeted(self, peer: int, greeting: bytes | None) -> None:
         if greeting is not None:
@@ -173,15 +182,16 @@ class UcxEndpoint(Endpoint):
         try:
             if channel is None or rank in self._connected:
                 raise AuthenticationError(f"rank {rank} is not expected to authenticate")
-            handshake = channel.handshake or Handshake(self.rank, self.size, self._secret)
-            channel.handshake = handshake
+            if rank > self.rank and len(message) == GREETING_BYTES:
+                channel.handshake = Handshake(self.rank, self.size, self._secret)
+            handshake = channel.handshake
+            if handshake is None:
+                raise AuthenticationError(f"rank {rank} did not begin with a greeting")
             reply = handshake.feed(message)
             if handshake.peer != rank:
                 raise AuthenticationError(f"rank {handshake.peer} speaks for rank {rank}")
         except AuthenticationError:
             self._counters.rejected += 1
-            if channel is not None and rank > self.rank and rank not in self._connected:
-                channel.handshake = None  # it may begin again
             return
         self._control(rank, reply)
         if handshake.expects == 0:
@@ -193,7 +203,7 @@ class UcxEndpoint(Endpoint):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
     ) -> None:
         channel = self._channels.get(peer)
         if channel is None:
@@ -214,11 +224,11 @@ class UcxEndpoint(Endpoint):
             completion.finish(PeerLost(peer, channel.name, reason))
             self.post(lambda: self._lose(peer, reason))
 
-    def _await_room(self, channel: _Channel, nbytes: int, deadline: float) -> None:
+    def _await_room(self, channel: _Channel, nbytes: int, deadline: float | None) -> None:
         def room() -> bool:
             return channel.error is not None or not channel.queued or channel.queued + nbytes <= self.limits.max_queued
 
-        if not self.on_thread() and not self._room.wait_for(room, max(0.0, deadline - time.monotonic())):
+        if deadline is not None and not self._room.wait_for(room, max(0.0, deadline - time.monotonic())):
             raise TransportTimeout(
                 f"rank {channel.rank} at {channel.name} leaves {channel.queued} bytes from rank {self.rank} waiting"
             )
@@ -281,7 +291,7 @@ class UcxEndpoint(Endpoint):
             self._arrive(self._arrivals.popleft())
         while self._failed:
             endpoint, status = self._failed.popleft()
-            for channel in [one for one in self._channels.values() if one.endpoint == endpoint]:
+            for channel in [one for one in tuple(self._channels.values()) if one.endpoint == endpoint]:
                 self._lose(channel.rank, f"UCX reports: {status_text(status)}")
         return busy or noted
 

@@ -121,7 +121,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
 
 @cache
 def load() -> CDLL:
-    """Return libucp from $FUTUREX_LIBUCP, the system, or the wheel `libucx`, in this order; raise MissingExtra."""
+    """Return libucp: $FUTUREX_LIBUCP if it is set, else the system's, else the wheel's; raise MissingExtra."""
     replaced = {name: os.environ.get(name) for name in _AT_LOAD}
     os.environ.update({name: value for name, value in _AT_LOAD.items() if replaced[name] is None})
     try:
@@ -141,9 +141,10 @@ def load() -> CDLL:
 
 def _open() -> CDLL:
     tried = []
+    chosen = os.environ.get("FUTUREX_LIBUCP")
     attempts: list[Callable[[], CDLL]] = [lambda: CDLL("libucp.so.0"), _from_wheel]
-    if "FUTUREX_LIBUCP" in os.environ:
-        attempts.insert(0, lambda: CDLL(os.environ["FUTUREX_LIBUCP"]))
+    if chosen is not None:
+        attempts = [lambda: CDLL(chosen)]
     for attempt in attempts:
         try:
             return attempt()
