@@ -1,6 +1,9 @@
 """oneDNN kernels against small float64 references: convolution, pooling, threads, calling convention."""
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
 from typing import NamedTuple
 
@@ -164,6 +167,42 @@ def test_pooling_matches_reference_with_many_ties(place, batch, channels, levels
     np.testing.assert_allclose(run(onednn.avg_pool_grad(*how), x.shape, g), davg, rtol=1e-5, atol=1e-5)
 
 
+special = st.sampled_from([np.nan, -np.inf, np.inf, -1.0, 0.0, np.float32(-3.4028235e38)])
+
+
+@quick
+@given(windows(dilated=False), st.sampled_from([1, 8, 11]), st.lists(special, min_size=1, max_size=40))
+def test_max_pooling_treats_nan_and_infinity_as_numpy_does(place, channels, values):
+    window, spatial = place
+    x = np.resize(np.array(values, np.float32), (2, *spatial, channels))
+    g = floats(np.random.default_rng(6), (2, *window.result(spatial), channels))
+    highest, first = np.full(g.shape, -np.inf), np.full(g.shape, -1)
+    dx, places = np.zeros(x.shape), []
+    for out, _, place in window.taps(spatial):
+        at, to = (slice(None), *place), (slice(None), *out)
+        better = (first[to] < 0) | (x[at] > highest[to]) | (np.isnan(x[at]) & ~np.isnan(highest[to]))
+        highest[to] = np.where(better, x[at], highest[to])
+        first[to] = np.where(better, len(places), first[to])
+        places.append((at, to))
+    for number, (at, to) in enumerate(places):
+        dx[at] += np.where(first[to] == number, g[to], 0)
+    how = (x.shape, window.size, window.stride, window.padding)
+    np.testing.assert_array_equal(run(onednn.max_pool(*how), g.shape, x), highest)
+    # Where padding and minus infinity tie, the first of the window is padding, whose gradient is nobody's.
+    if not any(low or high for low, high in window.padding):
+        np.testing.assert_allclose(run(onednn.max_pool_grad(*how), x.shape, g, x), dx, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_activations_keep_nan(activation):
+    x, w = np.full((1, 2, 8), np.nan, np.float32), np.ones((1, 8, 8), np.float32)
+    kernel = onednn.conv_forward(x.shape, w.shape, (1,), ((0, 0),), (1,), 1, False, activation)
+    assert np.isnan(run(kernel, x.shape, x, w)).all()
+    for bias in (False, True):
+        product = onednn.matmul((2, 8), (8, 8), bias=bias, activation=activation)
+        assert np.isnan(run(product, (2, 8), x[0], w[0], *[w[0, 0]] * bias)).all()
+
+
 def test_unsupported_geometries_give_no_kernel():
     assert onednn.max_pool((1, 4, 2), (2,), (1,), ((2, 0),)) is None  # a window in the padding alone
     assert onednn.conv_forward((1, 4, 2), (2, 2, 3), (1,), ((-1, 0),), (1,)) is None
@@ -172,7 +211,7 @@ def test_unsupported_geometries_give_no_kernel():
 
 
 def test_a_wrong_array_is_refused():
-    kernel = onednn.max_pool((1, 4, 2), (2,), (2,), ((0, 0),))
+    kernel = onednn.avg_pool((1, 4, 2), (2,), (2,), ((0, 0),))
     out, x = np.zeros((1, 2, 2), np.float32), np.zeros((1, 4, 2), np.float32)
     read_only = out.copy()
     read_only.flags.writeable = False
@@ -235,16 +274,31 @@ def test_a_kernel_keeps_its_thread_count_wherever_it_runs():
 
 
 def test_kernels_share_no_scratch_memory():
-    rng = np.random.default_rng(5)
-    how = ((2, 12, 8), (3,), (1,), ((1, 1),))
-    kernels = [onednn.max_pool_grad(*how) for _ in range(2)]
+    how = ((4, 20, 64), (5, 64, 64), (1,), ((0, 0),), (1,))
+    kernels = [onednn.conv_forward(*how) for _ in range(2)]
     buffers = [
         (each.ctypes.data, each.ctypes.data + each.nbytes)
         for kernel in kernels
         for each in kernel._keep
         if isinstance(each, np.ndarray)
     ]
-    assert len(buffers) >= 4
+    assert len(buffers) >= 2
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(sorted(buffers)))
-    x, g = floats(rng, how[0]), floats(rng, how[0])
-    np.testing.assert_array_equal(run(kernels[0], how[0], g, x), run(kernels[1], how[0], g, x))
+
+
+def test_without_the_library_there_are_reasons_and_no_kernels(tmp_path):
+    code = (
+        "from futurex.kernels import onednn\n"
+        "assert not onednn.available()\n"
+        "assert onednn.conv_forward((1, 4, 2), (2, 2, 3), (1,), ((0, 0),), (1,)) is None\n"
+        "assert onednn.max_pool_grad((1, 4, 2), (2,), (1,), ((0, 0),)) is None\n"
+        "assert onednn.matmul((2, 3), (3, 4)) is None\n"
+        "print(onednn.why_not())\n"
+    )
+    missing = str(tmp_path / "libdnnl.so.3")
+    environment = {**os.environ, "FUTUREX_LIBDNNL": missing}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert missing in done.stdout

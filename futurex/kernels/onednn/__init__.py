@@ -23,8 +23,6 @@ from futurex.kernels.onednn.norm import (
     batch_norm_forward,
     layer_norm_backward,
     layer_norm_forward,
-    softmax_backward,
-    softmax_forward,
 )
 from futurex.kernels.onednn.pool import avg_pool, avg_pool_grad, max_pool, max_pool_grad
 from futurex.kernels.onednn.primitive import Kernel
@@ -49,8 +47,6 @@ __all__ = [
     "max_pool",
     "max_pool_grad",
     "set_threads",
-    "softmax_backward",
-    "softmax_forward",
     "version",
     "why_not",
 ]

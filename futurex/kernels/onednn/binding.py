@@ -183,8 +183,6 @@ _SIGNATURES: dict[str, list[Any]] = {
         Handle,
         Handle,
     ],
-    "dnnl_softmax_forward_primitive_desc_create": [_OUT, Handle, _INT, _INT, Handle, Handle, _INT, Handle],
-    "dnnl_softmax_backward_primitive_desc_create": [_OUT, Handle, _INT, *[Handle] * 3, _INT, Handle, Handle],
     "dnnl_matmul_primitive_desc_create": [_OUT, Handle, *[Handle] * 5],
     "dnnl_sgemm": [*(_CHAR, _CHAR, _LONG, _LONG, _LONG, _FLOAT, Handle, _LONG, Handle, _LONG, _FLOAT, Handle, _LONG)],
 }

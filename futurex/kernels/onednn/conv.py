@@ -19,6 +19,7 @@ from futurex.kernels.onednn.primitive import (
     Kernel,
     Program,
     Shape,
+    activated,
     attributes,
     channels_last,
     contiguous_strides,
@@ -136,7 +137,7 @@ def conv_forward(
         if bias:
             operands[ARG_BIAS] = program.public(3, describe_plain(w_shape[-1:]))
         program.add(geometry.forward(bias, activation), operands)
-        return program.finish()
+        return activated(program.finish(), activation)
 
     return unless_unsupported(build)
 

@@ -17,6 +17,7 @@ from futurex.kernels.onednn.primitive import (
     Kernel,
     Program,
     Shape,
+    activated,
     address_of,
     array_checks,
     attributes,
@@ -100,6 +101,9 @@ def matmul(
     if not inner or not binding.available():
         return None
     flat = product.flattened()
+    if activation == "relu" and not bias:
+        plain = matmul(x_shape, y_shape, transpose_x, transpose_y)
+        return plain and activated(plain, activation)
     if flat.batch or bias or activation != "none":
         return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation, accumulate))
     if math.prod(flat.sizes) <= _SMALL and not accumulate:
@@ -164,4 +168,4 @@ def _primitive_kernel(
         operands[ARG_BIAS] = program.public(3, added)
     attr = attributes(activation, accumulate)
     program.add(primitive_description("matmul", source, weights, added, result, attr), operands)
-    return program.finish()
+    return activated(program.finish(), activation)

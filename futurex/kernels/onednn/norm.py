@@ -1,4 +1,4 @@
-"""Normalisation and softmax kernels: batch norm, layer norm, softmax, log-softmax, forward and gradient."""
+"""Normalisation kernels: batch norm and layer norm, forward and gradient."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from futurex.kernels.onednn.primitive import (
     ARG_SOURCE,
     ARG_VARIANCE,
     BACKWARD,
-    FORWARD_INFERENCE,
     FORWARD_TRAINING,
     Kernel,
     Program,
@@ -30,7 +29,6 @@ from futurex.kernels.onednn.primitive import (
 )
 
 _SCALE_AND_SHIFT = 2 | 4
-_SOFTMAX, _LOG_SOFTMAX = 0x30000, 0x30001
 
 
 def _batch_shape(x_shape: Shape) -> Shape:
@@ -193,57 +191,6 @@ def layer_norm_backward(x_shape: Shape, eps: float) -> Kernel | None:
             ARG_SHIFT: program.private(describe_plain(vector)),  # counted as an input, but not read
             ARG_MEAN: program.public(6, describe_plain(shape[:1])),
             ARG_VARIANCE: program.public(7, describe_plain(shape[:1])),
-        }
-        program.add(description, operands)
-        return program.finish()
-
-    return unless_unsupported(build)
-
-
-def softmax_forward(x_shape: Shape, log: bool) -> Kernel | None:
-    """A kernel(y, x) for softmax, or log-softmax, over the last axis; None where oneDNN cannot do it."""
-    if len(x_shape) < 2 or not math.prod(x_shape):
-        return None
-    shape = _rows(x_shape)
-
-    def build() -> Kernel:
-        program = Program([x_shape], [x_shape])
-        description = primitive_description(
-            "softmax_forward",
-            FORWARD_INFERENCE,
-            _LOG_SOFTMAX if log else _SOFTMAX,
-            describe_plain(shape),
-            describe_plain(shape),
-            1,
-            attributes(),
-        )
-        operands = {
-            ARG_RESULT: program.public(0, describe_plain(shape)),
-            ARG_SOURCE: program.public(1, describe_plain(shape)),
-        }
-        program.add(description, operands)
-        return program.finish()
-
-    return unless_unsupported(build)
-
-
-def softmax_backward(x_shape: Shape, log: bool) -> Kernel | None:
-    """A kernel(dx, g, y) for the gradient of softmax, or log-softmax, from its result y over the last axis."""
-    if len(x_shape) < 2 or not math.prod(x_shape):
-        return None
-    shape, algorithm = _rows(x_shape), _LOG_SOFTMAX if log else _SOFTMAX
-
-    def build() -> Kernel:
-        program = Program([x_shape], [x_shape, x_shape])
-        plain = describe_plain(shape)
-        forward = primitive_description("softmax_forward", FORWARD_TRAINING, algorithm, plain, plain, 1, attributes())
-        description = primitive_description(
-            "softmax_backward", algorithm, plain, plain, plain, 1, forward, attributes()
-        )
-        operands = {
-            ARG_DIFF_SOURCE: program.public(0, plain),
-            ARG_DIFF_RESULT: program.public(1, plain),
-            ARG_RESULT: program.public(2, plain),
         }
         program.add(description, operands)
         return program.finish()

@@ -23,7 +23,7 @@ ARG_SOURCE, ARG_SOURCE_1, ARG_RESULT, ARG_WEIGHTS, ARG_BIAS = 1, 2, 17, 33, 41
 ARG_MEAN, ARG_VARIANCE, ARG_SCALE, ARG_SHIFT, ARG_WORKSPACE, ARG_SCRATCHPAD = 49, 50, 51, 52, 64, 80
 ARG_DIFF_SOURCE, ARG_DIFF_RESULT, ARG_DIFF_WEIGHTS, ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 129, 145, 161, 255, 256
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
-ACTIVATIONS = {"relu": 0x20, "tanh": 0x21, "sigmoid": 0x29}
+_FUSED = {"tanh": 0x21, "sigmoid": 0x29}
 
 _QUERY_IMPLEMENTATION, _QUERY_WORKSPACE, _QUERY_SCRATCHPAD, _QUERY_ARGUMENT = 8, 135, 136, 255
 _SCRATCHPAD_USER = 1
@@ -70,14 +70,14 @@ def channels_last(shape: Shape) -> Owned:
 
 
 def attributes(activation: str = "none", accumulate: bool = False) -> Owned:
-    """Primitive attributes: own scratch memory, the result added to what is there, then an activation."""
+    """Primitive attributes: own scratch memory, the result added to what is there, then tanh or sigmoid."""
     attr = Owned(create("dnnl_primitive_attr_create"), "dnnl_primitive_attr_destroy")
     call("dnnl_primitive_attr_set_scratchpad_mode", attr, _SCRATCHPAD_USER)
     post = Owned(create("dnnl_post_ops_create"), "dnnl_post_ops_destroy")
     if accumulate:
         call("dnnl_post_ops_append_sum", post, 1.0, 0, 0)
-    if activation != "none":
-        call("dnnl_post_ops_append_eltwise", post, ACTIVATIONS[activation], 0.0, 0.0)
+    if activation in _FUSED:
+        call("dnnl_post_ops_append_eltwise", post, _FUSED[activation], 0.0, 0.0)
     call("dnnl_primitive_attr_set_post_ops", attr, post)
     return attr
 
@@ -261,6 +261,18 @@ class Program:
         entries = (Argument * len(arguments))(*(Argument(key, memory) for key, memory in arguments.items()))
         self.keep.append(primitive)
         self.steps.append((primitive.handle, len(arguments), entries))
+
+
+def activated(kernel: Kernel, activation: str) -> Kernel:
+    """The kernel, followed by relu if that is the activation: oneDNN's own would turn NaN into 0."""
+    if activation != "relu":
+        return kernel
+
+    def call_and_clip(out: np.ndarray, *inputs: np.ndarray) -> np.ndarray:
+        kernel(out, *inputs)
+        return np.maximum(out, 0, out=out)
+
+    return call_and_clip
 
 
 def unless_unsupported(build: Callable[[], Kernel]) -> Kernel | None:
