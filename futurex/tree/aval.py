@@ -11,6 +11,7 @@ import numpy as np
 
 Scalar = bool | int | float | complex
 PYTHON_SCALARS = (bool, int, float, complex)
+PYTHON_DTYPES = frozenset(map(np.dtype, (bool, np.int64, float, complex)))
 
 
 @dataclass(frozen=True, slots=True)

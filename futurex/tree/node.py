@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,47 @@ from futurex.tree.aval import PYTHON_SCALARS, Aval, Literal, aval_of
 from futurex.tree.record import Avals, Op, op, record
 from futurex.tree.source import Source, here
 
+Table = weakref.WeakValueDictionary[Hashable, "Node"]
+
 _counter = itertools.count()
-_interned: weakref.WeakValueDictionary[Hashable, Node] = weakref.WeakValueDictionary()
+_interned: Table = weakref.WeakValueDictionary()
 _lock = threading.Lock()
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.tables: list[Table] = []
+
+
+_scopes = _Scopes()
+
+
+@contextmanager
+def interning_scope(*, fresh: bool = False) -> Iterator[int]:
+    """Nodes built inside are merged with equal ones inside and further out, and forgotten at the end.
+
+    A branch that is not taken must not lend its nodes to code outside it. Yields the id from which new nodes count:
+    what is older came from outside. ``fresh`` hides the scopes further out.
+    """
+    before = _scopes.tables
+    _scopes.tables = [*([] if fresh else before), weakref.WeakValueDictionary()]
+    try:
+        yield next(_counter)
+    finally:
+        _scopes.tables = before
+
+
+def next_id() -> int:
+    """A point in the order of creation."""
+    return next(_counter)
+
+
+def _find(key: Hashable) -> Node | None:
+    for table in reversed(_scopes.tables or [_interned]):
+        found = table.get(key)
+        if found is not None:
+            return found
+    return None
 
 
 class Node:
@@ -122,9 +161,10 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
         return Node(rec.name, nodes, attrs, aval, src or here())
     key = (rec.name, nodes, tuple((name, type(attrs[name]), attrs[name]) for name in sorted(attrs)), aval)
     with _lock:
-        found = _interned.get(key)
+        found = _find(key)
         if found is None:
-            found = _interned[key] = Node(rec.name, nodes, attrs, aval, src or here())
+            found = Node(rec.name, nodes, attrs, aval, src or here())
+            (_scopes.tables[-1] if _scopes.tables else _interned)[key] = found
     return found
 
 

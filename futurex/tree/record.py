@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
+from futurex.tree.aval import PYTHON_DTYPES, PYTHON_SCALARS, Aval, aval_of
 
 Attrs = Mapping[str, Any]
 Avals = Aval | tuple[Aval, ...]
@@ -103,7 +103,7 @@ class Op:
         shape = np.broadcast_shapes(*(aval.shape for aval in avals))
         weak = all(aval.weak for aval in avals)
         dtype = _elementwise_dtype(self, avals, values, tuple(sorted(attrs.items())))
-        return Aval(shape, dtype, weak=weak and dtype.kind in "bifc")
+        return Aval(shape, dtype, weak=weak and dtype in PYTHON_DTYPES)  # np.sin(True) is float16
 
     def work(self, avals: tuple[Aval, ...], out: Avals, attrs: Attrs) -> Cost:
         """Cost of one application; by default one operation per element of the result, each array moved once."""

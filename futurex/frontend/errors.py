@@ -1,0 +1,29 @@
+"""What can happen while a function is traced."""
+
+from __future__ import annotations
+
+from futurex.errors import FuturexError
+from futurex.tree.source import Source, here
+
+
+class StagingError(FuturexError, TypeError):
+    """A function could not be staged where only a staged one will do (a derivative, a cluster). Names the user's line."""
+
+
+class Escape(BaseException):
+    """Staging stops here and the call runs as plain NumPy. Not an Exception: the user's ``except`` must not catch it."""
+
+    def __init__(self, what: str, why: str, do: str = "") -> None:
+        super().__init__(what)
+        self.what, self.why, self.do = what, why, do
+        self.source: Source | None = here()
+
+    def explain(self) -> str:
+        """One paragraph: where, what, why, what to do."""
+        where = f"{self.source.file}:{self.source.line}: " if self.source else ""
+        line = f"\n    {self.source.text()}" if self.source else ""
+        do = f"\n  do: {self.do}" if self.do else ""
+        return f"{where}{self.what}{line}\n  why: {self.why}{do}"
+
+    def as_error(self) -> StagingError:
+        return StagingError(self.explain())

@@ -1,0 +1,236 @@
+"""The state of one trace: storage cells, scopes of staged control flow, effects, captured values and their guards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.tree.aval import Aval, aval_of
+from futurex.tree.graph import Graph, rebuilt
+from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
+
+FOLD_LIMIT = 1 << 16
+
+
+class Cell:
+    """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
+
+    ``origin``: the caller's array that the cell stands for (an argument or a captured array).
+    ``entangled``: the cell may, in some branch, be the same storage as another; then writes cannot be traced.
+    """
+
+    __slots__ = ("_value", "born", "entangled", "origin", "written")
+
+    def __init__(self, value: Node, origin: Any = None) -> None:
+        self._value = value
+        self.born = next_id()
+        self.origin = origin
+        self.entangled = False
+        self.written = False
+
+    @property
+    def value(self) -> Node:
+        return self._value
+
+    def write(self, value: Node) -> None:
+        """Replace what the cell holds, and tell the scopes."""
+        if self.entangled:
+            raise Escape(
+                "a write into an array that is the same as another one in some branches only",
+                "whether the other array changes too is not known before the run",
+                "copy the array before the branch",
+            )
+        trace = current()
+        for scope in trace.scopes:
+            if self.born < scope.start:
+                scope.journal.setdefault(self, self._value)
+        self._value = value
+        self.written = True
+
+    def restore(self, value: Node) -> None:
+        self._value = value
+
+
+@dataclass
+class Scope:
+    """A branch or loop body being traced."""
+
+    start: int
+    journal: dict[Cell, Node] = field(default_factory=dict)
+    effects: list[Node] = field(default_factory=list)
+    born: dict[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A value outside the function that the trace depends on: how to read it again, and what it was."""
+
+    name: str
+    read: Callable[[], Any]
+    expected: Any
+
+
+class Trace:
+    """Everything recorded while one function is traced."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.scopes: list[Scope] = []
+        self.effects: list[Node] = []
+        self.born: dict[int, Any] = {}
+        self.guards: dict[Any, Guard] = {}
+        self.captures: dict[int, tuple[Any, Node, Callable[[], Any] | None]] = {}
+        self.cells: dict[int, Cell] = {}
+        self.notes: list[str] = []
+
+    def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
+        """A node that must run although nobody reads it, after the effects before it."""
+        effects = self.scopes[-1].effects if self.scopes else self.effects
+        effects.append(apply(name, *inputs, *effects[-1:], **attrs))
+
+    def keep(self, node: Node) -> None:
+        """Keep a node whose branches hold effects."""
+        (self.scopes[-1].effects if self.scopes else self.effects).append(node)
+
+    def remember(self, value: Any) -> Any:
+        """Mark a container as made during the trace: changing it is nobody else's business."""
+        (self.scopes[-1].born if self.scopes else self.born)[id(value)] = value
+        return value
+
+    def is_own(self, value: Any) -> bool:
+        """May the traced code change this container? Only inside the scope that made it."""
+        if self.scopes:
+            return id(value) in self.scopes[-1].born
+        return id(value) in self.born
+
+    def capture(self, array: np.ndarray, read: Callable[[], Any] | None) -> Cell:
+        """The cell of an array from outside the function: an input that is not an argument."""
+        cell = self.cells.get(id(array))
+        if cell is None:
+            node = param(aval_of(array), "captured")
+            self.captures[id(array)] = (array, node, read)
+            cell = self.cells[id(array)] = Cell(node, origin=array)
+        return cell
+
+    @contextmanager
+    def scope(self) -> Iterator[Scope]:
+        """A scope whose writes are undone at its end; the caller reads them from the scope first."""
+        with interning_scope() as start:
+            scope = Scope(start)
+            self.scopes.append(scope)
+            try:
+                yield scope
+            finally:
+                self.scopes.pop()
+                for cell, value in scope.journal.items():
+                    cell.restore(value)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+
+
+_stack = _Stack()
+
+
+def current() -> Trace:
+    """The trace in progress in this thread. Raises RuntimeError outside of one."""
+    if not _stack.traces:
+        raise RuntimeError("a traced array was used outside the function that is being traced")
+    return _stack.traces[-1]
+
+
+def tracing() -> bool:
+    return bool(_stack.traces)
+
+
+@contextmanager
+def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
+    """Make ``trace`` the current one; yields the id from which its nodes count."""
+    _stack.traces.append(trace)
+    try:
+        with interning_scope(fresh=not nested) as first:
+            yield first
+    finally:
+        _stack.traces.pop()
+
+
+def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
+    """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
+    node = apply(name, *inputs, **attrs)
+    if (
+        node.inputs
+        and isinstance(node.aval, Aval)
+        and node.aval.nbytes <= FOLD_LIMIT
+        and not node.record.effect
+        and all(source.op == "const" for source in node.inputs)
+    ):
+        value = node.record.kernel(*(source.value for source in node.inputs), **node.attrs)
+        if node.aval.weak and isinstance(value, np.ndarray | np.generic):
+            value = value.item()
+        return const(value)
+    return node
+
+
+def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
+    """A node with several results, taken apart at once."""
+    node = apply(name, *inputs, **attrs)
+    return [item(node, k) for k in range(len(node.aval))]
+
+
+def close(outs: Sequence[Sequence[Node]], params: Sequence[Sequence[Node]], start_id: int, names: Sequence[str]) -> tuple[list[Graph], list[Node]]:
+    """Closed graphs from nodes of a scope: values from outside become extra inputs, the same ones for every graph.
+
+    Returns the graphs (inputs: own params, then the outside values) and the outside values.
+    """
+    inner = {node for group in params for node in group}
+    outside: dict[Node, None] = {}
+    for group in outs:
+        for node in _reachable(group, inner, start_id):
+            if _from_outside(node, inner, start_id):
+                outside[node] = None
+    free = list(outside)
+    graphs = []
+    for group, own, name in zip(outs, params, names, strict=True):
+        fresh = [param(node.aval, f"c{k}") for k, node in enumerate(free)]
+        known = dict(zip(free, fresh, strict=True)) | {node: node for node in own}
+        graphs.append(Graph([*own, *fresh], _rebuild(group, known), name))
+    return graphs, free
+
+
+def _from_outside(node: Node, inner: set[Node], start_id: int) -> bool:
+    return (node.id < start_id or node.op == "param") and node.op != "const" and node not in inner
+
+
+def _reachable(outs: Sequence[Node], inner: set[Node], start_id: int) -> list[Node]:
+    seen: dict[Node, None] = {}
+    stack = list(reversed(outs))
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen[node] = None
+        if not _from_outside(node, inner, start_id):
+            stack.extend(reversed(node.inputs))
+    return list(seen)
+
+
+def _rebuild(outs: Sequence[Node], known: dict[Node, Node]) -> list[Node]:
+    stack = [(node, False) for node in reversed(outs)]
+    while stack:
+        node, ready = stack.pop()
+        if node in known:
+            continue
+        if ready:
+            known[node] = rebuilt(node, [known[source] for source in node.inputs])
+        else:
+            stack.append((node, True))
+            stack.extend((source, False) for source in node.inputs)
+    return [known[node] for node in outs]

@@ -1,0 +1,94 @@
+"""Nested tuples, lists, dicts, namedtuples and dataclasses as flat lists of leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The shape of a nest without its leaves; hashable. ``kind`` None is a leaf."""
+
+    kind: Any
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+
+    @property
+    def n_leaves(self) -> int:
+        return 1 if self.kind is None else sum(child.n_leaves for child in self.children)
+
+
+LEAF = Structure(None)
+
+
+def flatten(value: Any) -> tuple[list[Any], Structure]:
+    """Leaves in order, and the structure that :func:`unflatten` needs.
+
+    >>> flatten({"w": 1, "b": (2, 3)})[0]
+    [1, 2, 3]
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(value, leaves)
+
+
+def _flatten(value: Any, leaves: list[Any]) -> Structure:
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
+    if kind is dict:
+        return Structure(dict, tuple(value), tuple(_flatten(entry, leaves) for entry in value.values()))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
+        names = tuple(field.name for field in dataclasses.fields(value))
+        return Structure(kind, names, tuple(_flatten(getattr(value, name), leaves) for name in names))
+    leaves.append(value)
+    return LEAF
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The nest with the given leaves."""
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
+    kind = structure.kind
+    if kind is None:
+        return next(leaves)
+    children = [_unflatten(child, leaves) for child in structure.children]
+    if kind is tuple or kind is list:
+        return kind(children)
+    if kind is dict:
+        return dict(zip(structure.keys, children, strict=True))
+    if hasattr(kind, "_fields"):
+        return kind(*children)
+    result = object.__new__(kind)  # a dataclass: its __init__ may do more than assign
+    for name, child in zip(structure.keys, children, strict=True):
+        object.__setattr__(result, name, child)
+    return result
+
+
+def leaf_paths(structure: Structure, prefix: str = "") -> list[str]:
+    """A readable path for each leaf, as ``layers/0/w``."""
+    if structure.kind is None:
+        return [prefix.removeprefix("/") or "value"]
+    keys: Iterable[Any] = structure.keys or getattr(structure.kind, "_fields", range(len(structure.children)))
+    return [path for key, child in zip(keys, structure.children, strict=True) for path in leaf_paths(child, f"{prefix}/{key}")]
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """``function`` applied leaf by leaf to trees of one structure.
+
+    Raises ValueError where the structures differ.
+    """
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for other in others:
+        more, same = flatten(other)
+        if same != structure:
+            raise ValueError(f"trees differ in structure: {structure} and {same}")
+        columns.append(more)
+    return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
