@@ -93,6 +93,8 @@ def _fused(*inputs: Any, graph: Graph) -> Any:
 
 
 def _aval(*avals: Aval, graph: Graph) -> Avals:
+    if avals != tuple(node.aval for node in graph.params):
+        raise TypeError(f"fused: {graph!r} wants {[node.aval for node in graph.params]}, got {list(avals)}")
     outs = tuple(node.aval for node in graph.outs)
     return outs[0] if len(outs) == 1 else outs
 

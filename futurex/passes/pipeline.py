@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from futurex.passes.dead import prune
+from futurex.passes.epilogue import join_epilogues
 from futurex.passes.fuse import fuse
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.simplify import simplify
@@ -14,8 +15,8 @@ from futurex.tree.verify import verify
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (simplify, prune, fuse)
-"""Every pass takes and gives a graph that computes the same values, bit for bit unless its module says otherwise."""
+PASSES: tuple[Pass, ...] = (simplify, prune, join_epilogues, fuse)
+"""Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from futurex.tree.graph import Graph, rebuilt, topological
@@ -11,15 +11,17 @@ from futurex.tree.record import record
 from futurex.tree.source import at
 
 Rule = Callable[[Node], Node | None]
+Maker = Callable[[Mapping[Node, Node]], Node]
 _MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a loop among rules ends here
 
 
-def rewrite(graph: Graph, rule: Rule) -> Graph:
+def rewrite(graph: Graph, rule: Rule, makers: Mapping[Node, Maker] | None = None) -> Graph:
     """Rebuild the graph with ``rule(node)`` applied to every node, until it returns None or gives nothing usable.
 
     A replacement is taken only if it has the node's abstract value and keeps every effect the node depends on.
+    ``makers`` make some nodes of the graph themselves, from the new form of those before them.
     """
-    walk = _Walk(rule)
+    walk = _Walk(rule, makers or {})
     # Ids grow with creation: inputs come before users, and effects in program order.
     for node in sorted(graph.nodes, key=lambda node: node.id):
         walk.visit(node)
@@ -45,13 +47,18 @@ def is_effect(node: Node) -> bool:
 @dataclass
 class _Walk:
     rule: Rule
+    makers: Mapping[Node, Maker]
     new: dict[Node, Node] = field(default_factory=dict)
     behind_effect: set[Node] = field(default_factory=set)
     effect_moved: bool = False
 
     def visit(self, node: Node) -> None:
         inputs = [self.new[source] for source in node.inputs]
-        made = self._effect(node, inputs) if is_effect(node) else self._pure(node, inputs)
+        if node in self.makers:
+            with at(node.src):
+                made = self.makers[node](self.new)
+        else:
+            made = self._effect(node, inputs) if is_effect(node) else self._pure(node, inputs)
         self.new[node] = made
         if is_effect(node) or any(source in self.behind_effect for source in made.inputs):
             self.behind_effect.add(made)

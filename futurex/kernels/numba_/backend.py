@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from typing import Any
 
@@ -87,7 +86,7 @@ class _Loop:
         entry = self.entry(aliases)
         block = self.pack(*self.layout.extents, *addresses, *(scalar(inputs) for scalar in self.scalars))
         if self.threads > 1:
-            openmp().GOMP_parallel(ctypes.cast(entry, ctypes.c_void_p), block, self.threads, 0)  # type: ignore[union-attr]
+            entry.on_threads(block, self.threads)
         else:
             entry(block)
         return out

@@ -9,7 +9,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import llvmlite
@@ -17,10 +16,28 @@ import llvmlite.binding as llvm
 
 from futurex.kernels.threads import openmp
 
-Entry = Callable[[bytes], None]
 _DIGEST = 32
 _lock = threading.Lock()
 _entries: dict[str, Entry] = {}
+
+
+class Entry:
+    """A compiled kernel: called with its packed block, in this thread or on several."""
+
+    __slots__ = ("_address", "_function")
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
+
+    def __call__(self, block: bytes) -> None:
+        self._function(block)
+
+    def on_threads(self, block: bytes, count: int) -> None:
+        """Each of ``count`` OpenMP threads takes its share of the outermost loop; needs libgomp."""
+        library = openmp()
+        assert library is not None
+        library.GOMP_parallel(self._address, block, count, 0)
 
 
 class Counts:
@@ -128,4 +145,4 @@ def _link(code: bytes, key: str) -> Entry:
     engine = _engine()
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return ctypes.CFUNCTYPE(None, ctypes.c_char_p)(engine.get_function_address(f"region_{key}"))
+    return Entry(engine.get_function_address(f"region_{key}"))

@@ -1,0 +1,44 @@
+"""The backends of this machine, in the order in which they are asked."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+
+from futurex.kernels.numpy_ import NumpyBackend
+from futurex.kernels.registry import Backend
+
+
+def _onednn() -> Backend | None:
+    from futurex.kernels.onednn_backend import OneDNNBackend
+
+    return OneDNNBackend.if_available()
+
+
+def _numba() -> Backend | None:
+    if importlib.util.find_spec("llvmlite") is None:
+        return None
+    from futurex.kernels.numba_ import NumbaBackend
+
+    return NumbaBackend()
+
+
+_MAKERS: dict[str, Callable[[], Backend | None]] = {"onednn": _onednn, "numba": _numba, "numpy": NumpyBackend}
+
+
+def default_backends() -> tuple[Backend, ...]:
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,numpy``) whose libraries are there.
+
+    NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
+
+    >>> [backend.name for backend in default_backends()][-1]
+    'numpy'
+    """
+    wished = os.environ.get("FUTUREX_BACKENDS", "") or ",".join(_MAKERS)
+    names = [name.strip() for name in wished.split(",") if name.strip()]
+    for name in names:
+        if name not in _MAKERS:
+            raise ValueError(f"FUTUREX_BACKENDS names {name!r}, which is no backend; choose among {', '.join(_MAKERS)}")
+    made = (_MAKERS[name]() for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
+    return tuple(backend for backend in made if backend is not None)

@@ -1,0 +1,164 @@
+"""Claims float32 nodes for oneDNN: one row per op, from a node to a kernel of :mod:`futurex.kernels.onednn`.
+
+What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maximum pooling turn NaN into a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels import onednn
+from futurex.kernels.registry import Kernel
+from futurex.kernels.threads import configure
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+Call = Callable[..., Any]
+_FLOAT32 = np.dtype(np.float32)
+LEAST_PRODUCT = 64**3
+"""Multiply-adds from which a matrix product is oneDNN's; NumPy's single-threaded BLAS is faster below."""
+
+
+class OneDNNBackend:
+    """Convolution, pooling, normalisation and matrix products in float32."""
+
+    name = "onednn"
+
+    @classmethod
+    def if_available(cls) -> OneDNNBackend | None:
+        """The backend, or None where the library is not installed."""
+        configure()
+        return cls() if onednn.available() else None
+
+    def claim(self, node: Node, threads: int) -> Kernel | None:
+        """A kernel for a float32 node that oneDNN implements for these shapes."""
+        row = _CLAIMS.get(node.op)
+        if row is None or not all(_plain_float32(each.aval) for each in (node, *node.inputs)):
+            return None
+        onednn.set_threads(threads)
+        call = row(node, threads)
+        if call is None:
+            return None
+        contiguous = node.op not in _TAKE_VIEWS
+        return Kernel(call, self.name, into=True, contiguous=contiguous, exclusive=True)
+
+
+def _plain_float32(aval: Aval | tuple[Aval, ...]) -> bool:
+    avals = aval if isinstance(aval, tuple) else (aval,)
+    return all(each.dtype == _FLOAT32 and not each.weak for each in avals)
+
+
+class _Product:
+    """A matrix product whose operands may be transposed views: each way in which they lie has its own kernel."""
+
+    def __init__(self, node: Node, threads: int) -> None:
+        self.shapes = node.inputs[0].shape, node.inputs[1].shape
+        self.bias, self.activation = len(node.inputs) > 2, node.attrs.get("activation", "none")
+        self.threads = threads
+        self.kernels: dict[tuple[bool, bool], Call] = {}
+        self.plain = self._kernel((False, False))
+
+    def _kernel(self, turned: tuple[bool, bool]) -> Call | None:
+        if turned not in self.kernels:
+            shapes = [
+                (*shape[:-2], shape[-1], shape[-2]) if turn else shape
+                for shape, turn in zip(self.shapes, turned, strict=True)
+            ]
+            onednn.set_threads(self.threads)
+            made = onednn.matmul(shapes[0], shapes[1], turned[0], turned[1], self.bias, self.activation)
+            if made is None:
+                return None
+            self.kernels[turned] = made
+        return self.kernels[turned]
+
+    def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
+        (x, turned_x), (y, turned_y) = _as_stored(x), _as_stored(y)
+        kernel = self._kernel((turned_x, turned_y))
+        if kernel is None:  # no implementation for this way of lying: the plain one was found when claiming
+            x, y = (np.ascontiguousarray(_turn(each) if t else each) for each, t in ((x, turned_x), (y, turned_y)))
+            kernel = self.plain
+        return kernel(out, x, y, *map(np.ascontiguousarray, bias))  # type: ignore[misc]
+
+
+def _turn(x: Any) -> Any:
+    return np.swapaxes(x, -1, -2)
+
+
+def _as_stored(x: Any) -> tuple[Any, bool]:
+    """A C-contiguous array, and whether it is the operand with its last two axes swapped."""
+    if x.flags.c_contiguous:
+        return x, False
+    turned = _turn(x)
+    return (turned, True) if turned.flags.c_contiguous else (np.ascontiguousarray(x), False)
+
+
+def _matmul(node: Node, threads: int) -> Call | None:
+    x, y = node.inputs[:2]
+    if min(x.ndim, y.ndim) < 2 or node.size * x.shape[-1] <= LEAST_PRODUCT:
+        return None
+    product = _Product(node, threads)
+    return product if product.plain is not None else None
+
+
+def _conv(node: Node, threads: int) -> Call | None:
+    x, w = node.inputs[:2]
+    attrs = {name: value for name, value in node.attrs.items() if name != "activation"}
+    activation = node.attrs.get("activation", "none")
+    return onednn.conv_forward(x.shape, w.shape, **attrs, bias=len(node.inputs) > 2, activation=activation)
+
+
+def _conv_input_grad(node: Node, threads: int) -> Call | None:
+    attrs = dict(node.attrs)
+    return onednn.conv_input_grad(attrs.pop("input_shape"), node.inputs[1].shape, **attrs)
+
+
+def _conv_weight_grad(node: Node, threads: int) -> Call | None:
+    attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
+    return onednn.conv_weight_grad(node.inputs[0].shape, node.shape, **attrs)
+
+
+def _avg_pool_grad(node: Node, threads: int) -> Call | None:
+    attrs = dict(node.attrs)
+    return onednn.avg_pool_grad(attrs.pop("input_shape"), **attrs)
+
+
+def _layer_norm(node: Node, threads: int) -> Call | None:
+    """oneDNN also gives mean and variance, which have their own memory here."""
+    x = node.inputs[0]
+    kernel = onednn.layer_norm_forward(x.shape, node.attrs["eps"])
+    if kernel is None:
+        return None
+    mean, var = np.empty(x.shape[:-1], np.float32), np.empty(x.shape[:-1], np.float32)
+
+    def call(out: Any, x: Any, scale: Any, shift: Any) -> Any:
+        kernel((out, mean, var), x, scale, shift)
+        return out
+
+    return call
+
+
+def _unless_empty(build: Callable[[Node, int], Call | None]) -> Callable[[Node, int], Call | None]:
+    return lambda node, threads: build(node, threads) if all(math.prod(x.shape) for x in node.inputs) else None
+
+
+_CLAIMS: dict[str, Callable[[Node, int], Call | None]] = {
+    name: _unless_empty(build)
+    for name, build in {
+        "matmul": _matmul,
+        "matmul_epilogue": _matmul,
+        "conv": _conv,
+        "conv_epilogue": _conv,
+        "conv_input_grad": _conv_input_grad,
+        "conv_weight_grad": _conv_weight_grad,
+        "avg_pool": lambda node, threads: onednn.avg_pool(node.inputs[0].shape, **node.attrs),
+        "avg_pool_grad": _avg_pool_grad,
+        "batch_norm": lambda node, threads: onednn.batch_norm_forward(node.inputs[0].shape, **node.attrs),
+        "batch_norm_grad": lambda node, threads: onednn.batch_norm_backward(node.inputs[1].shape, **node.attrs),
+        "layer_norm": _layer_norm,
+    }.items()
+}
+_TAKE_VIEWS = frozenset(("matmul", "matmul_epilogue"))

@@ -1,0 +1,158 @@
+"""Every backend gives what the NumPy reference gives, on every sample of every record that it claims."""
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import futurex.ops as ops
+from futurex.kernels import backends as backends_module
+from futurex.kernels.backends import default_backends
+from futurex.kernels.numpy_ import NumpyBackend
+from futurex.kernels.registry import Kernel, kernel_for
+from futurex.tree import Aval, Graph, Node, apply, param, records
+from futurex.tree.aval import aval_of
+from futurex.tree.graph import evaluate
+
+assert ops  # importing it registers the records
+BACKENDS = {backend.name: backend for backend in default_backends()}
+
+
+def cases():
+    rng = np.random.default_rng(7)
+    for rec in records():
+        for number, sample in enumerate(rec.samples(rng) if rec.samples else ()):
+            yield pytest.param(rec, sample, id=f"{rec.name}-{number}")
+
+
+def node_of(rec, inputs, attrs) -> Node:
+    return apply(rec.name, *(param(aval_of(value)) for value in inputs), **attrs)
+
+
+def run(kernel: Kernel, node: Node, inputs):
+    """Call a kernel as its contract says: into poisoned buffers where it wants them."""
+    inputs = [np.require(x, requirements="CA") if kernel.contiguous and isinstance(x, np.ndarray) else x for x in inputs]
+    if not kernel.into:
+        return kernel.call(None, *inputs)
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    outs = tuple(np.full(aval.shape, 77).astype(aval.dtype) for aval in avals)
+    result = kernel.call(outs if isinstance(node.aval, tuple) else outs[0], *inputs)
+    assert result is not None
+    return outs if isinstance(node.aval, tuple) else outs[0]
+
+
+def assert_close(actual, expected):
+    if isinstance(expected, tuple):
+        for each, other in zip(actual, expected, strict=True):
+            assert_close(each, other)
+        return
+    expected = np.asarray(expected)
+    np.testing.assert_allclose(actual, expected, rtol=3e-4, atol=3e-5 * max(1.0, np.abs(expected).max(initial=0.0)))
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+
+
+def as_float32(value):
+    return value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value
+
+
+@pytest.mark.parametrize("single, threads", [(False, 1), (True, 1), (True, 2)])
+@pytest.mark.parametrize("rec, sample", list(cases()))
+def test_compiled_backends_agree_with_numpy(rec, sample, single, threads):
+    inputs = tuple(as_float32(value) for value in sample.inputs) if single else sample.inputs
+    try:
+        node = node_of(rec, inputs, sample.attrs)
+    except TypeError:
+        pytest.skip("the sample has no node of its own in float32")
+    claims = [(b.claim(node, threads), b.name) for b in BACKENDS.values() if b.name != "numpy"]
+    claims = [(kernel, name) for kernel, name in claims if kernel is not None]
+    if not claims:
+        assert kernel_for(node, [NumpyBackend()]).backend == "numpy" if not rec.structured else True
+        return
+    for kernel, name in claims:
+        assert kernel.backend == name
+        assert_close(run(kernel, node, inputs), evaluate(node, inputs))
+
+
+EXPECTED = {
+    "conv": ({"x": (2, 16, 6), "w": (3, 6, 8)}, {"stride": (1,), "padding": ((1, 1),), "dilation": (1,), "groups": 1}),
+    "avg_pool": ({"x": (2, 8, 4)}, {"window": (2,), "stride": (2,), "padding": ((0, 0),)}),
+    "batch_norm": ({"x": (16, 8), "s": (8,), "b": (8,)}, {"eps": 1e-5}),
+    "layer_norm": ({"x": (16, 8), "s": (8,), "b": (8,)}, {"eps": 1e-5}),
+    "matmul": ({"x": (128, 96), "y": (96, 80)}, {}),
+}
+
+
+@pytest.mark.skipif("onednn" not in BACKENDS, reason="oneDNN is not installed")
+@pytest.mark.parametrize("name", EXPECTED)
+def test_onednn_claims_float32_and_nothing_else(name):
+    shapes, attrs = EXPECTED[name]
+    for dtype, claimed in ((np.float32, True), (np.float64, False)):
+        inputs = [np.random.default_rng(0).normal(size=shape).astype(dtype) for shape in shapes.values()]
+        node = apply(name, *(param(aval_of(x)) for x in inputs), **attrs)
+        kernel = BACKENDS["onednn"].claim(node, 1)
+        assert (kernel is not None) is claimed
+        if kernel is not None:
+            assert_close(run(kernel, node, inputs), evaluate(node, inputs))
+
+
+@pytest.mark.skipif("onednn" not in BACKENDS, reason="oneDNN is not installed")
+@pytest.mark.parametrize("x_view", ["plain", "turned", "strided"])
+@pytest.mark.parametrize("y_view", ["plain", "turned", "strided"])
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_products_take_operands_however_they_lie(x_view, y_view, epilogue):
+    rng = np.random.default_rng(3)
+
+    def lay(shape, how):
+        if how == "turned":
+            return rng.normal(size=shape[::-1]).astype("f4").T
+        if how == "strided":
+            return rng.normal(size=(shape[0], shape[1] * 2)).astype("f4")[:, ::2]
+        return rng.normal(size=shape).astype("f4")
+
+    inputs = [lay((70, 90), x_view), lay((90, 80), y_view)]
+    name, attrs = "matmul", {}
+    if epilogue:
+        inputs.append(rng.normal(size=80).astype("f4"))
+        name, attrs = "matmul_epilogue", {"activation": "tanh"}
+    node = apply(name, *(param(aval_of(x)) for x in inputs), **attrs)
+    kernel = BACKENDS["onednn"].claim(node, 2)
+    out = np.empty((70, 80), "f4")
+    kernel.call(out, *inputs)
+    assert_close(out, evaluate(node, inputs))
+
+
+@pytest.mark.parametrize("names, kept", [("numpy", ["numpy"]), ("numba,numpy", ["numba", "numpy"]), ("numba", ["numba", "numpy"])])
+def test_the_environment_chooses_backends_and_numpy_stays_last(monkeypatch, names, kept):
+    monkeypatch.setenv("FUTUREX_BACKENDS", names)
+    assert [backend.name for backend in default_backends()] == kept
+
+
+def test_an_unknown_backend_is_refused_with_the_choices(monkeypatch):
+    monkeypatch.setenv("FUTUREX_BACKENDS", "numpyy")
+    with pytest.raises(ValueError, match="'numpyy'.*onednn, numba, numpy"):
+        default_backends()
+
+
+def test_a_missing_library_does_not_claim(monkeypatch):
+    monkeypatch.setattr(backends_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("FUTUREX_BACKENDS", "numba,numpy")
+    assert [backend.name for backend in default_backends()] == ["numpy"]
+
+
+def test_openmp_threads_do_not_spin_for_long_unless_the_user_says_so():
+    code = "import os, futurex.kernels.backends as b; b.default_backends(); print(os.environ.get('GOMP_SPINCOUNT'))"
+    for given, expected in (({}, "2000"), ({"GOMP_SPINCOUNT": "5"}, "5"), ({"OMP_WAIT_POLICY": "passive"}, "None")):
+        plain = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        done = subprocess.run([sys.executable, "-c", code], env={**plain, **given}, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == expected, done.stderr
+
+
+def test_numpy_runs_what_others_leave():
+    x = param(Aval((4,), np.dtype(np.float32)))
+    kernel = kernel_for(apply("exp", x), tuple(BACKENDS.values()))
+    assert kernel.backend == "numpy"
+    assert math.isclose(Graph([x], [apply("exp", x)])(np.zeros(4, "f4"))[0].sum(), 4.0)
