@@ -38,7 +38,7 @@ ACTIVATIONS = {
     "tanh": np.tanh,
     "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
 }
-sizes = st.sampled_from([1, 2, 5, 16, 33, 60])
+sizes = st.sampled_from([1, 2, 5, 16, 33, 70])
 
 
 def swapped(array: np.ndarray, swap: bool) -> np.ndarray:

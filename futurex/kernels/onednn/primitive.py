@@ -31,6 +31,8 @@ _FORMAT_ANY = 1
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 _ALIGNMENT = 64
+_BLOCK = 4096
+_ZEROS = np.zeros(_BLOCK, np.float32)  # NumPy's maximum is four times faster against an array than against a scalar
 _DATA_OFFSET = object.__basicsize__
 _pointer_at = ctypes.c_size_t.from_address
 
@@ -270,7 +272,11 @@ def activated(kernel: Kernel, activation: str) -> Kernel:
 
     def call_and_clip(out: np.ndarray, *inputs: np.ndarray) -> np.ndarray:
         kernel(out, *inputs)
-        return np.maximum(out, 0, out=out)
+        flat = out.reshape(-1)
+        body, tail = flat[: flat.size - flat.size % _BLOCK].reshape(-1, _BLOCK), flat[flat.size - flat.size % _BLOCK :]
+        np.maximum(body, _ZEROS, out=body)
+        np.maximum(tail, _ZEROS[: tail.size], out=tail)
+        return out
 
     return call_and_clip
 
