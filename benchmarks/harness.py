@@ -38,7 +38,7 @@ class Peer:
     """One stack on one workload, built by ``factory`` (``"module:callable"``) from ``options`` in the child process.
 
     ``threads`` is how many CPUs the process and whatever it starts may use, and the size of its thread pools unless
-    ``environment`` says otherwise.
+    ``environment`` says otherwise. An ``own`` peer is a variant of the subject: it is never the best peer.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Peer:
     options: Mapping[str, Any]
     threads: int
     environment: Mapping[str, str] = field(default_factory=dict)
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ class Comparison:
 
     case: str
     subject: str
+    own: frozenset[str]
     threads: int
     rounds: list[Round]
     enough: int
@@ -211,7 +213,7 @@ class Comparison:
         return {name: Spread.of([one.seconds[name] for one in kept]) for name in (kept[0].seconds if kept else ())}
 
     def ratios(self) -> dict[str, Spread]:
-        """Return subject / peer per round for each peer, and for ``"best peer"``: the fastest peer of each round."""
+        """Return subject / peer per round, for each peer and for the fastest of the round (``"best peer"``)."""
         kept = self.kept()
         if not kept or self.subject not in kept[0].seconds:
             return {}
@@ -220,8 +222,9 @@ class Comparison:
         found = {
             name: Spread.of([own / one.seconds[name] for own, one in zip(mine, kept, strict=True)]) for name in peers
         }
-        if peers:
-            best = [min(one.seconds[name] for name in peers) for one in kept]
+        others = [name for name in peers if name not in self.own]
+        if others:
+            best = [min(one.seconds[name] for name in others) for one in kept]
             found["best peer"] = Spread.of([own / other for own, other in zip(mine, best, strict=True)])
         return found
 
@@ -264,7 +267,8 @@ def compare(
         for one in rounds
         if children.keys() <= one.seconds.keys()
     ]
-    return Comparison(case, subject, peers[0].threads, complete, effort.rounds, missing, remarks)
+    own = frozenset(peer.name for peer in peers if peer.own)
+    return Comparison(case, subject, own, peers[0].threads, complete, effort.rounds, missing, remarks)
 
 
 def _each(children: dict[str, Child], missing: dict[str, str], action: Any) -> dict[str, Any]:

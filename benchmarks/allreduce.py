@@ -1,0 +1,61 @@
+"""Is futurex's all-reduce between processes of one machine faster than gloo's?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from benchmarks import report
+from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare, thread_environment
+
+SIZES = {"4KiB": 4 << 10, "64KiB": 64 << 10, "1MiB": 1 << 20, "25MiB": 25 << 20, "100MiB": 100 << 20}
+PROCESSES = (2, 4)
+GROUP = "benchmarks.workloads.group:Group"
+FUTUREX = "benchmarks.workloads.futurex_rank:FuturexRank"
+GLOO = "benchmarks.workloads.gloo_rank:GlooRank"
+SUBJECTS = {"futurex ucx": "ucx", "futurex tcp": "tcp"}
+
+
+def peers_for(size: str, processes: int) -> list[Peer]:
+    """Return the groups that take part in one comparison; each rank has one thread per pool."""
+    cpus = len(os.sched_getaffinity(0))
+    common = {"size": processes, "elements": SIZES[size] // 4}
+    groups = [
+        Peer(name, GROUP, {**common, "rank": FUTUREX, "options": {"kind": kind}}, cpus, thread_environment(1), own=True)
+        for name, kind in SUBJECTS.items()
+    ]
+    return [*groups, Peer("torch gloo", GROUP, {**common, "rank": GLOO}, cpus, thread_environment(1))]
+
+
+def measure(size: str, processes: int, effort: Effort) -> Comparison:
+    """Compare the groups on one size and number of processes."""
+    print(f"all-reduce of {size} over {processes} processes", flush=True)
+    case = f"{size}, {processes} processes"
+    return compare(case, next(iter(SUBJECTS)), peers_for(size, processes), effort, check={})
+
+
+def bandwidth_rows(size: str, one: Comparison) -> list[list[str]]:
+    """Return case, stack and algorithm bandwidth (bytes of the array over seconds) in GB/s."""
+    return [[one.case, name, f"{SIZES[size] / each.median / 1e9:.2f}"] for name, each in one.seconds().items()]
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run all sizes, print and write the tables; return 1 where an all-reduce gave a wrong sum."""
+    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
+    sizes = arguments.cases or (["64KiB"] if arguments.quick else list(SIZES))
+    processes = PROCESSES[:1] if arguments.quick else PROCESSES
+    found = {(size, count): measure(size, count, effort) for count in processes for size in sizes}
+    bandwidth = [row for (size, _), one in found.items() for row in bandwidth_rows(size, one)]
+    body = (
+        report.comparison_table(list(found.values()))
+        + "\n\nThe time of an operation is that of its slowest rank; every rank ends with its own copy of the sum.\n\n"
+        + report.table(["case", "stack", "GB/s (bytes of the array / time)"], bandwidth)
+    )
+    data = {"comparisons": [report.comparison_record(one) for one in found.values()]}
+    report.publish("allreduce", "All-reduce of float32 on one machine", body, data, arguments.out)
+    wrong = [
+        f"{one.case}, {name}" for one in found.values() for name, error in one.remarks["check"].items() if error[0]
+    ]
+    if wrong:
+        print(f"wrong sums: {'; '.join(wrong)}")
+    return 1 if wrong else 0
