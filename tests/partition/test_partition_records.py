@@ -4,22 +4,21 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from partition_cases import assert_equal, mesh, rank_graphs, run_ranks
 
 import futurex.ops  # noqa: F401  (registers the records)
-from futurex.partition import Mesh, Replicate, Shard, explain, partition, virtual
+from futurex.partition import Replicate, Shard, explain, partition
 from futurex.partition.factors import recipe_of
 from futurex.tree import Aval, Graph, Node, apply, item, param, record, records
 from futurex.tree.aval import aval_of
-from futurex.tree.verify import verify
 
 RULED = [rec.name for rec in records() if rec.factors is not None and rec.samples is not None]
 
 
 def sample_graphs(name: str) -> Iterator[tuple[Graph, list]]:
     for sample in record(name).samples(np.random.default_rng(3)):
-        params = [
-            None if aval_of(value).weak else param(aval_of(value), f"a{k}") for k, value in enumerate(sample.inputs)
-        ]
+        avals = [aval_of(value) for value in sample.inputs]
+        params = [None if aval.weak else param(aval, f"a{k}") for k, aval in enumerate(avals)]
         inputs = [value if node is None else node for node, value in zip(params, sample.inputs, strict=True)]
         if not any(isinstance(each, Node) for each in inputs):
             continue
@@ -42,17 +41,6 @@ def tilings(graph: Graph) -> Iterator[list]:
             yield [Shard(dim) if each is source else Replicate() for each in graph.params]
 
 
-def assert_close(actual, expected):
-    for a, b in zip(actual, expected, strict=True):
-        assert np.shape(a) == np.shape(b)
-        assert np.asarray(a).dtype == np.asarray(b).dtype
-        if np.asarray(b).dtype.kind in "fc":
-            tolerance = 1e-12 if np.asarray(b).dtype.itemsize >= 8 else 1e-5
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-        else:
-            np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize("name", RULED)
 def test_every_legal_tiling_equals_untiled(name):
     compared = 0
@@ -60,11 +48,8 @@ def test_every_legal_tiling_equals_untiled(name):
         expected = graph(*args)
         for placements in tilings(graph):
             for size in (2, 3):
-                mesh = Mesh((("data", size),))
-                for rank in range(size):
-                    verify(partition(graph, placements, mesh, rank))
-                for outs in virtual.run(graph, placements, mesh, args):
-                    assert_close(outs, expected)
+                for outs in run_ranks(rank_graphs(graph, placements, size), placements, args):
+                    assert_equal(outs, expected)
                 compared += 1
     assert compared or name.startswith("random_") or name == "full"
 
@@ -83,5 +68,5 @@ def test_results_over_a_sharded_factor_are_combined_not_gathered(name):
     params = [param(Aval(shape, np.dtype(float))) for shape in shapes]
     inputs = [apply("transpose", params[0], axes=(1, 0)), params[1]] if name == "matmul" else params
     graph = Graph(params, [apply(name, *inputs, **attrs)])
-    sent = explain(partition(graph, [Shard(dim) for dim in dims], Mesh((("data", 2),)), 0))
+    sent = explain(partition(graph, [Shard(dim) for dim in dims], mesh(2), 0))
     assert [(each.op, each.nbytes) for each in sent] == [("all_reduce", graph.outs[0].aval.nbytes)]
