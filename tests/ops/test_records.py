@@ -17,8 +17,9 @@ from futurex.kernels.registry import Kernel
 from futurex.ops.comm import REDUCTIONS
 from futurex.ops.random import COUNTER_OPS
 from futurex.partition.factors import Recipe, recipe_of
-from futurex.tree import Graph, param, records
+from futurex.tree import Graph, Node, param, records
 from futurex.tree.aval import aval_of
+from futurex.tree.graph import substitute
 from futurex.tree.node import apply
 from futurex.tree.printer import compile_printed
 from futurex.tree.record import Op
@@ -202,6 +203,16 @@ def extent(case: Case, recipe: Recipe, name: str) -> int:
     return next(shape[term.index(name)] for term, shape in terms if name in term)
 
 
+def retyped(graph: Graph, inputs: Sequence[Any]) -> Graph:
+    """A sub-graph for inputs of other shapes."""
+    params = [param(aval_of(value)) for value in inputs]
+
+    def rebuild(node: Node, sources: list[Node]) -> Node:
+        return apply(node.op, *sources, **node.attrs) if sources else node
+
+    return Graph(params, substitute(graph, dict(zip(graph.params, params, strict=True)), rebuild), graph.name)
+
+
 def tile(case: Case, recipe: Recipe, name: str, low: int, high: int) -> list[Any]:
     """The results of the op on one tile along ``name``."""
 
@@ -217,6 +228,7 @@ def tile(case: Case, recipe: Recipe, name: str, low: int, high: int) -> list[Any
         attrs[case.record.shape_attr] = tuple(high - low if n == name else size for n, size in whole)
     if case.name in COUNTER_OPS:
         inputs[-1] = inputs[-1] + low
+    attrs |= {key: retyped(value, inputs) for key, value in attrs.items() if isinstance(value, Graph)}
     return graph_of(case.name, inputs, attrs)(*inputs)
 
 
