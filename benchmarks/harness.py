@@ -65,7 +65,11 @@ QUICK = Effort(rounds=2, most_rounds=2, turn_seconds=0.05, warm_steps=2)
 def thread_environment(threads: int) -> dict[str, str]:
     """Return the variables that bound every thread pool a stack may start to ``threads``."""
     names = ("OMP", "MKL", "OPENBLAS", "NUMBA", "NUMEXPR")
-    return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"NPROC": str(threads), "JAX_PLATFORMS": "cpu"}
+    return {f"{name}_NUM_THREADS": str(threads) for name in names} | {
+        "FUTUREX_THREADS": str(threads),
+        "NPROC": str(threads),
+        "JAX_PLATFORMS": "cpu",
+    }
 
 
 def scrub(text: str) -> str:
@@ -236,7 +240,7 @@ def start_all(peers: Sequence[Peer]) -> tuple[dict[str, Child], dict[str, str]]:
         try:
             children[peer.name] = Child(peer)
         except PeerFailed as error:
-            missing[peer.name] = str(error)
+            missing[peer.name] = str(error).splitlines()[0]
             print(f"  without {error}", flush=True)
     return children, missing
 
@@ -279,7 +283,7 @@ def _each(children: dict[str, Child], missing: dict[str, str], action: Any) -> d
             found[name] = action(child)
         except PeerFailed as error:
             print(f"  without {error}", flush=True)
-            missing[name] = str(error)
+            missing[name] = str(error).splitlines()[0]
             children.pop(name).close()
     return found
 

@@ -16,7 +16,7 @@ HAR_KERNEL = 10
 HAR_POOL = 3
 HAR_CLASSES = 7
 MLP_WIDTHS = (784, 512, 512, 10)
-LOGISTIC_SHAPE = (10_000, 1_000)
+LOGISTIC_SHAPES = {"logistic": (10_000, 1_000), "tiny": (8, 4)}  # tiny: next to no arithmetic, for measuring overhead
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ CASES = {
     "har-adam": Case("har", "adam", 1e-3, "HAR 1-D CNN, batch 128, Adam"),
     "mlp-sgd": Case("mlp", "sgd", 1e-2, "MLP 784-512-512-10, batch 128, SGD"),
     "mlp-adam": Case("mlp", "adam", 1e-3, "MLP 784-512-512-10, batch 128, Adam"),
+    "tiny-sgd": Case("tiny", "sgd", 1e-1, "logistic regression 8 x 4, gradient descent"),
     "logistic-sgd": Case("logistic", "sgd", 1e-1, "logistic regression 10000 x 1000, full batch, gradient descent"),
 }
-DROPOUT = {"har": 0.5, "mlp": 0.0, "logistic": 0.0}
+DROPOUT = {"har": 0.5, "mlp": 0.0, "logistic": 0.0, "tiny": 0.0}
 
 
 def weights(model: str, seed: int = 0) -> dict[str, np.ndarray]:
@@ -51,10 +52,10 @@ def weights(model: str, seed: int = 0) -> dict[str, np.ndarray]:
             shapes.append((HAR_CONVOLUTIONS[-1][1], HAR_CLASSES))
         case "mlp":
             shapes = list(itertools.pairwise(MLP_WIDTHS))
-        case "logistic":
-            return {"w1": np.zeros(LOGISTIC_SHAPE[1], np.float32), "b1": np.zeros((), np.float32)}
+        case "logistic" | "tiny":
+            return {"w1": np.zeros(LOGISTIC_SHAPES[model][1], np.float32), "b1": np.zeros((), np.float32)}
         case _:
-            raise ValueError(f"no model {model!r}: use har, mlp or logistic")
+            raise unknown(model)
     found: dict[str, np.ndarray] = {}
     for i, shape in enumerate(shapes, 1):
         field = int(np.prod(shape[:-2]))
@@ -74,11 +75,16 @@ def batch(model: str, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
         case "mlp":
             x = rng.standard_normal((128, MLP_WIDTHS[0]), dtype=np.float32)
             return x, rng.integers(0, MLP_WIDTHS[-1], 128).astype(np.int32)
-        case "logistic":
-            x = rng.standard_normal(LOGISTIC_SHAPE, dtype=np.float32)
-            truth = rng.standard_normal(LOGISTIC_SHAPE[1], dtype=np.float32)
+        case "logistic" | "tiny":
+            x = rng.standard_normal(LOGISTIC_SHAPES[model], dtype=np.float32)
+            truth = rng.standard_normal(x.shape[1], dtype=np.float32)
             return x, (x @ truth > 0).astype(np.float32)
-    raise ValueError(f"no model {model!r}: use har, mlp or logistic")
+    raise unknown(model)
+
+
+def unknown(model: str) -> ValueError:
+    """Return the error for a model that has no data and no weights here."""
+    return ValueError(f"no model {model!r}: use har, mlp, logistic or tiny")
 
 
 def disagreement(losses: dict[str, list[float]]) -> float:
