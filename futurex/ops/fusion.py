@@ -55,6 +55,8 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
             return None  # what a value out of range becomes differs from machine to machine
     elif name == "where":
         inputs = (np.dtype(bool), result, result)
+    elif name.startswith("logical_"):
+        inputs = (np.dtype(bool),) * len(avals)  # the truth of an operand is all that counts
     else:
         ufunc: Any = record(name).kernel
         resolved = ufunc.resolve_dtypes((*map(_operand, avals), None))

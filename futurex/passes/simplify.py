@@ -36,7 +36,9 @@ def scalar_of(node: Node) -> Any:
     if node.op == "full" and node.inputs[0].op == "const" and node.inputs[0].shape == ():
         with np.errstate(all="ignore"):
             return np.asarray(node.inputs[0].value).astype(node.dtype)[()]
-    return node.value if node.op == "const" and node.shape == () else None
+    if node.op != "const" or node.size != 1:
+        return None
+    return node.value.reshape(())[()] if isinstance(node.value, np.ndarray) else node.value
 
 
 def _is(node: Node, *values: Any) -> bool:
@@ -155,8 +157,16 @@ def _store(node: Node) -> Node | None:
     return node.inputs[1] if whole and node.attrs["mode"] == "set" else None
 
 
+def _filled(node: Node) -> Node | None:
+    """One constant broadcast is a filled array."""
+    value = scalar_of(node.inputs[0]) if node.inputs[0].op == "const" else None
+    return None if value is None else apply("full", value, shape=node.shape, dtype=node.dtype)
+
+
 def _narrower(source: Node) -> Node | None:
     """What broadcasting alone makes ``source`` of."""
+    if source.op == "const" and source.size == 1 and source.ndim:
+        return const(scalar_of(source))
     if source.op == "broadcast_to" and not source.inputs[0].aval.weak:
         return source.inputs[0]
     if (
@@ -209,7 +219,10 @@ def _before_broadcast(node: Node) -> Node | None:
     """An op on operands that were all broadcast is computed before they are."""
     if not exact(node) or not any(source.op == "broadcast_to" for source in node.inputs):
         return None
-    inputs = [_narrower(source) or source if source.op == "broadcast_to" else source for source in node.inputs]
+    found = [_narrower(source) if source.op == "broadcast_to" else source for source in node.inputs]
+    inputs = [source for source in found if source is not None]
+    if len(inputs) < len(found):
+        return None
     shape = np.broadcast_shapes(*(each.shape for each in inputs))
     if int(np.prod(shape, dtype=np.int64)) >= node.size:
         return None
@@ -219,7 +232,7 @@ def _before_broadcast(node: Node) -> Node | None:
 RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_same_input, _reshape_chain, _through_full),
     "transpose": (_transpose, _through_full),
-    "broadcast_to": (_same_input, _broadcast_chain, _through_full),
+    "broadcast_to": (_same_input, _broadcast_chain, _filled, _through_full),
     "flip": (_through_full,),
     "cast": (_same_input, _cast_back),
     "stop_gradient": (_same_input,),

@@ -34,7 +34,9 @@ def node_of(rec, inputs, attrs) -> Node:
 
 def run(kernel: Kernel, node: Node, inputs):
     """Call a kernel as its contract says: into poisoned buffers where it wants them."""
-    inputs = [np.require(x, requirements="CA") if kernel.contiguous and isinstance(x, np.ndarray) else x for x in inputs]
+    inputs = [
+        np.require(x, requirements="CA") if kernel.contiguous and isinstance(x, np.ndarray) else x for x in inputs
+    ]
     if not kernel.into:
         return kernel.call(None, *inputs)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
@@ -125,7 +127,9 @@ def test_products_take_operands_however_they_lie(x_view, y_view, epilogue):
     assert_close(out, evaluate(node, inputs))
 
 
-@pytest.mark.parametrize("names, kept", [("numpy", ["numpy"]), ("numba,numpy", ["numba", "numpy"]), ("numba", ["numba", "numpy"])])
+@pytest.mark.parametrize(
+    "names, kept", [("numpy", ["numpy"]), ("numba,numpy", ["numba", "numpy"]), ("numba", ["numba", "numpy"])]
+)
 def test_the_environment_chooses_backends_and_numpy_stays_last(monkeypatch, names, kept):
     monkeypatch.setenv("FUTUREX_BACKENDS", names)
     assert [backend.name for backend in default_backends()] == kept
@@ -133,7 +137,7 @@ def test_the_environment_chooses_backends_and_numpy_stays_last(monkeypatch, name
 
 def test_an_unknown_backend_is_refused_with_the_choices(monkeypatch):
     monkeypatch.setenv("FUTUREX_BACKENDS", "numpyy")
-    with pytest.raises(ValueError, match="'numpyy'.*onednn, numba, numpy"):
+    with pytest.raises(ValueError, match=r"'numpyy'.*onednn, numba, numpy"):
         default_backends()
 
 
@@ -147,7 +151,9 @@ def test_openmp_threads_do_not_spin_for_long_unless_the_user_says_so():
     code = "import os, futurex.kernels.backends as b; b.default_backends(); print(os.environ.get('GOMP_SPINCOUNT'))"
     for given, expected in (({}, "2000"), ({"GOMP_SPINCOUNT": "5"}, "5"), ({"OMP_WAIT_POLICY": "passive"}, "None")):
         plain = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-        done = subprocess.run([sys.executable, "-c", code], env={**plain, **given}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**plain, **given}, capture_output=True, text=True, timeout=60
+        )
         assert done.stdout.strip() == expected, done.stderr
 
 
