@@ -54,6 +54,15 @@ def optimizer_for(name: str, rate: float) -> Any:
     return fx.optim.adam(rate) if name == "adam" else fx.optim.sgd(rate)
 
 
+def settle(value: Any) -> None:
+    """Wait for every array of a pytree; raise what one of them failed with."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            settle(each)
+    elif isinstance(value, fx.Array):
+        value.result(timeout=WAIT_SECONDS)
+
+
 class TrainingStep:
     """One forward, backward and update as one futurized function, waited for at every step."""
 
@@ -85,7 +94,7 @@ class TrainingStep:
             nonlocal count
             count += 1
             *held[:], loss = train(*held, x, y, np.uint64(count))
-            fx.wait((held, loss))
+            settle(held)
             return float(loss)
 
         return step

@@ -31,7 +31,7 @@ def har(params: Parameters, x: jax.Array, key: jax.Array, rate: float, layout: s
 
 
 def pool(x: jax.Array, axis: int) -> jax.Array:
-    """Return the maxima of disjoint windows; as a reshape, whose gradient XLA runs faster than select-and-scatter."""
+    """Return the maxima of disjoint windows; as a reshape, whose gradient needs no select-and-scatter."""
     windows = x.shape[axis] // HAR_POOL
     x = jax.lax.slice_in_dim(x, 0, windows * HAR_POOL, axis=axis)
     return x.reshape(*x.shape[:axis], windows, HAR_POOL, *x.shape[axis + 1 :]).max(axis=axis + 1)
