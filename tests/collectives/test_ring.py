@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache
 
@@ -160,12 +161,36 @@ def test_a_missed_deadline_names_the_rank_that_is_late(trio: Rings) -> None:
     late = trio.rings[0].start(np.ones(10), generation=0, step=7, tag=3, timeout=0.1)
     with pytest.raises(CollectiveTimeout, match=r"generation 0, step 7, tag 3\) on rank 0 .* from rank 2 at inproc://"):
         late.wait(20)
-    patient = trio.rings[1].start(np.ones(10), generation=0, step=8, timeout=0.3)
-    hasty = trio.rings[1].start(np.ones(10), generation=0, step=9, timeout=0.1)
-    with pytest.raises(CollectiveTimeout, match="step 9"):
-        hasty.wait(20)
-    with pytest.raises(CollectiveTimeout, match="step 8"):
-        patient.wait(20)
+
+
+@pytest.mark.parametrize("timeouts", [(0.3, 0.05), (0.05, 0.3)])
+def test_each_deadline_counts_on_its_own(trio: Rings, timeouts: tuple[float, float]) -> None:
+    pending = [
+        trio.rings[1].start(np.ones(10), generation=0, step=step, timeout=timeout)
+        for step, timeout in enumerate(timeouts)
+    ]
+    for step in np.argsort(timeouts):
+        with pytest.raises(CollectiveTimeout, match=f"step {step}"):
+            pending[step].wait(20)
+
+
+def test_a_generation_may_be_started_before_it_is_entered(trio: Rings) -> None:
+    arrays = [operand(rank, 3, 4000) for rank in range(3)]
+    expected = documented_sum(arrays)
+    for endpoint in trio.endpoints[:2]:
+        endpoint.set_generation(1)
+    pending = [
+        ring.start(array, generation=1, step=0, timeout=20) for ring, array in zip(trio.rings, arrays, strict=True)
+    ]
+    late = trio.endpoints[2]
+    until = time.monotonic() + 20
+    while len(late._ahead) < 3 and time.monotonic() < until:  # a term of each other segment, and the sum of its own
+        time.sleep(0.005)
+    assert len(late._ahead) == 3
+    late.set_generation(1)
+    for one in pending:
+        one.wait(20)
+    assert all(array.tobytes() == expected.tobytes() for array in arrays)
 
 
 def test_a_lost_peer_fails_everything_in_flight(trio: Rings) -> None:
