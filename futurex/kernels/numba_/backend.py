@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ class NumbaBackend:
             return None
         try:
             loop = _Loop(node, analyse(graph), layout, threads)
-            loop.entry((-1,) * len(loop.region.arrays))
         except (RuntimeError, ValueError):
             return None
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
@@ -55,36 +55,42 @@ class _Loop:
     def __init__(self, node: Node, region: Region, layout: Layout, threads: int) -> None:
         self.region = region
         self.layout = layout
-        self.several = isinstance(node.aval, tuple)
         outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        self.several = isinstance(node.aval, tuple)
+        self.results = len(outs)
         moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in node.inputs)
         self.threads = min(threads, layout.extents[0]) if openmp() is not None and moved >= PARALLEL_BYTES else 1
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
         self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in region.arrays)
-        self.scalars = tuple(_Reader(scalar) for scalar in region.scalars)
-        slots = "q" * (len(layout.extents) + len(self.checks))
-        self.pack = struct.Struct(f"={slots}{''.join(slot_format(scalar.dtype) for scalar in region.scalars)}").pack
+        self.read = tuple(_reader(scalar) for scalar in region.scalars if scalar.position is not None)
+        self.extents = struct.pack(f"={len(layout.extents)}q", *layout.extents)
+        self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(region.scalars[: len(self.read)])}").pack
+        constants = region.scalars[len(self.read) :]
+        values = (scalar.dtype.type(scalar.node.value) for scalar in constants)
+        self.constants = struct.pack(f"={_format(constants)}", *values)
         self.variants: dict[tuple[int, ...], Entry] = {}
-        self.unshared = (-1,) * len(region.arrays)
+        self.plain = self._variant((-1,) * len(region.arrays))
 
-    def entry(self, aliases: tuple[int, ...]) -> Entry:
+    def _variant(self, aliases: tuple[int, ...]) -> Entry:
         """The compiled loop for operands that share memory with these results (-1: with none)."""
         if aliases not in self.variants:
             text = emit(self.region, self.layout, aliases, threaded=openmp() is not None)
             self.variants[aliases] = compiled(text)
         return self.variants[aliases]
 
+    def _sharing(self, addresses: list[int]) -> Entry:
+        written = addresses[: self.results]
+        read = addresses[self.results :]
+        return self._variant(tuple(written.index(address) if address in written else -1 for address in read))
+
     def __call__(self, out: Any, *inputs: Any) -> Any:
-        outs = out if self.several else (out,)
-        arrays = (*outs, *(inputs[k] for k in self.region.arrays))
+        arrays = list(out) if self.several else [out]
+        for k in self.region.arrays:
+            arrays.append(inputs[k])
         _check(arrays, self.checks)
         addresses = [address_of(array) for array in arrays]
-        written, read = addresses[: len(outs)], addresses[len(outs) :]
-        aliases = self.unshared
-        if not set(written).isdisjoint(read):
-            aliases = tuple(written.index(address) if address in written else -1 for address in read)
-        entry = self.entry(aliases)
-        block = self.pack(*self.layout.extents, *addresses, *(scalar(inputs) for scalar in self.scalars))
+        entry = self.plain if len(set(addresses)) == len(addresses) else self._sharing(addresses)
+        block = self.extents + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
         if self.threads > 1:
             entry.on_threads(block, self.threads)
         else:
@@ -92,24 +98,23 @@ class _Loop:
         return out
 
 
-class _Reader:
-    """Gives the value of one scalar operand in the dtype it enters in."""
-
-    __slots__ = ("convert", "position", "value")
-
-    def __init__(self, scalar: Scalar) -> None:
-        self.position = scalar.position
-        self.convert = scalar.dtype.type
-        self.value = None if scalar.position is not None else self.convert(scalar.node.value)
-
-    def __call__(self, inputs: tuple[Any, ...]) -> Any:
-        if self.position is None:
-            return self.value
-        value = inputs[self.position]
-        return self.convert(value.item() if isinstance(value, np.ndarray) else value)
+def _format(scalars: Sequence[Scalar]) -> str:
+    return "".join(slot_format(scalar.dtype) for scalar in scalars)
 
 
-def _check(arrays: tuple[Any, ...], checks: tuple[tuple[tuple[int, ...], Any, int], ...]) -> None:
+def _reader(scalar: Scalar) -> Callable[[tuple[Any, ...]], Any]:
+    """Gives the value of a scalar operand among the inputs in the dtype it enters in."""
+    position, convert = scalar.position, scalar.dtype.type
+    assert position is not None
+
+    def read(inputs: tuple[Any, ...]) -> Any:
+        value = inputs[position]
+        return convert(value.item() if isinstance(value, np.ndarray) else value)
+
+    return read
+
+
+def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ...]) -> None:
     """Compiled code believes its addresses: a wrong shape would be a write outside the array."""
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if array.shape != shape or array.dtype != dtype or array.flags.num & flags != flags:

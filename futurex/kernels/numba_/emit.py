@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.layout import Layout
-from futurex.kernels.numba_.scalar import Body, memory_type, operate, register_type
+from futurex.kernels.numba_.scalar import Body, memory_type, operate
 from futurex.ops.fusion import loop_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -33,7 +33,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Region:
-    """The operands of a fused sub-graph, told apart: arrays by input position, scalars by the dtype they enter in."""
+    """The operands of a fused sub-graph: arrays by position, scalars (inputs first) by the dtype they enter in."""
 
     graph: Graph
     arrays: tuple[int, ...]
@@ -55,7 +55,7 @@ def analyse(graph: Graph) -> Region:
                 held = dtype if source.aval.weak else source.dtype
                 scalars[source, held] = Scalar(source, held, position.get(source))
     arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
-    return Region(graph, arrays, tuple(scalars.values()))
+    return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
 def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
@@ -215,6 +215,3 @@ def slot_format(dtype: Dtype) -> str:
     codes = {"f4": "f", "f8": "d", "b1": "?", **{f"i{n}": code for n, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}}
     codes |= {f"u{n}": codes[f"i{n}"].upper() for n in (1, 2, 4, 8)}
     return codes[f"{dtype.kind}{dtype.itemsize}"] + "x" * (8 - dtype.itemsize)
-
-
-__all__ = ["Region", "Scalar", "analyse", "emit", "register_type", "slot_format"]
