@@ -1,7 +1,7 @@
 """Structured control flow: ``cond``, ``loop`` and staged checks. Sub-graphs are closed: outside values are inputs.
 
-``loop`` is ``while test(*carry, *consts): carry = body(*carry, *consts)``; a range loop carries its counter. With ``tape`` it
-also returns the carries that every iteration started from, which is what its derivative replays backwards.
+``loop`` is ``while test(*carry, *consts): carry = body(*carry, *consts)``; a range loop carries its counter. With
+``tape`` it also returns the carries that every iteration started from, which is what its derivative replays backwards.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _loop(*inputs: Any, test: Graph, body: Graph, tape: bool) -> tuple[Any, ...]
 def _loop_aval(*inputs: Aval, test: Graph, body: Graph, tape: bool) -> tuple[Aval, ...]:
     carry = tuple(node.aval for node in body.outs)
     if carry != inputs[: len(carry)]:
-        raise TypeError(f"the body of a loop changes the types of what it carries: {inputs[: len(carry)]} became {carry}")
+        before = inputs[: len(carry)]
+        raise TypeError(f"the body of a loop changes the types of what it carries: {before} became {carry}")
     return (*carry, TAPE) if tape else carry
 
 
@@ -100,7 +101,7 @@ def _loop_rule(
     """Replay with a tape, then run the body's pullback over it backwards."""
     n = len(body.outs)
     rec = record("loop")
-    attrs = {"test": test, "body": body, "tape": True}
+    attrs: dict[str, Any] = {"test": test, "body": body, "tape": True}
     taped = build(rec, inputs, attrs, _loop_aval(*(node.aval for node in inputs), **attrs), out.src)
     wrt = [k for k, node in enumerate(inputs) if node.aval.inexact]
     back = pullback(body, wrt)

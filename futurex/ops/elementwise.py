@@ -157,18 +157,15 @@ _row(np.fmin, lambda g, out, x, y: (where(x < y, g, 0.0), where(x < y, 0.0, g)),
 _row(
     np.logaddexp, lambda g, out, x, y: (g * apply("exp", x - out), g * apply("exp", y - out)), flops=25
 )
-for _ufunc in (np.floor, np.ceil, np.trunc, np.rint):
-    _row(_ufunc, None)
-for _ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
-    _row(_ufunc, None, kinds="fib")
-for _ufunc in (np.logical_and, np.logical_or, np.logical_xor, np.logical_not):
-    _row(_ufunc, None, kinds="fib")
-for _ufunc in (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert):
-    _row(_ufunc, None, 0, 7, kinds="ib")
-for _ufunc in (np.left_shift, np.right_shift):
-    _row(_ufunc, None, 0, 7, kinds="i")
-for _ufunc in (np.isnan, np.isinf, np.isfinite, np.signbit):
-    _row(_ufunc, None)
+for _names, _low, _high, _kinds in (
+    ("floor ceil trunc rint isnan isinf isfinite signbit", -2.0, 2.0, "f"),
+    ("equal not_equal less less_equal greater greater_equal", -2.0, 2.0, "fib"),
+    ("logical_and logical_or logical_xor logical_not", -2.0, 2.0, "fib"),
+    ("bitwise_and bitwise_or bitwise_xor invert", 0.0, 7.0, "ib"),
+    ("left_shift right_shift", 0.0, 7.0, "i"),
+):
+    for _name in _names.split():
+        _row(getattr(np, _name), None, _low, _high, kinds=_kinds)
 _row(np.copysign, lambda g, out, x, y: (g * apply("sign", x) * apply("copysign", 1.0, y), None), 0.3, 2.0)
 _row(np.conjugate, lambda g, out, x: (apply("conjugate", g) if is_complex(g) else g,), kinds="fc")
 

@@ -30,7 +30,9 @@ def _shape(x: Aval, axis: Axis, keepdims: bool) -> tuple[int, ...]:
 def restore(reduced: Node, x: Node, axis: Axis) -> Node:
     """A reduced array broadcast to the shape it was reduced from."""
     kept = tuple(1 if k in axes_of(x.ndim, axis) else extent for k, extent in enumerate(x.shape))
-    return apply("broadcast_to", reduced if reduced.shape == kept else apply("reshape", reduced, shape=kept), shape=x.shape)
+    if reduced.shape != kept:
+        reduced = apply("reshape", reduced, shape=kept)
+    return apply("broadcast_to", reduced, shape=x.shape)
 
 
 def _factors(x: Aval, axis: Axis, keepdims: bool, **_: Any) -> str:
@@ -69,7 +71,8 @@ def _samples(order: int, dtypes: tuple[Any, ...] = (np.float64, np.float32, np.i
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         for dtype in dtypes:
             for shape, axis, keepdims in (((3, 4), None, False), ((3, 4), (1,), False), ((2, 3, 4), (0, 2), True)):
-                values = (rng.permutation(math.prod(shape)).reshape(shape) / 7.0 - 0.8) if dtype != np.int64 else rng.integers(1, 4, shape)
+                apart = rng.permutation(math.prod(shape)).reshape(shape) / 7.0 - 0.8
+                values = apart if dtype != np.int64 else rng.integers(1, 4, shape)
                 attrs = {"axis": axis, "keepdims": keepdims, **({"dtype": None} if extra else {})}
                 yield Sample((values.astype(dtype),), attrs, order=order if dtype == np.float64 else 0)
 
@@ -81,7 +84,12 @@ def _sum_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool, dtype: An
 
 
 def _prod_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool, dtype: Any) -> tuple[Node]:
-    return (restore(g * out, x, axis) / x,)
+    """The product of the others; where one element is zero, only that one has a derivative."""
+    zero = apply("equal", x, 0)
+    zeros = restore(apply("sum", zero, axis=axis, keepdims=keepdims, dtype=None), x, axis)
+    others = where(zero, 1, x)
+    product = restore(g * apply("prod", others, axis=axis, keepdims=keepdims, dtype=dtype), x, axis)
+    return (where(apply("equal", zeros, zero), product / others, 0),)
 
 
 def _extreme_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool) -> tuple[Node]:
@@ -91,15 +99,25 @@ def _extreme_rule(g: Node, out: Node, x: Node, axis: Axis, keepdims: bool) -> tu
     return (where(hit, restore(g / count, x, axis), 0.0),)
 
 
-op("sum", _kernel(np.sum), aval=_aval_like(np.sum), vjp=_sum_rule, factors=_factors, cost=_cost, samples=_samples(2, extra=True))
-op(
-    "prod", _kernel(np.prod), aval=_aval_like(np.prod), vjp=_prod_rule, factors=_factors, reduce="prod", cost=_cost,
-    samples=_samples(2, extra=True),
-)  # fmt: skip
-op("max", _kernel(np.max), aval=_aval_like(np.max), vjp=_extreme_rule, factors=_factors, reduce="max", cost=_cost, samples=_samples(1))
-op("min", _kernel(np.min), aval=_aval_like(np.min), vjp=_extreme_rule, factors=_factors, reduce="min", cost=_cost, samples=_samples(1))
-op("any", _kernel(np.any), aval=_aval_like(np.any), factors=_factors, reduce="max", cost=_cost, samples=_samples(0))
-op("all", _kernel(np.all), aval=_aval_like(np.all), factors=_factors, reduce="min", cost=_cost, samples=_samples(0))
+def _prod_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield from _samples(2, extra=True)(rng)
+    attrs = {"axis": (1,), "keepdims": False, "dtype": None}
+    yield Sample((np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [1.5, 2.0, 4.0]]),), attrs, order=1)
+
+
+def _reduction(function: Callable[..., Any], rule: Any, reduce: str, samples: Any) -> None:
+    op(
+        function.__name__, _kernel(function), aval=_aval_like(function), vjp=rule, factors=_factors, reduce=reduce,
+        cost=_cost, samples=samples,
+    )  # fmt: skip
+
+
+_reduction(np.sum, _sum_rule, "sum", _samples(2, extra=True))
+_reduction(np.prod, _prod_rule, "prod", _prod_samples)
+_reduction(np.max, _extreme_rule, "max", _samples(1))
+_reduction(np.min, _extreme_rule, "min", _samples(1))
+_reduction(np.any, None, "max", _samples(0))
+_reduction(np.all, None, "min", _samples(0))
 
 
 def _arg(function: Callable[..., Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from futurex.tree.node import Node, apply
 from futurex.tree.record import Sample, op
 
 
-
 def dims(ndim: int, prefix: str = "d") -> list[str]:
     """Factor names for the dimensions of one array."""
     return [f"{prefix}{k}" for k in range(ndim)]
@@ -56,9 +55,12 @@ def _reshape_factors(x: Aval, shape: tuple[int, ...]) -> str:
     back = 0
     while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
         back += 1
-    names_in = [f"d{k}" if k < front else (f"e{len(old) - k}" if k >= len(old) - back else f"!i{k}") for k in range(len(old))]
-    names_out = [f"d{k}" if k < front else (f"e{len(new) - k}" if k >= len(new) - back else f"!o{k}") for k in range(len(new))]
-    return f"{' '.join(names_in)} -> {' '.join(names_out)}"
+
+    def names(rank: int, regrouped: str) -> str:
+        middle = [f"!{regrouped}{k}" for k in range(front, rank - back)]
+        return " ".join([*dims(front), *middle, *(f"e{k}" for k in range(back, 0, -1))])
+
+    return f"{names(len(old), 'i')} -> {names(len(new), 'o')}"
 
 
 op(
@@ -110,7 +112,7 @@ op(
 
 def _concatenate_rule(g: Node, out: Node, *parts: Node, axis: int) -> tuple[Node, ...]:
     starts = np.cumsum([0] + [part.shape[axis] for part in parts])
-    whole = [("s", None, None, None)] * g.ndim
+    whole: list[tuple[Any, ...]] = [("s", None, None, None)] * g.ndim
     cotangents = []
     for k in range(len(parts)):
         entries = list(whole)
@@ -125,7 +127,8 @@ def _concatenate_factors(*parts: Aval, axis: int) -> str:
 
 
 op(
-    "concatenate", lambda *parts, axis: np.concatenate(parts, axis), vjp=_concatenate_rule, factors=_concatenate_factors,
+    "concatenate", lambda *parts, axis: np.concatenate(parts, axis), vjp=_concatenate_rule,
+    factors=_concatenate_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3)), rng.normal(size=(4, 3))), {"axis": 0}),
         Sample((rng.normal(size=(2, 3)), rng.normal(size=(2, 0)), rng.normal(size=(2, 1))), {"axis": 1}),
@@ -137,8 +140,8 @@ op(
 def _pad_rule(g: Node, out: Node, x: Node, value: Node, widths: tuple[tuple[int, int], ...]) -> tuple[Node, Node]:
     entries = tuple(("s", lo, lo + extent, None) for (lo, _), extent in zip(widths, x.shape, strict=True))
     inner = apply("load", g, chain=(("index", entries),))
-    rest = apply("sum", g, axis=None, keepdims=False, dtype=None) - apply("sum", inner, axis=None, keepdims=False, dtype=None)
-    return inner, rest
+    whole, kept = (apply("sum", part, axis=None, keepdims=False, dtype=None) for part in (g, inner))
+    return inner, whole - kept
 
 
 def _pad_factors(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> str:

@@ -2,8 +2,8 @@
 
 A *chain* is a tuple of steps from a base array to a view of it:
 
-- ``("index", entries)``: basic indexing. Entries are ``("i", k)`` an integer, ``("d", n)`` the n-th dynamic integer input,
-  ``("s", start, stop, step)`` a slice whose parts are ints, None or ``("d", n)``, and ``("n",)`` a new axis;
+- ``("index", entries)``: basic indexing. Entries are ``("i", k)`` an integer, ``("d", n)`` the n-th dynamic integer
+  input, ``("s", start, stop, step)`` a slice whose parts are ints, None or ``("d", n)``, and ``("n",)`` a new axis;
 - ``("transpose", axes)``, ``("reshape", shape)``, ``("broadcast_to", shape)``, ``("flip", axes)``,
   ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``.
 """
@@ -71,9 +71,10 @@ def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
 
 
 def _view_aval(base: Aval, dynamic: tuple[Any, ...], chain: Chain) -> Aval:
-    """Dynamic integers select one element, so any legal stand-in gives the shape; dynamic slices have no fixed shape."""
+    """Dynamic integers select one element, so any legal stand-in gives the shape; dynamic slices have no shape."""
     for step in chain:
-        if step[0] == "index" and any(entry[0] == "s" and any(isinstance(p, tuple) for p in entry[1:]) for entry in step[1]):
+        slices = [entry for entry in step[1] if entry[0] == "s"] if step[0] == "index" else []
+        if any(isinstance(part, tuple) for entry in slices for part in entry[1:]):
             raise TypeError("a slice with bounds that are not known before the run has no fixed shape")
     dummy = np.broadcast_to(np.zeros((), base.dtype), base.shape)
     dummy.flags.writeable = False
@@ -174,12 +175,15 @@ def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str
     target = _view_aval(base, dynamic, chain)
     if np.broadcast_shapes(target.shape, value.shape) != target.shape:
         extra = value.shape[: max(0, value.ndim - target.ndim)]
-        if any(extent != 1 for extent in extra) or np.broadcast_shapes(target.shape, value.shape[len(extra) :]) != target.shape:
+        own = value.shape[len(extra) :]
+        if any(extent != 1 for extent in extra) or np.broadcast_shapes(target.shape, own) != target.shape:
             raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {target.shape}")
     return Aval(base.shape, base.dtype)
 
 
-def _store_rule(g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str) -> tuple[Any, ...]:
+def _store_rule(
+    g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str
+) -> tuple[Any, ...]:
     read = apply("load", g, *dynamic, chain=chain)
     into_value = unbroadcast(read, value.aval) if value.ndim <= read.ndim else apply("reshape", read, shape=value.shape)
     rest = g if mode == "add" else apply("store", g, 0, *dynamic, chain=chain, mode="set")
@@ -192,7 +196,8 @@ def _store_factors(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: 
     if len(view_names) != target.ndim:
         ins, view_names = [f"!d{k}" for k in range(base.ndim)], [f"!v{k}" for k in range(target.ndim)]
     aligned = view_names[target.ndim - min(value.ndim, target.ndim) :]
-    values = [name if extent != 1 else "1" for name, extent in zip(aligned, value.shape[-len(aligned) or value.ndim :], strict=False)]
+    extents = value.shape[-len(aligned) or value.ndim :]
+    values = [name if extent != 1 else "1" for name, extent in zip(aligned, extents, strict=False)]
     values = ["1"] * (value.ndim - len(values)) + values
     return f"{', '.join([' '.join(ins), ' '.join(values), *('' for _ in dynamic)])} -> {' '.join(ins)}"
 
