@@ -93,6 +93,22 @@ def test_an_exchange_that_another_waits_for_goes_alone():
     assert [each.arrays for each in sent] == [1, 2]
 
 
+def test_a_bucket_goes_before_those_that_wait_for_any_of_it():
+    """Two statistics of one round are sent together, also if one of them is late and the other is waited for."""
+    x = array("x", 5, 2)
+    late = x
+    for _ in range(9):
+        late = apply("tanh", late)
+    first, slow = total(x), total(late)
+    second = total(apply("sin", x + first))
+    outs = [total(apply("cos", x + second)), total(apply("exp", x * slow))]
+    graph = Graph([x], outs)
+    graphs = rank_graphs(graph, [Shard(0)], 2)
+    assert [each.arrays for each in explain(graphs[0])] == [2, 1, 2]
+    for results in run_ranks(graphs, [Shard(0)], arguments(graph)):
+        assert_equal(results, graph(*arguments(graph)))
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_random_exchanges_never_wait_in_a_circle(data):

@@ -180,7 +180,7 @@ def test_factors_that_make_nan_of_a_part_are_applied_to_the_whole(factor):
 
 def test_a_partial_sum_is_not_blown_up_before_it_is_sent():
     x = array("x", 6, 50)
-    wide = apply("broadcast_to", total(x), shape=(40, 50))
+    wide = apply("load", total(x), chain=(("broadcast_to", (40, 50)),))
     (sent,) = explain(partition(Graph([x], [wide]), [Shard(0)], mesh(2), 0))
     assert (sent.op, sent.nbytes) == ("all_reduce", 8)
 
