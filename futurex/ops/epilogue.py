@@ -58,17 +58,23 @@ def _record(name: str) -> Op:
         ]
         return f"{', '.join(whole)}, {out.split()[-1]} -> {out}"
 
+    return op(
+        f"{name}_epilogue", kernel, aval=aval, decompose=decompose, factors=factors, cost=cost, samples=_samples(plain)
+    )
+
+
+def _samples(plain: Op) -> Callable[[np.random.Generator], Iterable[Sample]]:
+    """Those of the contraction that are floating matrices or larger, with a bias and each activation."""
+
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         for sample in plain.samples(rng) if plain.samples else ():
             x, w = sample.inputs
             if x.dtype.kind == "f" and x.size and w.ndim > 1 and x.ndim > 1:
+                bias = rng.normal(size=w.shape[-1]).astype(w.dtype)
                 for activation in ("none", "tanh", "sigmoid"):
-                    attrs = {**sample.attrs, "activation": activation}
-                    yield Sample(
-                        (x, w, rng.normal(size=w.shape[-1]).astype(w.dtype)), attrs, order=min(sample.order, 1)
-                    )
+                    yield Sample((x, w, bias), {**sample.attrs, "activation": activation}, order=min(sample.order, 1))
 
-    return op(f"{name}_epilogue", kernel, aval=aval, decompose=decompose, factors=factors, cost=cost, samples=samples)
+    return samples
 
 
 for _name in ("matmul", "conv"):

@@ -6,15 +6,11 @@ transcendental functions they need not.
 
 from __future__ import annotations
 
+from futurex.ops.fusion import FUSIBLE
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
-EXACT = frozenset((
-    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "sign", "sqrt", "square", "reciprocal",
-    "floor", "ceil", "trunc", "rint", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
-    "isnan", "isinf", "isfinite", "floor_divide", "remainder", "where", "cast",
-))  # fmt: skip
+EXACT = FUSIBLE - {"maximum", "minimum"}
 """Names of the ops whose result is one correctly rounded (or exact) function of the operands' bits.
 
 ``maximum`` and ``minimum`` are not among them: which zero NumPy returns for zeros of both signs depends on the loop.
