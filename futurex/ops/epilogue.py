@@ -48,9 +48,8 @@ def _record(name: str) -> Op:
 
     def factors(x: Aval, w: Aval, b: Aval, activation: str, **attrs: Any) -> str:
         """As the contraction, but what it sums over is whole: a partial sum has neither bias nor activation."""
-        rule = plain.factors
-        assert callable(rule)
-        inputs, out = rule(x, w, **attrs).split(" -> ")
+        assert callable(plain.factors)
+        inputs, out = plain.factors(x, w, **attrs).split(" -> ")
         kept = set(out.split())
         whole = [
             " ".join(each if each in kept or each[0] in "!1" else f"!{each}" for each in part.split())
