@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from futurex.partition.indexing import by_rows
 from futurex.partition.mesh import REPLICATE, Partial, PartitionError, Placement, Replicate, Shard, check_placement
 from futurex.partition.rules import Demands, Made, must_decompose, sliced, step, whole
 from futurex.tree.graph import Graph, rebuilt, substitute
@@ -41,6 +42,7 @@ def tile(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement
     PartitionError for placements that do not fit and for tiling rules that contradict their op.
     """
     _check_ends(graph, placements, outs)
+    graph = by_rows(graph)
     flow = _flow(graph, placements)
     while flow.decompose:
         graph = _decomposed(graph, flow.decompose)

@@ -13,6 +13,7 @@ import numpy as np
 
 from futurex.ops.random import COUNTER_OPS
 from futurex.partition.factors import Recipe, recipe_of
+from futurex.partition.indexing import adds_rows
 from futurex.partition.mesh import REPLICATE, Partial, Placement, Shard
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -62,7 +63,7 @@ def must_decompose(node: Node, ins: Sequence[Placement]) -> bool:
 
 def _tiles(node: Node, ins: Sequence[Placement]) -> Step | None:
     """Work along the factor that leaves most bytes where they are."""
-    recipe = recipe_of(node)
+    recipe = adds_rows(node) or recipe_of(node)
     if recipe is None:
         return None
     weights: dict[tuple[str, int], int] = {}

@@ -152,6 +152,46 @@ def test_attention_step():
     assert sent.arrays == 1 + len(weights)
 
 
+@pytest.mark.parametrize("rows", ["const", "iota"])
+def test_picking_the_label_of_every_row_needs_no_logits_of_others(rows):
+    """``-log_softmax(logits)[np.arange(n), y].mean()``, as NumPy users write it."""
+    n = 7
+    x, y, w = array("x", n, 4), array("y", n, dtype=np.int64), array("w", 4, 3)
+    numbers = const(np.arange(n)) if rows == "const" else apply("iota", shape=(n,), axis=0, dtype=np.dtype(np.int64))
+    picked = apply("gather", apply("log_softmax", x @ w, axis=1), numbers, y, pattern=(("d", 0), ("d", 1)))
+    graph, placements = step_graph([w], [x, y], -total(picked) / float(n))
+    assert_partitions(graph, placements, arguments(graph), (2, 3, 9))
+    (sent,) = explain(partition(graph, placements, mesh(2), 0))
+    assert (sent.op, sent.arrays) == ("all_reduce", 2)
+
+
+def test_picking_in_another_order_is_right_too():
+    n = 5
+    x, y, w = array("x", n, 4), array("y", n, dtype=np.int64), array("w", 4, 3)
+    picked = apply("gather", x @ w, const(np.arange(n)[::-1].copy()), y, pattern=(("d", 0), ("d", 1)))
+    graph, placements = step_graph([w], [x, y], total(apply("square", picked)))
+    assert_partitions(graph, placements, arguments(graph), (2, 3))
+
+
+@pytest.mark.parametrize("shape", [(6,), (5, 2)])
+def test_embeddings_sum_their_gradient_over_the_batch(shape):
+    tokens, table = array("tokens", *shape, dtype=np.int64), array("table", 3, 4)
+    rows = apply("gather", table, tokens, pattern=(("d", 0), ("s", None, None, None)))
+    graph, placements = step_graph([table], [tokens], total(apply("tanh", rows)))
+    assert_partitions(graph, placements, arguments(graph), (2, 4))
+    (sent,) = explain(partition(graph, placements, mesh(2), 0))
+    assert (sent.op, sent.nbytes) == ("all_reduce", table.aval.nbytes + 8)
+
+
+@pytest.mark.parametrize("base", [0.0, 1.0])
+def test_rows_added_to_a_table_count_the_table_once(base):
+    value, rows = array("value", 5, 2), array("rows", 5, dtype=np.int64)
+    table = apply("full", base, shape=(3, 2), dtype=F8)
+    pattern = (("d", 0), ("s", None, None, None))
+    graph = Graph([value, rows], [apply("scatter", table, value, rows, pattern=pattern, mode="add")])
+    assert_partitions(graph, [Shard(0), Shard(0)], arguments(graph), (2, 3))
+
+
 def test_accuracy_over_the_batch():
     logits, y = array("logits", 7, 3), array("y", 7, dtype=np.int64)
     right = apply("equal", apply("argmax", logits, axis=1, keepdims=False), y)
