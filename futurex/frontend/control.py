@@ -47,6 +47,21 @@ class TracedRange:
     step: int
 
 
+def raw(value: Any) -> Node:
+    """The node of a value that is merged or carried: no check that its name is bound."""
+    return value._raw if isinstance(value, Tracer) else node_of(value)
+
+
+def bound_flag(value: Any) -> Node | None:
+    """The node that says whether a value's name is bound; None if it surely is."""
+    return value._guard[0] if isinstance(value, Tracer) and value._guard is not None else None
+
+
+def is_internal_name(name: str) -> bool:
+    """Variables of the rewriter: read only where a flag says that they are bound."""
+    return name.startswith("__loop_")
+
+
 def is_unknown(value: Any) -> bool:
     """A traced value that is not a constant."""
     return isinstance(value, Tracer) and value._node.op != "const"
@@ -241,9 +256,11 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Pl
         return lambda outs, pred: a
     if not (_numeric(a) and _numeric(b)):
         raise Escape(f"{name} is {_kind(a)} in one branch and {_kind(b)} in the other", "only arrays and numbers can depend on data")
-    slot = builder.add(node_of(a), node_of(b), name)
+    slot = builder.add(raw(a), raw(b), name)
+    flags = bound_flag(a), bound_flag(b)
+    guarded = builder.add(*(const(True) if flag is None else flag for flag in flags), name) if flags != (None, None) else None
     shared = _shared(a, owned[0]) or _shared(b, owned[1])
-    return lambda outs, pred: _merged(outs[slot], shared)
+    return lambda outs, pred: _merged(outs[slot], shared, outs[guarded] if guarded is not None else None, name)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -261,40 +278,43 @@ def _kind(value: Any) -> str:
     return repr(value) if isinstance(value, str | type(None)) else f"a {type(value).__name__}"
 
 
-def _merged(node: Node, shared: bool) -> Tracer:
+def _merged(node: Node, shared: bool, bound: Node | None = None, name: str = "") -> Tracer:
     tracer = fresh(node)
     tracer._cell.entangled = shared
+    if bound is not None and not (bound.op == "const" and bound.value):
+        tracer._guard = (bound, name)
     return tracer
 
 
 def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
     """Bound in one branch only: usable if that branch ran, else an UnboundLocalError when it is used."""
-    bound = b if a is UNDEF else a
-    if not _numeric(bound):
-        return lambda outs, pred: UNDEF
-    node = node_of(bound)
-    blank = zeros(node.aval)
-    slot = builder.add(blank if a is UNDEF else node, blank if b is UNDEF else node, name)
     in_then = b is UNDEF
-    shared = _shared(bound, owned[0] if in_then else owned[1])
+    leaves, structure = flatten(a if in_then else b)
+    if not all(_numeric(leaf) for leaf in leaves) and not is_internal_name(name):
+        return lambda outs, pred: UNDEF
+    parts = [_plan_half_leaf(builder, name, leaf, in_then, owned[0] if in_then else owned[1]) for leaf in leaves]
+    if structure.kind is None:
+        return parts[0]
+    return lambda outs, pred: current().remember(unflatten(structure, [part(outs, pred) for part in parts]))
 
-    def plan(outs: list[Node], pred: Node) -> Tracer:
-        tracer = _merged(outs[slot], shared)
-        tracer._guard = unbound_guard(pred if in_then else emit("logical_not", pred), name)
-        return tracer
 
-    return plan
+def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
+    if not _numeric(leaf):
+        return lambda outs, pred: leaf
+    pair = [raw(leaf), zeros(raw(leaf).aval)]
+    slot = builder.add(*(pair if in_then else pair[::-1]), name)
+    shared = _shared(leaf, owned)
+    if is_internal_name(name):
+        return lambda outs, pred: _merged(outs[slot], shared)
+    flags = [bound_flag(leaf) or const(True), const(False)]
+    bound = builder.add(*(flags if in_then else flags[::-1]), name)
+    return lambda outs, pred: _merged(outs[slot], shared, outs[bound], name)
 
 
 def zeros(aval: Aval) -> Node:
     if aval.weak:
         return const(aval.dtype.type(0).item())
     return emit("full", const(np.zeros((), aval.dtype)[()]), shape=aval.shape, dtype=aval.dtype)
-
-
-def unbound_guard(bound: Node, name: str) -> Callable[[], None]:
-    message = f"cannot access local variable '{name}' where it is not associated with a value"
-    return lambda: current().effect("check", bound, failure=Failure(UnboundLocalError, (message,)))
 
 
 # -- expressions -----------------------------------------------------------------------------------------------------
@@ -453,17 +473,29 @@ def _staged_range(bounds: TracedRange, item: Callable[[Tracer], Any], body: Any,
 
 @dataclass
 class _Carried:
-    """One name of the loop's state: its initial leaves, and what the loop carries of them."""
+    """One name of the loop's state: its initial leaves, and what the loop carries of them.
+
+    A name that is not bound before the loop becomes carried once the body has shown its type; ``flags`` says for each leaf
+    the node that tells whether it is bound at the start (None: it surely is).
+    """
 
     name: str
     structure: Structure
     leaves: list[Any]
     avals: list[Aval | None]  # None: not carried, stays as it is
+    flags: list[Node | None]
 
     @property
     def unbound(self) -> bool:
-        """Not bound before the loop: only an output."""
+        """Not bound before the loop, and not (yet) carried."""
         return len(self.leaves) == 1 and self.leaves[0] is UNDEF
+
+    @property
+    def untouched(self) -> bool:
+        return all(aval is None for aval in self.avals)
+
+    def places(self) -> list[int]:
+        return [k for k, aval in enumerate(self.avals) if aval is not None]
 
 
 def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Sequence[str], *, runs_once: bool = False) -> None:
@@ -475,7 +507,7 @@ def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_:
         for _ in range(FIXPOINT_ROUNDS):
             round_ = _trace_round(test, body, get, set_, before, carried, cells)
             if _settled(carried, cells, round_):
-                _build_loop(round_, carried, cells, before, set_, names, runs_once)
+                set_(_build_loop(round_, carried, cells, before, runs_once))
                 return
     except Escape:
         set_(before)
@@ -486,52 +518,58 @@ def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_:
 
 def _initial(name: str, value: Any) -> _Carried:
     if value is UNDEF:
-        return _Carried(name, Structure(None), [UNDEF], [None])
+        return _Carried(name, Structure(None), [UNDEF], [None], [None])
     leaves, structure = flatten(value)
-    return _Carried(name, structure, leaves, [node_of(leaf).aval if _numeric(leaf) else None for leaf in leaves])
+    avals = [raw(leaf).aval if _numeric(leaf) else None for leaf in leaves]
+    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves])
 
 
 @dataclass
 class _Round:
-    """One tracing of the body."""
+    """One tracing of test and body."""
 
     scope: Scope
     params: list[Node]
-    cell_params: dict[Cell, Node]
     test: Node
     state: State
     cells: dict[Cell, Node]
+    owned: dict[Cell, int]
 
 
 def _trace_round(test: Any, body: Any, get: Get, set_: Set, before: State, carried: list[_Carried], cells: dict[Cell, Aval]) -> _Round:
     with current().scope() as scope:
         params: list[Node] = []
-        state = []
-        for entry, original in zip(carried, before, strict=True):
-            leaves = []
-            for leaf, aval in zip(entry.leaves, entry.avals, strict=True):
-                if aval is None:
-                    leaves.append(leaf)
-                    continue
-                params.append(param(aval, entry.name))
-                leaves.append(_merged(params[-1], _shared(leaf, {})))
-            untouched = all(aval is None for aval in entry.avals)
-            state.append(original if untouched else unflatten(entry.structure, leaves))
-        cell_params = {cell: param(aval, "array") for cell, aval in cells.items()}
-        for cell, node in cell_params.items():
+        set_(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        for cell, aval in cells.items():
+            params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
-            cell.restore(node)
-        set_(tuple(state))
+            cell.restore(params[-1])
         tested = truth(test())
-        n_effects = len(scope.effects)
         body()
         if scope.effects:
-            what = "test" if n_effects else "body"
-            raise Escape(f"a check or print in the {what} of a staged loop", "effects inside loops are not staged yet")
+            raise Escape("a check or print inside a staged loop", "effects inside loops are not staged yet")
         after = get()
         written = {cell: cell.value for cell in scope.journal}
+        owned = _owned(after, scope.start)
     set_(before)
-    return _Round(scope, params, cell_params, tested, after, written)
+    return _Round(scope, params, tested, after, written, owned)
+
+
+def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
+    """What a name is bound to while the body is traced; its inputs are appended to ``params``."""
+    if entry.untouched:
+        return original
+    leaves = list(entry.leaves)
+    for k in entry.places():
+        aval = entry.avals[k]
+        assert aval is not None
+        params.append(param(aval, entry.name))
+        value, bound = params[-1], None
+        if entry.flags[k] is not None:
+            params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
+            bound = params[-1]
+        leaves[k] = _merged(value, _shared(entry.leaves[k], {}), bound, entry.name)
+    return unflatten(entry.structure, leaves)
 
 
 def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -> bool:
@@ -548,7 +586,7 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -
 
 def _settled_name(entry: _Carried, value: Any) -> bool:
     if entry.unbound:
-        return True  # first bound in the body: an output only
+        return not _becomes_carried(entry, value)
     if value is UNDEF:
         raise Escape(f"{entry.name} is deleted in a staged loop", "whether it exists would depend on data")
     leaves, structure = flatten(value)
@@ -560,78 +598,75 @@ def _settled_name(entry: _Carried, value: Any) -> bool:
             if leaf is not entry.leaves[position] and not _equal(leaf, entry.leaves[position]):
                 raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", _kind(leaf))
             continue
-        wide = common_type(aval, node_of(leaf).aval, entry.name)
+        wide = common_type(aval, raw(leaf).aval, entry.name)
         if wide != aval:
             entry.avals[position] = wide
             settled = False
     return settled
 
 
-def _build_loop(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, set_: Set, names: Sequence[str], runs_once: bool) -> None:
-    starts, outs, fresh_names = _carry(round_, carried, cells)
-    late = [(name, value) for name, value in zip(names, round_.state, strict=True) if name in fresh_names and _numeric(value)]
-    late_params = [param(node_of(value).aval, name) for name, value in late]
-    params = [*round_.params, *round_.cell_params.values(), *late_params]
-    starts += [zeros(node.aval) for node in late_params]
-    outs += [node_of(value) for _, value in late]
-    ran_param = param(Aval((), np.dtype(bool), weak=True), "ran")
-    if late and not runs_once:
-        params.append(ran_param)
-        starts.append(const(False))
-        outs.append(const(True))
-    (test, body), free = close([[round_.test], outs], [params, params], round_.scope.start, ["test", "body"])
-    results = emit_many("loop", *starts, *free, test=test, body=body, tape=False)
-    _unpack_loop(results, round_, carried, cells, before, set_, late, runs_once)
+def _becomes_carried(entry: _Carried, value: Any) -> bool:
+    """A name first bound in the body: carry it from now on, with flags that say whether it is bound."""
+    if value is UNDEF:
+        return False
+    leaves, structure = flatten(value)
+    if not any(_numeric(leaf) for leaf in leaves) or not (all(_numeric(leaf) for leaf in leaves) or is_internal_name(entry.name)):
+        return False
+    entry.structure = structure
+    entry.leaves = [zeros(raw(leaf).aval) if _numeric(leaf) else leaf for leaf in leaves]
+    entry.avals = [raw(leaf).aval if _numeric(leaf) else None for leaf in leaves]
+    entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
+    return True
 
 
-def _carry(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval]) -> tuple[list[Node], list[Node], set[str]]:
-    starts, outs, unbound = [], [], set()
-    for entry, value in zip(carried, round_.state, strict=True):
-        if entry.unbound:
-            unbound.add(entry.name)
+def _build_loop(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool) -> State:
+    """The loop node; returns the state after it."""
+    starts: list[Node] = []
+    outs: list[Node] = []
+    for entry, final in zip(carried, round_.state, strict=True):
+        if entry.untouched:
             continue
-        leaves, _ = flatten(value)
-        for initial, final, aval in zip(entry.leaves, leaves, entry.avals, strict=True):
-            if aval is not None:
-                starts.append(coerce(node_of(initial), aval))
-                outs.append(coerce(node_of(final), aval))
+        leaves, _ = flatten(final)
+        for k in entry.places():
+            aval, flag = entry.avals[k], entry.flags[k]
+            assert aval is not None
+            starts.append(coerce(_start(entry.leaves[k]), aval))
+            outs.append(coerce(raw(leaves[k]), aval))
+            end = bound_flag(leaves[k])
+            if flag is not None:
+                starts.append(flag)
+                outs.append(const(True) if end is None else end)
+            elif end is not None and not is_internal_name(entry.name):
+                raise Escape(f"{entry.name} may be unbound at the end of a loop that it enters bound", "it is deleted in some branch")
     for cell in cells:
         starts.append(cell.value)
         outs.append(round_.cells[cell])
-    return starts, outs, unbound
-
-
-def _unpack_loop(
-    results: list[Node], round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, set_: Set,
-    late: list[tuple[str, Any]], runs_once: bool,
-) -> None:  # fmt: skip
-    values = iter(results)
-    state: list[Any] = []
-    owned = _owned(round_.state, round_.scope.start)
-    for entry, original, final in zip(carried, before, round_.state, strict=True):
-        if entry.unbound:
-            state.append(UNDEF)
-            continue
-        final_leaves, _ = flatten(final)
-        leaves = []
-        for initial, last, aval in zip(entry.leaves, final_leaves, entry.avals, strict=True):
-            if aval is None:
-                leaves.append(initial)
-                continue
-            node = next(values)
-            shared = _shared(last, owned) or (not runs_once and _shared(initial, {}))
-            leaves.append(_merged(node, shared))
-        untouched = all(aval is None for aval in entry.avals)
-        state.append(original if untouched else current().remember(unflatten(entry.structure, leaves)))
+    (test, body), free = close([[round_.test], outs], [round_.params, round_.params], round_.scope.start, ["test", "body"])
+    results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=False) if starts else [])
+    state = tuple(
+        _after_loop(entry, original, final, results, round_.owned, runs_once)
+        for entry, original, final in zip(carried, before, round_.state, strict=True)
+    )
     for cell in cells:
-        cell.write(next(values))
-    bound = {name: next(values) for name, _ in late}
-    ran = next(values, None)
-    for position, entry in enumerate(carried):
-        if entry.name in bound:
-            tracer = _merged(bound[entry.name], _shared(round_.state[position], owned))
-            if not runs_once:
-                assert ran is not None
-                tracer._guard = unbound_guard(ran, entry.name)
-            state[position] = tracer
-    set_(tuple(state))
+        cell.write(next(results))
+    return state
+
+
+def _start(leaf: Any) -> Node:
+    return leaf if isinstance(leaf, Node) else raw(leaf)
+
+
+def _after_loop(entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool) -> Any:
+    if entry.untouched:
+        return original
+    finals, _ = flatten(final)
+    leaves = list(entry.leaves)
+    for k in entry.places():
+        node = next(results)
+        bound = next(results) if entry.flags[k] is not None else None
+        if runs_once and bound_flag(finals[k]) is None:
+            bound = None  # the body binds it whenever it runs, and it runs
+        shared = _shared(finals[k], owned) or (not runs_once and _shared(entry.leaves[k], {}))
+        leaves[k] = _merged(node, shared, bound, entry.name)
+    value = unflatten(entry.structure, leaves)
+    return value if entry.structure.kind is None else current().remember(value)

@@ -14,6 +14,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import Index, encode
 from futurex.frontend.trace import Cell, current, emit
+from futurex.ops.control import Failure
 from futurex.ops.views import Chain, view
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.node import Node, const
@@ -28,21 +29,28 @@ class Tracer:
     __array_priority__ = 1e6
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, cell: Cell, chain: Chain = (), dynamic: tuple[Node, ...] = (), guard: Any = None) -> None:
+    def __init__(self, cell: Cell, chain: Chain = (), dynamic: tuple[Node, ...] = ()) -> None:
         self._cell = cell
         self._chain = chain
         self._dynamic = dynamic
-        self._guard = guard
+        self._guard: tuple[Node, str] | None = None  # is the name bound, and which name
         self._aval: Aval | None = None if chain else cell.value.aval
 
     # -- reading and writing -----------------------------------------------------------------------------------------
 
     @property
     def _node(self) -> Node:
-        """The value now."""
+        """The value now; reading a name that may be unbound is checked at run time."""
         if self._guard is not None:
-            self._guard()
+            bound, name = self._guard
+            message = f"cannot access local variable '{name}' where it is not associated with a value"
+            current().effect("check", bound, failure=Failure(UnboundLocalError, (message,)))
             self._guard = None
+        return self._raw
+
+    @property
+    def _raw(self) -> Node:
+        """The value now, unchecked (to be merged or carried, not used)."""
         if not self._chain:
             return self._cell.value
         return emit("load", self._cell.value, *self._dynamic, chain=self._chain)
@@ -50,7 +58,7 @@ class Tracer:
     @property
     def aval(self) -> Aval:
         if self._aval is None:
-            self._aval = self._node.aval
+            self._aval = self._raw.aval
         return self._aval
 
     def _write(self, value: Any) -> None:

@@ -1,4 +1,5 @@
 """What the runtime may use: threads, and how long it waits before it gives up.
+
  One budget of threads per process. A plan compiled for ``t`` threads uses ``t`` inside its kernels; a pool that runs
 such plans has ``budget // t`` workers (at least one), so workers times threads inside kernels never exceed the
 budget.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+INLINE_BELOW, SPAWN_ABOVE = 50e-6, 100e-6  # a hand-over to another thread and back costs about 12 µs
+_WEIGHT = 0.25  # of the newest measurement in the mean
 TIMED_FIRST, TIMED_EVERY = 4, 16
 
 
 class Counters:
-    """Of one arena, so that no two threads write the same ones. All runs are counted; the first ones and then every
-    sixteenth are timed."""
+    """Of one arena, so that no two runs write the same ones at once. All runs are counted; the first few and then every
+    sixteenth are timed.
+    """
 
     __slots__ = ("ns", "runs", "spawned", "timed")
 
@@ -25,10 +29,39 @@ class Counters:
         return self.runs <= TIMED_FIRST or self.runs % TIMED_EVERY == 0
 
 
+class Grain:
+    """Which pieces of work are worth a hand-over to another thread, by estimated and then by measured time.
+
+    The threshold has hysteresis, so that a piece near it does not change sides with every measurement.
+
+    >>> grain = Grain([1e-6, 1e-3])
+    >>> grain.inline(0), grain.inline(1)
+    (True, False)
+    """
+
+    __slots__ = ("_inline", "_seconds")
+
+    def __init__(self, estimates: Sequence[float]) -> None:
+        self._seconds = list(estimates)
+        self._inline = [seconds < SPAWN_ABOVE for seconds in estimates]
+
+    def inline(self, index: int) -> bool:
+        """True if the piece should run on the thread that made it ready."""
+        return self._inline[index]
+
+    def measured(self, index: int, seconds: float) -> None:
+        """Take one measurement into account."""
+        mean = self._seconds[index] + _WEIGHT * (seconds - self._seconds[index])
+        self._seconds[index] = mean
+        if self._inline[index] and mean > SPAWN_ABOVE or not self._inline[index] and mean < INLINE_BELOW:
+            self._inline[index] = not self._inline[index]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The profile of one instruction.
-     ``ns`` is the time of all ``count`` runs, estimated from those that were timed; ``bytes`` is read and written per
+
+    ``ns`` is the time of all ``count`` runs, estimated from those that were timed; ``bytes`` is read and written per
     run; ``inlined`` counts runs on the thread that made the instruction ready.
     """
 

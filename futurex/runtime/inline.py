@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.errors import FuturexError
 from futurex.runtime import config, trace
-from futurex.runtime.instance import Instance, Step, Values, operands
+from futurex.runtime.instance import Instance, Values, operands
 from futurex.runtime.lower import COMMUNICATOR
-from futurex.runtime.scheduler import Scheduler
+from futurex.runtime.scheduler import Scheduler, Turns
 
 if TYPE_CHECKING:
     from futurex.runtime.plan import Instruction, Plan
@@ -111,8 +111,9 @@ class Readers:
 
 class Conversation:
     """One run of a plan that communicates.
-     A collective starts as soon as its inputs exist, in the order of the plan, which is the same on every locality. Other
-    ready instructions run meanwhile, and only when there are none does the thread wait.
+
+    A collective starts as soon as its inputs exist, in the order of the tags, which is the same on every locality.
+    Other ready instructions run meanwhile, and only when there are none does the thread wait.
     """
 
     def __init__(self, plan: Plan, instance: Instance, values: Values) -> None:
@@ -120,9 +121,7 @@ class Conversation:
         self._scheduler = Scheduler([each.after for each in plan.instructions], plan.rank, plan.dependents)
         self._readers = Readers(plan, values)
         self._ready: list[tuple[int, int]] = []
-        self._to_start: set[int] = set()
-        self._starts = iter(plan.collectives)
-        self._next = next(self._starts, None)
+        self._turns = Turns(plan.collectives)
         self._in_flight: dict[int, Pending] = {}
         self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._timed = instance.counters.due() or trace.active() is not None
@@ -142,12 +141,10 @@ class Conversation:
     def _admit(self, ready: list[int]) -> None:
         for index in ready:
             if self.plan.instructions[index].communicates:
-                self._to_start.add(index)
+                for each in self._turns.arrive(index):
+                    self._start(each)
             else:
                 heapq.heappush(self._ready, (self.plan.rank[index], index))
-        while self._next in self._to_start:
-            self._start(self._next)
-            self._next = next(self._starts, None)
 
     def _start(self, index: int) -> None:
         instruction = self.plan.instructions[index]
@@ -168,8 +165,8 @@ class Conversation:
         except queue.Empty:
             late = [self.plan.instructions[index] for index in self._in_flight]
             error = RunTimeout(
-                f"{', '.join(each.node.op for each in late)} did not finish within {limit:g} s: another locality is lost, "
-                "hangs, or runs another plan; look at its log, or allow more time with FUTUREX_DEADLINE"
+                f"{', '.join(each.node.op for each in late)} did not finish within {limit:g} s: another locality is "
+                "lost, hangs, or runs another plan; look at its log, or allow more time with FUTUREX_DEADLINE"
             )
             for each in late:
                 note(error, each, self.values)

@@ -46,7 +46,7 @@ class Instance:
             if slot.kind is Kind.BUFFER:
                 self._place(slot)
         self.calls: list[Step] = [
-            step(kernel, draft.ins, draft.outs, self._loose(draft.ins, kernel))
+            step(kernel, draft.ins, draft.outs, self._loose(draft.ins, kernel), several=isinstance(draft.node.aval, tuple))
             for draft, kernel in zip(low.drafts, kernels, strict=True)
         ]
 
@@ -111,16 +111,18 @@ def operands(ins: Sequence[int], loose: Sequence[int]) -> Callable[[Values], lis
     return read
 
 
-def step(kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...]) -> Step:
-    """One instruction as a closure over its slots."""
+def step(
+    kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...], *, several: bool = False
+) -> Step:
+    """One instruction as a closure over its slots; ``several``: the kernel gives a tuple, even of one."""
     call = _guarded(kernel.call) if kernel.exclusive else kernel.call
-    if loose:
-        return _general(call, kernel.into, operands(ins, loose), outs)
-    if len(outs) == 1 and kernel.into and 1 <= len(ins) <= 3:
+    if loose or several:
+        return _general(call, kernel.into, operands(ins, loose), outs, several)
+    if kernel.into and 1 <= len(ins) <= 3:
         return _INTO[len(ins)](call, outs[0], *ins)
-    if len(outs) == 1 and len(ins) == 1:
+    if not kernel.into and len(ins) == 1:
         return _returning(call, outs[0], ins[0])
-    return _general(call, kernel.into, operands(ins, ()), outs)
+    return _general(call, kernel.into, operands(ins, ()), outs, several)
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,15 +170,15 @@ def _returning(call: Callable[..., Any], out: int, a: int) -> Step:
     return run
 
 
-def _general(call: Callable[..., Any], into: bool, read: Callable[[Values], list[Any]], outs: tuple[int, ...]) -> Step:
-    single = len(outs) == 1
-
+def _general(
+    call: Callable[..., Any], into: bool, read: Callable[[Values], list[Any]], outs: tuple[int, ...], several: bool
+) -> Step:
     def write(values: Values) -> None:
-        call(values[outs[0]] if single else tuple(values[out] for out in outs), *read(values))
+        call(tuple(values[out] for out in outs) if several else values[outs[0]], *read(values))
 
     def keep(values: Values) -> None:
         result = call(None, *read(values))
-        for out, value in zip(outs, (result,) if single else result, strict=True):
+        for out, value in zip(outs, result if several else (result,), strict=True):
             values[out] = value
 
     return write if into else keep

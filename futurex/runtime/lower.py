@@ -1,7 +1,8 @@
-"""A graph becomes instructions over integer slots: constants are loaded, items and fixed views cost nothing at run time."""
+"""A graph becomes instructions over slots: constants are loaded, items and fixed views cost nothing at run time."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,21 +11,19 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.registry import Backend, Kernel, kernel_for
+from futurex.ops.comm import COMMUNICATION
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 COMMUNICATOR = 0  #: the slot that holds the communicator of a run
-COMMUNICATION = frozenset(
-    {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
-)  #: ops that run beside the others
 _SECONDS_PER_FLOP, _SECONDS_PER_BYTE, _SECONDS_PER_CALL = 1 / 20e9, 1 / 8e9, 0.5e-6
 _ITERATIONS = 10  # what a loop is taken to do when its cost is estimated
 
 
 class Kind(Enum):
-    """What a slot holds: an argument, a constant, a Python scalar, memory of the plan, or an array that a kernel made."""
+    """What a slot holds: an argument, constant or Python scalar, memory of the plan, or an array that a kernel made."""
 
     PARAM = "param"
     CONST = "const"
@@ -174,11 +173,16 @@ class Lowering:
         self.drafts.append(Draft(node, kernel, ins, tuple(outs), after, seconds(node)))
 
     def _order_effects(self) -> None:
-        """Effects run in program order, which is the order in which their nodes were made."""
+        """Effects run in program order, which is the order in which their nodes were made.
+
+        Instructions with collectives inside wait in them, so every locality must run them in the same order.
+        """
         effects = [k for k, draft in enumerate(self.drafts) if draft.node.record.effect]
         effects.sort(key=lambda k: self.drafts[k].node.id)
-        for before, following in zip(effects, effects[1:], strict=False):
-            self.drafts[following].after.add(before)
+        tags = [(tag, k) for k, draft in enumerate(self.drafts) if (tag := _inner_tag(draft.node)) is not None]
+        for chain in (effects, [k for _, k in sorted(tags)]):
+            for before, following in itertools.pairwise(chain):
+                self.drafts[following].after.add(before)
 
 
 def _kind(aval: Aval, kernel: Kernel) -> Kind:
@@ -197,6 +201,13 @@ def seconds(node: Node) -> float:
         return 0.0
     work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
     return _SECONDS_PER_CALL + max(work.flops * _SECONDS_PER_FLOP, work.bytes * _SECONDS_PER_BYTE)
+
+
+def _inner_tag(node: Node) -> int | None:
+    """The smallest tag of the collectives in the sub-graphs of a node; None if there are none."""
+    inner = [each for value in node.attrs.values() if isinstance(value, Graph) for each in value.nodes]
+    tags = [each.attrs["tag"] if each.op in COMMUNICATION else _inner_tag(each) for each in inner]
+    return min((tag for tag in tags if tag is not None), default=None)
 
 
 def _needs_communicator(*_: Any) -> Any:

@@ -73,7 +73,7 @@ class Planner:
             result, target = graph.outs[out].aval, graph.params[param].aval
             if result != target or result.weak:
                 raise ValueError(
-                    f"donate={{{out}: {param}}}: output {out} is {result!r}, input {param} is {target!r}; they must agree"
+                    f"donate={{{out}: {param}}}: output {out} is {result!r} but input {param} is {target!r}"
                 )
         if len(set(self.donate.values())) != len(self.donate):
             raise ValueError(f"donate={self.donate}: an input can take one output")
@@ -285,7 +285,7 @@ def _reaches(start: int, goals: set[int], dependents: Sequence[set[int]]) -> boo
 
 
 def allocate(nbytes: int) -> Any:
-    """A byte array of ``nbytes`` that starts on a 64-byte boundary; on huge pages where it is large enough to gain by them."""
+    """``nbytes`` bytes that start on a 64-byte boundary; on huge pages where they are enough to gain by them."""
     if nbytes < HUGE_PAGE:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT

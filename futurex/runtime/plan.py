@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from futurex.kernels.backends import default_backends
 from futurex.kernels.registry import Backend, Kernel, kernel_for
 from futurex.passes.pipeline import optimise
-from futurex.runtime.counters import Counters, Row
+from futurex.runtime.counters import Counters, Grain, Row
 from futurex.runtime.inline import Communicator, Conversation, replay
 from futurex.runtime.instance import Instance, Values
 from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering
 from futurex.runtime.memory import Layout, Memory, Planner
 from futurex.runtime.results import Delivery
-from futurex.runtime.scheduler import Scheduler, invert
+from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -25,7 +26,8 @@ from futurex.tree.node import Node
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One step of a plan.
-     ``ins`` and ``outs`` are slots, ``after`` the instructions that must have finished, ``cost`` an estimate in seconds
+
+    ``ins`` and ``outs`` are slots, ``after`` the instructions that must have finished, ``cost`` an estimate in seconds
     and ``priority`` the estimated seconds from its start to the end of the plan.
     """
 
@@ -49,8 +51,9 @@ def compile_plan(
     optimised: bool = False,
 ) -> Plan:
     """Compile a graph for this machine.
-     ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a result
-    is written into the caller's array, which is the result. ``optimised`` says that the passes have run on ``graph``
+
+    ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a
+    result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on ``graph``
     already. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
 
         >>> import numpy as np
@@ -75,13 +78,6 @@ def compile_plan(
     return Plan(low, layout, order, planner.donate)
 
 
-def default_backends() -> Sequence[Backend]:
-    """The backends that claim nodes where the caller names none."""
-    from futurex.kernels.numpy_ import NumpyBackend
-
-    return (NumpyBackend(),)
-
-
 class Plan:
     """A compiled graph. Any number of threads may run it at once; each run has its own memory."""
 
@@ -93,8 +89,10 @@ class Plan:
             self.rank[index] = place
         self.dependents = invert([tuple(draft.after) for draft in low.drafts])
         self.instructions = _instructions(low, self.order, self.dependents)
-        self.collectives = tuple(index for index in self.order if self.instructions[index].communicates)
+        self.collectives = tuple(_collectives(low))
         self.cost = sum(each.cost for each in self.instructions)
+        self.critical = max((each.priority for each in self.instructions), default=0.0)
+        self.grain = Grain([*(each.cost for each in self.instructions), self.cost])
         self.memory = _memory(low, layout)
         self._low, self._layout = low, layout
         self._own_memory()
@@ -122,7 +120,8 @@ class Plan:
         self, args: Sequence[Any], communicator: Communicator | None = None, *, outs: Sequence[Any] | None = None
     ) -> list[Any]:
         """Run in the calling thread and return the outputs, in arrays that belong to the caller.
-         An output that was donated is the argument itself. A result of shape () may be an array of shape () or a NumPy
+
+        An output that was donated is the argument itself. A result of shape () may be an array of shape () or a NumPy
         scalar. ``outs`` are arrays that may be overwritten with the results. Raises TypeError for arguments that do not fit,
         what a kernel raises with a note that names the user's line, and RunTimeout if other localities do not answer. After
         an error the contents of donated arguments are undefined.
@@ -212,9 +211,17 @@ def _order(low: Lowering) -> list[int]:
     graph. A collective ends when nothing else is left to do: whatever overlaps with it is put beside it.
     """
     drafts, rank = low.drafts, _rank(low)
-    scheduler = Scheduler([tuple(draft.after) for draft in drafts], rank)
-    ready, in_flight = [(rank[index], index) for index in scheduler.start()], deque[int]()
+    scheduler, turns = Scheduler([tuple(draft.after) for draft in drafts], rank), Turns(_collectives(low))
+    ready: list[tuple[int, int]] = []
+    in_flight: deque[int] = deque()
     order: list[int] = []
+
+    def admit(indices: list[int]) -> None:
+        for index in indices:
+            for each in turns.arrive(index) if drafts[index].communicates else [index]:
+                heapq.heappush(ready, (rank[each], each))
+
+    admit(scheduler.start())
     while ready or in_flight:
         if ready:
             index = heapq.heappop(ready)[1]
@@ -224,11 +231,16 @@ def _order(low: Lowering) -> list[int]:
                 continue
         else:
             index = in_flight.popleft()
-        for following in scheduler.finished(index):
-            heapq.heappush(ready, (rank[following], following))
+        admit(scheduler.finished(index))
     if len(order) != len(drafts):
         raise RuntimeError(f"{low.graph.name}: {len(drafts) - len(order)} instructions wait for each other")
     return order
+
+
+def _collectives(low: Lowering) -> list[int]:
+    """The instructions that communicate, in the order in which every locality starts them."""
+    indices = [index for index, draft in enumerate(low.drafts) if draft.communicates]
+    return sorted(indices, key=lambda index: int(low.drafts[index].node.attrs["tag"]))
 
 
 def _rank(low: Lowering) -> list[int]:

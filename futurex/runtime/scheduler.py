@@ -1,4 +1,4 @@
-"""Which instruction may run: a state machine without threads, clocks or I/O. Events go in, instructions to run come out."""
+"""Which instruction may run: a state machine without threads, clocks or I/O; events in, instructions to run out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class State(IntEnum):
 
 class Scheduler:
     """One run of a graph of instructions.
-     ``after[i]`` are the instructions that must finish before ``i``; of those that become ready at once, the one with the
-    smallest ``rank`` comes first. Every event returns the instructions that it makes ready; each is returned once. A
-    failure skips what depends on it and nothing else; a cancellation skips all that was not yet returned.
+
+    ``after[i]`` are the instructions that must finish before ``i``; of those that become ready at once, the one with
+    the smallest ``rank`` comes first. Every event returns the instructions that it makes ready; each is returned once.
+    A failure skips what depends on it and nothing else; a cancellation skips all that was not yet returned.
 
         >>> run = Scheduler(after=[(), (0,), (0,)], rank=[0, 2, 1])
         >>> run.start(), run.finished(0), run.finished(2), run.finished(1), run.done
@@ -101,6 +102,30 @@ class Scheduler:
     def _skip(self, index: int) -> None:
         self.state[index] = State.SKIPPED
         self.left -= 1
+
+
+class Turns:
+    """Lets instructions through in one order, each when it has arrived and all before it have gone.
+
+    >>> turns = Turns([7, 3, 5])
+    >>> turns.arrive(3), turns.arrive(7), turns.arrive(5)
+    ([], [7, 3], [5])
+    """
+
+    __slots__ = ("_arrived", "_next", "_order")
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self._order = order
+        self._next = 0
+        self._arrived: set[int] = set()
+
+    def arrive(self, index: int) -> list[int]:
+        """The instructions whose turn it is now."""
+        self._arrived.add(index)
+        first = self._next
+        while self._next < len(self._order) and self._order[self._next] in self._arrived:
+            self._next += 1
+        return list(self._order[first : self._next])
 
 
 def invert(after: Sequence[Sequence[int]]) -> list[list[int]]:

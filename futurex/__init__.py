@@ -1,0 +1,23 @@
+"""futurex: write NumPy; get a program that is differentiated, futurized, and run across a cluster."""
+
+from futurex.kernels import threads as _threads
+
+_threads.configure()  # before anything loads an OpenMP library
+
+from futurex.frontend import (  # noqa: E402
+    Array,
+    Futurized,
+    Program,
+    StagingError,
+    disable,
+    futurize,
+    grad,
+    lower,
+    stop_gradient,
+    value_and_grad,
+)
+
+__version__ = "0.1.0"
+__all__ = [
+    "Array", "Futurized", "Program", "StagingError", "disable", "futurize", "grad", "lower", "stop_gradient", "value_and_grad",
+]  # fmt: skip

@@ -1,0 +1,213 @@
+"""``fx.Array``: a result that may still be on its way, and behaves as the NumPy array it will be."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import operator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import numpy as np
+
+from futurex.runtime.futures import Future
+from futurex.tree.aval import Aval
+
+
+class Array:
+    """A future that is also an array: shape and dtype are known at once, the elements when they are needed.
+
+    ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those of a future;
+    NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``, ``print`` and
+    ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy.
+
+    >>> import numpy as np, futurex as fx
+    >>> double = fx.futurize(lambda x: x * 2)
+    >>> a = double(np.ones(3))
+    >>> a.shape, a.dtype.name, float((a + 1).sum())
+    ((3,), 'float64', 9.0)
+    """
+
+    __fx_future__ = True
+    __array_priority__ = 1000
+    __slots__ = ("__weakref__", "_aval", "_future", "_view")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, future: Future[Any], aval: Aval, view: Callable[[Any], Any] | None = None) -> None:
+        self._future = future
+        self._aval = aval
+        self._view = view
+
+    # -- the future --------------------------------------------------------------------------------------------------
+
+    @property
+    def aval(self) -> Aval:
+        return self._aval
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
+        value = self._future.result(timeout)
+        if self._view is not None:
+            value = self._view(value)
+        return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+    def done(self) -> bool:
+        """True once the result, an exception or a cancellation is there."""
+        return self._future.done()
+
+    def cancel(self) -> bool:
+        """Give up a run that has not begun; False if it is too late."""
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        return self._future.cancelled()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The exception of the run, None if it succeeded."""
+        return self._future.exception(timeout)
+
+    def add_done_callback(self, function: Callable[[Array], Any]) -> None:
+        """Call ``function(self)`` when the array is done, on the thread that completes it."""
+        self._future.add_done_callback(lambda future: function(self))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from self._future.__await__()
+        return self.result()
+
+    def as_future(self) -> concurrent.futures.Future[Any]:
+        """The plain future underneath (for ``concurrent.futures.wait`` and ``as_completed``)."""
+        return self._future
+
+    def _pending(self) -> Any:
+        """What a run takes as argument: the future, or the value where a view must be taken first."""
+        return self._future if self._view is None else self.result()
+
+    # -- the array ---------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self._aval.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._aval.nbytes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = np.asarray(self.result())
+        if dtype is not None and np.dtype(dtype) != value.dtype:
+            if copy is False:
+                raise ValueError("a conversion to another dtype needs a copy")
+            return value.astype(dtype)
+        return value.copy() if copy else value
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and "out" not in kwargs:
+            return _lazily(ufunc)(*inputs, **kwargs)
+        plain = [np.asarray(value) if isinstance(value, Array) else value for value in inputs]
+        return getattr(ufunc, method)(*plain, **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _lazily(function)(*args, **kwargs)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return np.asarray(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return np.asarray(self).__dlpack_device__()
+
+    def __getitem__(self, index: Any) -> Any:
+        return _lazily(operator.getitem)(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("the result of a futurized function is read-only; np.array(a) is a copy that you may change")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def __bool__(self) -> bool:
+        return bool(self.result())
+
+    def __float__(self) -> float:
+        return float(self.result())
+
+    def __int__(self) -> int:
+        return int(self.result())
+
+    def __complex__(self) -> complex:
+        return complex(self.result())
+
+    def __index__(self) -> int:
+        return operator.index(self.result())
+
+    def __contains__(self, value: Any) -> bool:
+        return value in np.asarray(self)
+
+    def __str__(self) -> str:
+        return str(self.result())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.result(), spec)
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled() else "pending"
+        if self.done() and not self.cancelled():
+            error = self.exception()
+            if error is None:
+                return f"fx.{np.asarray(self)!r}"
+            state = f"failed: {type(error).__name__}: {error}"
+        return f"<fx.Array {self._aval!r}, {state}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"'Array' object has no attribute {name!r}")
+        attribute = getattr(np.ndarray, name)
+        if not callable(attribute):
+            return _lazily(operator.attrgetter(name), name)(self)
+        return lambda *args, **kwargs: _lazily(operator.methodcaller(name, *args, **kwargs), name)(self)
+
+
+def _lazily(function: Any, name: str = "") -> Any:
+    """The futurized form of a NumPy function or operator."""
+    from futurex.frontend.staging import futurized
+
+    return futurized(function) if not name else futurized(function, cache=False)
+
+
+def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, Array | np.ndarray | np.generic | bool | int | float | complex | list | tuple):
+            return NotImplemented
+        return _lazily(ufunc)(other, self) if reflected else _lazily(ufunc)(self, other)
+
+    return method
+
+
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "lshift": np.left_shift, "rshift": np.right_shift, "pow": operator.pow,
+}.items():  # fmt: skip
+    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False))
+    setattr(Array, f"__r{_name}__", _binary(_ufunc, reflected=True))
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}.items():  # fmt: skip
+    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False))
+for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
+    setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: _lazily(ufunc)(self))(_ufunc))

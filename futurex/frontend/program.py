@@ -1,0 +1,79 @@
+"""Programs: a function traced once for given arguments, as a flat graph that a runtime or a cluster can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.frontend import calls
+from futurex.frontend.errors import Escape, StagingError
+from futurex.frontend.staging import Futurized, enter_arguments
+from futurex.frontend.trace import Trace, start
+from futurex.frontend.tracer import node_of
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+
+
+@dataclass(frozen=True)
+class Program:
+    """``graph`` maps the array and float leaves of the arguments to the leaves of the result, in order.
+
+    ``traced`` are the positions of those leaves among all leaves of ``(args, kwargs)``; the others are part of the program.
+    """
+
+    graph: Graph
+    traced: tuple[int, ...]
+    arguments: Structure
+    result: Structure
+    paths: tuple[str, ...]
+    n_results: int
+
+    def flatten(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """The graph's inputs for arguments of the traced structure. Raises TypeError if the structure differs."""
+        leaves, structure = flatten((args, kwargs))
+        if structure != self.arguments:
+            raise TypeError(f"{self.graph.name} was lowered for other arguments: {self.arguments}, not {structure}")
+        return [leaves[position] for position in self.traced]
+
+    def unflatten(self, outs: list[Any]) -> Any:
+        """The result from the graph's outputs."""
+        return unflatten(self.result, outs[: self.n_results])
+
+
+def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
+    """Trace ``function`` for these arguments into a program.
+
+    Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Raises StagingError, at the user's
+    line, where the function cannot be staged as one graph of its arguments.
+
+    >>> import numpy as np, futurex as fx
+    >>> program = fx.lower(lambda x, y: {"sum": x + y}, np.ones(3), np.ones(3))
+    >>> program.unflatten(program.graph(*program.flatten(np.ones(3), np.ones(3))))
+    {'sum': array([2., 2., 2.])}
+    """
+    plain = function.plain if isinstance(function, Futurized) else function
+    leaves, structure = flatten((args, kwargs))
+    trace = Trace(getattr(plain, "__name__", type(plain).__name__))
+    try:
+        with start(trace):
+            return _lowered(plain, trace, leaves, structure)
+    except Escape as escape:
+        raise escape.as_error() from None
+
+
+def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], structure: Structure) -> Program:
+    entered = enter_arguments(leaves, structure)
+    args, kwargs = unflatten(structure, entered.values)
+    result_leaves, result = flatten(calls.call(function, args, kwargs))
+    written = [entered.positions[cell] for cell in entered.positions if cell.written]
+    paths = leaf_paths(structure)
+    if written:
+        raise StagingError(f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays")
+    outs: list[Node] = [node_of(leaf) for leaf in result_leaves]
+    if trace.captures:
+        raise StagingError(f"{trace.name} reads arrays from outside its arguments; pass them as arguments")
+    graph = Graph(entered.params, [*outs, *trace.effects], trace.name)
+    traced = tuple(entered.positions.values())
+    return Program(graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs))

@@ -1,0 +1,556 @@
+"""``futurize``: from a call to a cached plan and back to futures."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from futurex.frontend import calls
+from futurex.frontend.array import Array
+from futurex.frontend.calls import fingerprint
+from futurex.frontend.errors import Escape, StagingError
+from futurex.frontend.inflight import hold, snapshot
+from futurex.frontend.trace import Cell, Guard, Trace, start, tracing
+from futurex.frontend.tracer import SCALARS, Tracer, node_of
+from futurex.ops.views import Chain, view
+from futurex.runtime import config
+from futurex.runtime.futures import Future
+from futurex.runtime.local import LocalExecutor
+from futurex.runtime.plan import Plan, compile_plan
+from futurex.tree.aval import Aval, aval_of
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, param
+from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+from futurex.tree.source import Source, is_internal
+
+P = ParamSpec("P")
+R = TypeVar("R")
+VARIANTS = 32  # traces kept for one function
+ESCAPES = ("fragment", "eager", "error")
+
+
+class _Settings(threading.local):
+    disabled = os.environ.get("FUTUREX", "on").lower() == "off"
+
+
+_settings = _Settings()
+
+
+@contextmanager
+def disable() -> Iterator[None]:
+    """Run futurized functions as plain Python inside the block (``FUTUREX=off`` does it for the whole process).
+
+    >>> import futurex as fx
+    >>> f = fx.futurize(lambda x: x + 1)
+    >>> with fx.disable():
+    ...     f(1)
+    2
+    """
+    before, _settings.disabled = _settings.disabled, True
+    try:
+        yield
+    finally:
+        _settings.disabled = before
+
+
+@functools.cache
+def executor() -> LocalExecutor:
+    """The executor of this process."""
+    return LocalExecutor(threads=config.threads())
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
+
+    kind: str  # "out" | "arg" | "static"
+    index: int = 0
+    chain: Chain = ()
+    aval: Aval | None = None
+    value: Any = None
+
+
+@dataclass
+class Variant:
+    """One trace of a function: what it computes for arguments of one kind."""
+
+    key: Any
+    graph: Graph | None = None
+    escape: Escape | None = None
+    error: BaseException | None = None
+    outputs: list[Output] = field(default_factory=list)
+    structure: Structure = field(default_factory=lambda: Structure(None))
+    guards: list[Guard] = field(default_factory=list)
+    captures: list[tuple[Any, Callable[[], Any] | None]] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
+    notes: list[str] = field(default_factory=list)
+    keepalive: list[Any] = field(default_factory=list)
+    _plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        if self._plan is None:
+            assert self.graph is not None
+            self._plan = compile_plan(self.graph, threads=config.threads())
+        return self._plan
+
+    def valid(self) -> bool:
+        """Is everything that the trace took from outside still as it was?"""
+        for guard in self.guards:
+            try:
+                if fingerprint(guard.read()) != guard.expected:
+                    return False
+            except Exception:
+                return False
+        return all(self._same_capture(array, read) for array, read in self.captures)
+
+    @staticmethod
+    def _same_capture(array: Any, read: Callable[[], Any] | None) -> bool:
+        if read is None:
+            return True
+        now = read()
+        return now is array or (type(now) is type(array) and leaf_key(now) == leaf_key(array))
+
+
+def leaf_key(leaf: Any) -> Any:
+    """What of an argument leaf a trace depends on."""
+    if isinstance(leaf, Array):
+        return "array", leaf.dtype, leaf.shape, leaf.aval.weak
+    kind = type(leaf)
+    if kind is np.ndarray:
+        layout = True if leaf.flags.c_contiguous else leaf.strides
+        return "array", leaf.dtype, leaf.shape, layout
+    if isinstance(leaf, np.generic):
+        return "scalar", leaf.dtype
+    if kind is float or kind is complex:
+        return "number", kind
+    if kind in (bool, int, str, bytes, type(None), type(Ellipsis)):
+        return "static", kind, leaf
+    if isinstance(leaf, slice | range | np.dtype | type) or callable(leaf):
+        return "object", _hashable(leaf)
+    return "object", id(leaf)
+
+
+def _hashable(leaf: Any) -> Any:
+    try:
+        hash(leaf)
+    except TypeError:
+        return (type(leaf), repr(leaf)) if isinstance(leaf, slice) else id(leaf)
+    return leaf
+
+
+def _is_traced_leaf(leaf: Any) -> bool:
+    return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex)
+
+
+class Futurized(Generic[P, R]):
+    """A function whose calls return at once with futures.
+
+    ``plain`` is the original; ``graph(*args)`` the tree of a call; ``explain()`` what was traced and why not; ``on(cluster)``
+    the same function with data on localities; ``profile()`` the counters of its instructions.
+    """
+
+    def __init__(self, function: Callable[P, R], escape: str = "fragment", strict: bool = False) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.plain = function
+        self._escape = escape
+        self._strict = strict
+        self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._warned = False
+
+    # -- calling -----------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        if tracing():
+            return self.__fx_stage__(args, kwargs)
+        if _settings.disabled and not self._strict:
+            return self.plain(*args, **kwargs)
+        leaves, structure = flatten((args, kwargs))
+        if any(type(leaf) is not np.ndarray and isinstance(leaf, np.ndarray) for leaf in leaves):
+            return self._run_plain(args, kwargs)
+        variant = self._variant(leaves, structure)
+        if variant.escape is not None or variant.error is not None:
+            return self._run_untraced(variant, args, kwargs)
+        return self._run(variant, leaves, args, kwargs)
+
+    def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called from staged code: part of the caller's tree."""
+        return calls.call(self.plain, args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def _variant(self, leaves: list[Any], structure: Structure) -> Variant:
+        key = (structure, tuple(leaf_key(leaf) for leaf in leaves))
+        with self._lock:
+            found = self._variants.get(key, ())
+            for variant in found:
+                if variant.valid():
+                    return variant
+            variant = trace_call(self.plain, leaves, structure, key)
+            self._variants.setdefault(key, []).append(variant)
+            del self._variants[key][:-4]
+            if len(self._variants) > VARIANTS:
+                self._variants.popitem(last=False)
+                self._warn(leaves, structure)
+            return variant
+
+    def _warn(self, leaves: list[Any], structure: Structure) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        recent = list(self._variants)[-8:]
+        changing = [
+            path for position, path in enumerate(leaf_paths(structure))
+            if len({key[1][position] for key in recent if len(key[1]) > position}) > 4
+        ]  # fmt: skip
+        warnings.warn(
+            f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: {', '.join(changing) or 'the structure'}. "
+            "Pass changing numbers as floats or arrays",
+            stacklevel=4,
+        )
+
+    def _name(self) -> str:
+        return getattr(self.plain, "__qualname__", type(self.plain).__name__)
+
+    def _run_untraced(self, variant: Variant, args: Any, kwargs: Any) -> Any:
+        if self._strict or self._escape == "error":
+            if variant.escape is not None:
+                raise variant.escape.as_error()
+            assert variant.error is not None
+            raise variant.error
+        return self._run_plain(args, kwargs)
+
+    def _run_plain(self, args: Any, kwargs: Any) -> Any:
+        """Plain NumPy: always right."""
+        leaves, structure = flatten((args, kwargs))
+        args, kwargs = unflatten(structure, [leaf.result() if isinstance(leaf, Array) else leaf for leaf in leaves])
+        return self.plain(*args, **kwargs)
+
+    def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        if variant.written and _overlap(leaves, [array for array, _ in variant.captures]):
+            return self._run_plain(args, kwargs)
+        captured = [read() if read is not None else array for array, read in variant.captures]
+        inputs = [leaves[k] for k in variant.inputs] + captured
+        pending = any(isinstance(value, Array) and not value.done() for value in inputs)
+        plan = variant.plan
+        inline = not pending and plan.cost < SHORT
+        operands = [_operand(value, inline) for value in inputs]
+        futures = executor().submit(plan, operands)
+        if not inline and futures and not futures[0].done():
+            hold([value for value in operands if isinstance(value, np.ndarray)], futures[0])
+        if variant.written:
+            self._write_back(variant, leaves, captured, futures)
+        return _assemble(variant, leaves, captured, futures)
+
+    def _write_back(self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> None:
+        values = [(place, futures[out].result()) for place, out in variant.written]
+        for place, value in values:
+            target = leaves[place] if place >= 0 else captured[~place]
+            if isinstance(target, Array):
+                raise TypeError(f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)")
+            np.copyto(target, value)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Variant:
+        """The trace for these arguments. Raises StagingError with the user's line where the function cannot be staged."""
+        leaves, structure = flatten((args, kwargs))
+        variant = self._variant(leaves, structure)
+        if variant.escape is not None:
+            raise variant.escape.as_error()
+        if variant.error is not None:
+            raise variant.error
+        return variant
+
+    def graph(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
+        """The tree of a call, without running it; ``print`` it for executable Python.
+
+        >>> import numpy as np, futurex as fx
+        >>> len(fx.futurize(lambda x: x * 2 + 1).graph(np.ones(3)).nodes)
+        5
+        """
+        graph = self.trace(*args, **kwargs).graph
+        assert graph is not None
+        return graph
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The call as a program: a flat graph and the structures of its arguments and result (see :func:`futurex.lower`)."""
+        from futurex.frontend.program import lower
+
+        return lower(self.plain, *args, **kwargs)
+
+    def memory(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The memory of a run, planned before it happens."""
+        return self.trace(*args, **kwargs).plan.memory
+
+    def profile(self) -> list[Any]:
+        """Counters of every instruction of every plan of this function that ran."""
+        return [row for variants in self._variants.values() for v in variants if v._plan is not None for row in v._plan.profile()]
+
+    def explain(self) -> str:
+        """What was traced, what was not and why, one paragraph a trace."""
+        lines = [f"{self._name()}: {sum(map(len, self._variants.values()))} trace(s)"]
+        for variants in self._variants.values():
+            for variant in variants:
+                lines.append(f"- {_describe_key(variant.key)}")
+                lines += [f"    {line}" for line in _describe(variant)]
+        return "\n".join(lines)
+
+    def on(self, cluster: Any) -> Any:
+        """The function on a cluster: ``f.on(cluster)(...)``."""
+        return cluster.bind(self)
+
+    def __repr__(self) -> str:
+        return f"<futurized {self._name()}>"
+
+
+SHORT = 50e-6  # estimated seconds below which a call runs in the caller: a hand-over costs about as much
+
+
+def _describe_key(key: Any) -> str:
+    parts = []
+    for entry in key[1]:
+        if entry[0] == "array":
+            parts.append(f"{entry[1].name}[{','.join(map(str, entry[2]))}]")
+        else:
+            parts.append(str(entry[-1]))
+    return ", ".join(parts) or "no arguments"
+
+
+def _describe(variant: Variant) -> list[str]:
+    if variant.escape is not None:
+        return ["runs as plain NumPy:", *variant.escape.explain().splitlines()]
+    if variant.error is not None:
+        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
+    assert variant.graph is not None
+    out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
+    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] != "object"]
+    if variant.captures:
+        out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
+    return out + variant.notes
+
+
+def _operand(value: Any, inline: bool) -> Any:
+    if isinstance(value, Array):
+        return value._pending()
+    return value if inline or not isinstance(value, np.ndarray) else snapshot(value)
+
+
+def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> Any:
+    out = []
+    for output in variant.outputs:
+        if output.kind == "static":
+            out.append(output.value)
+        elif output.kind == "arg":
+            target = leaves[output.index] if output.index >= 0 else captured[~output.index]
+            if isinstance(target, Array) and not output.chain:
+                out.append(target)
+            else:
+                out.append(view(np.asarray(target), output.chain, ()) if output.chain else target)
+        else:
+            assert output.aval is not None
+            chain = output.chain
+            out.append(Array(futures[output.index], output.aval, (lambda v, chain=chain: view(v, chain, ())) if chain else None))
+    return unflatten(variant.structure, out)
+
+
+def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
+    """Do two arrays among the arguments share memory?"""
+    arrays = [leaf for leaf in (*leaves, *captured) if isinstance(leaf, np.ndarray)]
+    return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
+
+
+# -- tracing ---------------------------------------------------------------------------------------------------------
+
+
+def trace_call(function: Any, leaves: list[Any], structure: Structure, key: Any = None) -> Variant:
+    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised."""
+    variant = Variant(key, keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
+    trace = Trace(getattr(function, "__name__", type(function).__name__))
+    try:
+        with start(trace):
+            _trace_into(variant, trace, function, leaves, structure)
+    except Escape as escape:
+        variant.escape = escape
+    except RecursionError as error:
+        variant.error = error
+    except Exception as error:
+        variant.error = _located(error)
+    variant.guards = list(trace.guards.values())
+    if variant.graph is None:
+        variant.captures = []
+    return variant
+
+
+@dataclass
+class Arguments:
+    """Argument leaves as they enter a trace."""
+
+    values: list[Any]
+    params: list[Node]
+    positions: dict[Cell, int]
+
+
+def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
+    """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not."""
+    paths = [path.removeprefix("0/").removeprefix("1/") for path in leaf_paths(structure)]
+    entered = Arguments([], [], {})
+    for position, leaf in enumerate(leaves):
+        if not _is_traced_leaf(leaf):
+            entered.values.append(leaf)
+            continue
+        aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
+        if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
+            raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
+        entered.params.append(param(aval, paths[position].replace("/", "_")))
+        cell = Cell(entered.params[-1], origin=leaf if isinstance(leaf, np.ndarray) else None)
+        entered.positions[cell] = position
+        entered.values.append(Tracer(cell))
+    return entered
+
+
+def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
+    entered = enter_arguments(leaves, structure)
+    variant.inputs = list(entered.positions.values())
+    args, kwargs = unflatten(structure, entered.values)
+    result = calls.call(function, args, kwargs)
+    _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
+
+
+def _collect(variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any) -> None:
+    """Outputs, write-backs, effects and captured arrays of a finished trace."""
+    result_leaves, variant.structure = flatten(result)
+    for number, (array, _, _) in enumerate(trace.captures.values()):
+        if isinstance(array, np.ndarray):
+            cells[trace.cells[id(array)]] = ~number
+    outs: list[Node] = []
+    bases: dict[Cell, int] = {}
+    shared = _shared_cells(result_leaves)
+    for leaf in result_leaves:
+        variant.outputs.append(_output(leaf, outs, bases, cells, shared))
+    for cell, position in cells.items():
+        if cell.written:
+            target = leaves[position] if position >= 0 else None
+            if target is not None and not isinstance(target, np.ndarray):
+                raise Escape("a write into a scalar argument", "NumPy scalars cannot be changed")
+            variant.written.append((position, len(outs)))
+            outs.append(cell.value)
+    outs += trace.effects
+    variant.captures = [(array, read) for array, _, read in trace.captures.values()]
+    variant.notes = list(dict.fromkeys(trace.notes))
+    everything = [*params, *(node for _, node, _ in trace.captures.values())]
+    variant.graph = Graph(everything, outs, trace.name)
+
+
+def _shared_cells(leaves: list[Any]) -> set[Cell]:
+    seen: set[Cell] = set()
+    twice: set[Cell] = set()
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            (twice if leaf._cell in seen else seen).add(leaf._cell)
+    return twice
+
+
+def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
+    if isinstance(leaf, Tracer):
+        node = leaf._node
+        static = not leaf._dynamic
+        if leaf._cell in cells and static and leaf._cell.origin is not None:
+            return Output("arg", cells[leaf._cell], leaf._chain, node.aval)
+        if leaf._cell in shared and static:
+            if leaf._cell not in bases:
+                bases[leaf._cell] = len(outs)
+                outs.append(leaf._cell.value)
+            return Output("out", bases[leaf._cell], leaf._chain, node.aval)
+        outs.append(node)
+        return Output("out", len(outs) - 1, (), node.aval)
+    if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):
+        return _output(Tracer(_captured_cell(leaf)), outs, bases, cells, shared)
+    return Output("static", value=leaf)
+
+
+def _captured_cell(array: Any) -> Cell:
+    from futurex.frontend.trace import current
+
+    return current().capture(array, None)
+
+
+def _located(error: Exception) -> Exception:
+    """Add the user's line to an exception from a trace."""
+    traceback, place = error.__traceback__, None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            place = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    if place is not None and not getattr(error, "__notes__", None):
+        error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
+    return error
+
+
+# -- the decorator ---------------------------------------------------------------------------------------------------
+
+_library: dict[Any, Futurized[Any, Any]] = {}
+
+
+def futurized(function: Any, *, cache: bool = True) -> Futurized[Any, Any]:
+    """The futurized form of a library function (one per function object)."""
+    if not cache:
+        return Futurized(function)
+    if function not in _library:
+        _library[function] = Futurized(function)
+    return _library[function]
+
+
+def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Turn a plain NumPy function into one that runs as a tree of futures.
+
+    Calls return at once; results are :class:`fx.Array` (futures that are arrays). The function means what it means in
+    NumPy: values, dtypes, views, writes into arguments, exceptions.
+
+    escape: what to do where the function cannot be staged: ``"fragment"`` or ``"eager"`` run the call as plain NumPy,
+    ``"error"`` raises :class:`StagingError` at the user's line. ``f.explain()`` tells.
+
+    >>> import numpy as np, futurex as fx
+    >>> @fx.futurize
+    ... def norm(x):
+    ...     return np.sqrt((x * x).sum())
+    >>> float(norm(np.array([3.0, 4.0])))
+    5.0
+    """
+    unknown = set(options) - {"escape"}
+    if unknown:
+        import difflib
+
+        name = sorted(unknown)[0]
+        close = difflib.get_close_matches(name, ["escape"], 1)
+        raise TypeError(f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape"))
+    escape = options.get("escape", "fragment")
+    if escape not in ESCAPES:
+        raise ValueError(f"escape={escape!r} is not one of {', '.join(map(repr, ESCAPES))}")
+    if function is None:
+        return lambda f: futurize(f, **options)
+    if isinstance(function, Futurized):
+        return function
+    if not callable(function):
+        raise TypeError(f"futurize takes a function, not {type(function).__name__}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
+    return cast(Any, Futurized(function, escape))
+
+
+__all__ = ["SCALARS", "Futurized", "StagingError", "Variant", "disable", "executor", "futurize", "futurized", "node_of", "trace_call"]
