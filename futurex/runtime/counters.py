@@ -53,8 +53,7 @@ class Grain:
         """Take one measurement into account."""
         mean = self._seconds[index] + _WEIGHT * (seconds - self._seconds[index])
         self._seconds[index] = mean
-        if self._inline[index] and mean > SPAWN_ABOVE or not self._inline[index] and mean < INLINE_BELOW:
-            self._inline[index] = not self._inline[index]
+        self._inline[index] = mean <= SPAWN_ABOVE if self._inline[index] else mean < INLINE_BELOW
 
 
 @dataclass(frozen=True, slots=True)

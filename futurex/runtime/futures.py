@@ -1,7 +1,7 @@
 """Futures of runs: what a caller holds while a plan waits for its arguments or runs.
 
-The state machine is that of ``concurrent.futures.Future``: it costs a microsecond or two, a fraction of the smallest run
-that is worth a future, and buys ``wait``, ``as_completed``, ``asyncio.wrap_future`` and Dask's own tools.
+The state machine is that of ``concurrent.futures.Future``: it costs a microsecond or two, a fraction of the smallest
+run that is worth a future, and buys ``wait``, ``as_completed``, ``asyncio.wrap_future`` and Dask's own tools.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     """One result of a run: pending, running, done or cancelled.
 
     ``result(timeout)`` and ``exception(timeout)`` wait at most ``timeout`` seconds and raise TimeoutError after that,
-    CancelledError if the run was cancelled, and what the run raised, in its original type. ``cancel()`` succeeds while the
-    run has not begun. Callbacks run on the thread that completes the future and must not block it.
+    CancelledError if the run was cancelled, and what the run raised, in its original type. ``cancel()`` succeeds while
+    the run has not begun. Callbacks run on the thread that completes the future and must not block it.
 
     >>> future = Future()
     >>> future.set_result(3)

@@ -25,8 +25,11 @@ class RunTimeout(FuturexError, TimeoutError):
 class Pending(Protocol):
     """A collective in flight; ``started`` and ``finished`` are ``time.perf_counter()`` seconds."""
 
-    started: float
-    finished: float | None
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def finished(self) -> float | None: ...
 
     def add_done_callback(self, fn: Any) -> None: ...
 
@@ -34,10 +37,19 @@ class Pending(Protocol):
 
 
 class Communicator(Protocol):
-    """Starts collectives. ``arrays`` and ``outs`` are C-contiguous; ``outs[k]`` may be the very array ``arrays[k]``,
-    and otherwise shares no memory with any of them. Both stay untouched until the operation is done."""
+    """The collectives of one locality."""
 
-    def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Pending: ...
+    def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Pending:
+        """Begin a collective and return at once.
+
+        ``arrays`` and ``outs`` are C-contiguous; ``outs[k]`` may be the very array ``arrays[k]`` and shares no memory
+        with any other. Both stay untouched until the operation is done.
+        """
+        ...
+
+    def waited(self, seconds: float) -> None:
+        """The run had nothing to do for this long but wait for collectives."""
+        ...
 
 
 def note(error: BaseException, instruction: Instruction, values: Values) -> None:
@@ -160,8 +172,11 @@ class Conversation:
 
     def _wait(self) -> int:
         limit = config.deadline()
+        start = time.perf_counter()
         try:
-            return self._arrived.get(timeout=limit)
+            index = self._arrived.get(timeout=limit)
+            self.values[COMMUNICATOR].waited(time.perf_counter() - start)
+            return index
         except queue.Empty:
             late = [self.plan.instructions[index] for index in self._in_flight]
             error = RunTimeout(

@@ -46,8 +46,8 @@ class Instance:
             if slot.kind is Kind.BUFFER:
                 self._place(slot)
         self.calls: list[Step] = [
-            step(kernel, draft.ins, draft.outs, self._loose(draft.ins, kernel), several=isinstance(draft.node.aval, tuple))
-            for draft, kernel in zip(low.drafts, kernels, strict=True)
+            step(kernel, each.ins, each.outs, self._loose(each.ins, kernel), several=isinstance(each.node.aval, tuple))
+            for each, kernel in zip(low.drafts, kernels, strict=True)
         ]
 
     def _place(self, slot: Slot) -> None:

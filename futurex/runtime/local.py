@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import CancelledError
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, InvalidStateError
 from concurrent.futures import Future as AnyFuture
 from typing import Any
 
@@ -21,16 +23,17 @@ _WORTH_SHARING, _MIN_WIDTH = 200e-6, 1.2  # seconds of a plan, and total time ov
 class LocalExecutor:
     """Runs plans of this process.
 
-    ``threads`` is what the plans were compiled for; there are ``config.workers(threads)`` workers unless ``workers`` says
-    otherwise. Runs of plans that communicate begin in the order of their submission, one at a time, on a thread of their
-    own, so that localities that submit the same runs do the same.
+    ``threads`` is what the plans were compiled for; there are ``config.workers(threads)`` workers unless ``workers``
+    says otherwise. Runs of plans that communicate begin in the order of their submission, one at a time, on a thread of
+    their own, so that localities that submit the same runs do the same. After a fork the child needs its own executor.
     """
 
     def __init__(self, threads: int = 1, workers: int | None = None) -> None:
-        self._pool = Pool(config.workers(threads) if workers is None else workers)
-        self._lane = Pool(1, "collective")
+        self.pool = Pool(config.workers(threads) if workers is None else workers)
+        self.lane = Pool(1, "collective")
+        self.waiting: set[_Run] = set()
         self._lock = threading.Lock()
-        self._last: _Run | None = None
+        self._last: AnyFuture[None] | None = None
 
     def submit(self, plan: Plan, args: Sequence[Any], communicator: Communicator | None = None) -> list[Future[Any]]:
         """Run ``plan`` when all ``args`` are there; returns one future per output, at once.
@@ -53,20 +56,25 @@ class LocalExecutor:
         futures = run.futures
         if plan.collectives:
             with self._lock:
-                before, self._last = self._last, run
-            run.wait_for([*args, *(before.futures[:1] if before is not None else ())])
+                before, self._last = self._last, run.over
+            run.wait_for([*args, before])
         else:
             run.wait_for(args)
         return futures
 
     def shutdown(self, timeout: float = 5.0) -> None:
-        """Finish what was submitted and ready, and end the threads, within ``timeout`` seconds each."""
-        self._pool.shutdown(timeout)
-        self._lane.shutdown(timeout)
+        """Finish the runs that need nothing from outside, cancel the others, and end the threads.
+
+        Waits at most ``timeout`` seconds for each of the two kinds of threads.
+        """
+        self.lane.shutdown(timeout)
+        self.pool.shutdown(timeout)
+        for run in list(self.waiting):
+            run.fail(CancelledError())
 
 
 class _Run:
-    """A submission: waits for its arguments by callbacks, runs, delivers."""
+    """A submission: waits for its arguments by callbacks, runs, delivers; then ``over`` is done."""
 
     def __init__(
         self, owner: LocalExecutor, plan: Plan, args: Sequence[Any], communicator: Communicator | None
@@ -74,57 +82,64 @@ class _Run:
         self._owner, self._plan, self._communicator = owner, plan, communicator
         self._args = list(args)
         self.futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
+        self.over: AnyFuture[None] = AnyFuture()
         self._missing = 0
         self._lock = threading.Lock()
-        self._inline = False
+
+    @property
+    def _short(self) -> bool:
+        return self._plan.grain.inline(len(self._plan.instructions))
 
     def wait_for(self, values: Sequence[Any]) -> None:
         """Start once every future among ``values`` is done; here and now if they all are and the run is short."""
         waiting = [value for value in values if isinstance(value, AnyFuture) and not value.done()]
-        if not waiting:
-            self._inline = not self._plan.collectives and self._plan.grain.inline(len(self._plan.instructions))
+        if waiting:
+            self._missing = len(waiting)
+            self._owner.waiting.add(self)
+            for future in waiting:
+                future.add_done_callback(self._arrived)
+        elif self._short and not self._plan.collectives:
+            self._execute()
+        else:
             self._begin()
-            return
-        self._missing = len(waiting)
-        for future in waiting:
-            future.add_done_callback(self._arrived)
 
     def _arrived(self, _: AnyFuture[Any]) -> None:
         with self._lock:
             self._missing -= 1
             if self._missing:
                 return
-        self._begin()
+        self._owner.waiting.discard(self)
+        if not self.over.done():
+            self._begin()
 
     def _begin(self) -> None:
-        if self._inline:
-            self._execute()
-            return
-        pool = self._owner._lane if self._plan.collectives else self._owner._pool
+        """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
+        pool = self._owner.lane if self._plan.collectives else self._owner.pool
         try:
-            pool.push(self._execute)
+            pool.push(self._execute, wake=not self._short)
         except RuntimeError as error:
-            self._fail(error)
+            self.fail(error)
 
     def _execute(self) -> None:
-        if not all([future.set_running_or_notify_cancel() for future in self.futures]) and self._all_cancelled():
-            return
         try:
             self._args = [arg.result(timeout=0) if isinstance(arg, AnyFuture) else arg for arg in self._args]
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             return
-        start = time.perf_counter()
-        if self._worth_sharing():
-            try:
-                PoolRun(self._owner._pool, self._plan, self._args, self._shared_done).start()
-            except BaseException as error:
-                self._fail(error)
+        wanted = [future.set_running_or_notify_cancel() for future in self.futures]
+        if wanted and not any(wanted):
+            self._end()
             return
         try:
+            if self._worth_sharing():
+                PoolRun(self._owner.pool, self._plan, self._args, self._shared_done).start()
+                return
+            start = time.perf_counter()
             results = self._plan.run(self._args, self._communicator)
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
+            if not isinstance(error, Exception):
+                raise
             return
         self._plan.grain.measured(len(self._plan.instructions), time.perf_counter() - start)
         self._deliver(results)
@@ -132,17 +147,12 @@ class _Run:
     def _worth_sharing(self) -> bool:
         """Several workers help a long plan whose critical path is short."""
         plan = self._plan
-        return (
-            self._owner._pool.size > 1 and not plan.collectives and plan.cost > _WORTH_SHARING
-            and plan.cost > _MIN_WIDTH * plan.critical
-        )  # fmt: skip
+        wide = plan.cost > _WORTH_SHARING and plan.cost > _MIN_WIDTH * plan.critical
+        return wide and self._owner.pool.size > 1 and not plan.collectives
 
-    def _all_cancelled(self) -> bool:
-        return all(future.cancelled() for future in self.futures)
-
-    def _shared_done(self, results: list[Any] | None, error: BaseException | None) -> None:
-        if error is not None or results is None:
-            self._fail(error or RuntimeError("a run ended without results"))
+    def _shared_done(self, results: list[Any], error: BaseException | None) -> None:
+        if error is not None:
+            self.fail(error)
         else:
             self._deliver(results)
 
@@ -150,10 +160,43 @@ class _Run:
         for future, value in zip(self.futures, results, strict=True):
             if not future.cancelled():
                 future.set_result(value)
+        self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """Give every output the error, or cancel it if the error is a cancellation."""
+        _bounce(lambda: self._fail(error))
 
     def _fail(self, error: BaseException) -> None:
         for future in self.futures:
             if isinstance(error, CancelledError) and future.cancel():
                 future.set_running_or_notify_cancel()
-            elif not future.cancelled() and not future.done():
-                future.set_exception(error)
+            else:
+                with contextlib.suppress(InvalidStateError):  # cancelled or done meanwhile
+                    future.set_exception(error)
+        self._end()
+
+    def _end(self) -> None:
+        """Let go of everything: the futures this run waited for keep a reference to it."""
+        self._args, self.futures = [], []
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class _Bouncing(threading.local):
+    todo: deque[Callable[[], None]] | None = None
+
+
+_bouncing = _Bouncing()
+
+
+def _bounce(action: Callable[[], None]) -> None:
+    """Do ``action`` now or, inside another such action, after it: the failure of a long chain does not grow the stack."""
+    if _bouncing.todo is not None:
+        _bouncing.todo.append(action)
+        return
+    _bouncing.todo = deque([action])
+    try:
+        while _bouncing.todo:
+            _bouncing.todo.popleft()()
+    finally:
+        _bouncing.todo = None

@@ -53,14 +53,14 @@ def compile_plan(
     """Compile a graph for this machine.
 
     ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a
-    result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on ``graph``
-    already. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
+    result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on
+    ``graph`` already. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
 
-        >>> import numpy as np
-        >>> from futurex.tree import Aval, Graph, apply, param
-        >>> x = param(Aval((2,), np.dtype("float64")), "x")
-        >>> compile_plan(Graph([x], [x * 2 + 1])).run([np.array([1.0, 2.0])])
-        [array([3., 5.])]
+    >>> import numpy as np
+    >>> from futurex.tree import Aval, Graph, param
+    >>> x = param(Aval((2,), np.dtype("float64")), "x")
+    >>> compile_plan(Graph([x], [x * 2 + 1])).run([np.array([1.0, 2.0])])
+    [array([3., 5.])]
     """
     if backends is None:
         backends = default_backends()
@@ -122,9 +122,9 @@ class Plan:
         """Run in the calling thread and return the outputs, in arrays that belong to the caller.
 
         An output that was donated is the argument itself. A result of shape () may be an array of shape () or a NumPy
-        scalar. ``outs`` are arrays that may be overwritten with the results. Raises TypeError for arguments that do not fit,
-        what a kernel raises with a note that names the user's line, and RunTimeout if other localities do not answer. After
-        an error the contents of donated arguments are undefined.
+        scalar. ``outs`` are arrays that may be overwritten with the results. Donated arguments share no memory with
+        others. Raises TypeError for arguments that do not fit, what a kernel raises with a note that names the user's
+        line, and RunTimeout if other localities do not answer. After an error donated arguments hold no valid values.
         """
         instance, values = self.begin(args, communicator, outs)
         try:

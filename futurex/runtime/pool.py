@@ -1,12 +1,13 @@
 """The pool executor: worker threads with deques of their own, which steal from each other when they run dry.
 
-A worker takes the newest task of its own deque and the oldest of another's. A task wakes one sleeping worker; nothing polls.
-Threads are daemons and are joined at exit. A process that has forked must make a pool of its own.
+A worker takes the newest task of its own deque and the oldest of another's. A task wakes one sleeping worker; nothing
+polls. Threads are daemons and are joined at exit. A process that has forked must make a pool of its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import sys
 import threading
 import time
@@ -63,13 +64,14 @@ class Pool:
     def push(self, task: Task, *, wake: bool = True) -> None:
         """Have a worker run ``task``, soon. Raises RuntimeError once the pool is shut down.
 
-        ``wake=False``, on a worker's own thread: the worker takes the task itself unless another happens to be free.
+        ``wake=False``, on a worker's own thread: the task is short, and the worker takes it itself unless another
+        happens to look for work. What a worker pushes while the pool shuts down still runs.
         """
-        if self._closed:
+        mine: _Worker | None = getattr(self._here, "worker", None)
+        if self._closed and mine is None:
             raise RuntimeError("the pool is shut down and takes no tasks; make another executor")
         if not self._started:
             self._start()
-        mine: _Worker | None = getattr(self._here, "worker", None)
         if mine is None:
             self._injected.append(task)
         else:
@@ -129,14 +131,10 @@ class Pool:
             del task
 
     def _take(self, me: _Worker) -> Task | None:
-        for tasks, newest in ((me.tasks, True), (self._injected, False)):
+        others = ((other.tasks, False) for other in self._workers if other is not me)
+        for tasks, newest in itertools.chain(((me.tasks, True), (self._injected, False)), others):
             try:
                 return tasks.pop() if newest else tasks.popleft()
-            except IndexError:
-                continue
-        for other in self._workers:
-            try:
-                return other.tasks.popleft()
             except IndexError:
                 continue
         return None
@@ -184,7 +182,7 @@ class PoolRun:
                 local = self._share(local)
 
     def _share(self, ready: list[int]) -> list[int]:
-        """Keep the cheap instructions and the most urgent of the others; hand the rest to the pool, most urgent last."""
+        """Keep the cheap instructions and the most urgent of the others; hand the rest to the pool."""
         ready.sort(key=lambda index: self._plan.instructions[index].priority)
         keep = [index for index in ready if self._plan.grain.inline(index)]
         long = [index for index in ready if not self._plan.grain.inline(index)]

@@ -1,0 +1,258 @@
+"""``fx.Cluster``: localities on Dask workers, embedded or on a cluster that stands."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import secrets
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client, LocalCluster
+
+from futurex.runtime import config
+from futurex.runtime.cluster import host
+from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
+from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
+from futurex.runtime.cluster.run import ClusterRun
+from futurex.runtime.cluster.tiles import Tiled, cut
+from futurex.runtime.group import SpmdRun
+from futurex.tree.graph import Graph
+from futurex.tree.pytree import flatten
+
+TRANSPORTS = ("tcp", "ucx")
+_names = itertools.count(1)
+_SHIP_TOGETHER = 1 << 16  # arguments larger than this travel once, as data, not inside every task
+
+
+class Cluster:
+    """Localities that run programs together.
+
+    ``Cluster(n)`` starts an embedded cluster of ``n`` worker processes on this machine; ``Cluster(address)``,
+    ``Cluster(client)`` and ``Cluster(cluster)`` use the workers of a Dask cluster that stands. ``transport`` is how
+    localities exchange arrays: ``"tcp"``, or ``"ucx"`` (extra). ``timeout`` seconds bound every step of starting up.
+
+    Use it as a context manager, or call :meth:`close`. Raises ClusterUnreachable if nobody answers.
+
+    >>> import futurex as fx
+    >>> with fx.Cluster(2) as cluster:          # doctest: +SKIP
+    ...     cluster.size
+    2
+    """
+
+    def __init__(
+        self, target: Any = None, *, transport: str = "tcp", threads: int | None = None, timeout: float = 30.0, **unknown: Any
+    ) -> None:
+        _check_options(transport, unknown)
+        self.transport = transport
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._runs: dict[str, ClusterRun] = {}
+        self._graphs: set[str] = set()
+        self._broken: LocalityLost | None = None
+        self._closing = contextlib.ExitStack()
+        self._generation = 0
+        try:
+            self.client = self._attach(target, threads)
+            self._session = uuid.uuid4().hex
+            self.addresses = self._found_workers()
+            self.client.register_plugin(LocalityPlugin())
+            self.client.subscribe_topic("all", self._cluster_event)
+            if self.size > 1:
+                self._open_session()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def _attach(self, target: Any, threads: int | None) -> Client:
+        if target is None or isinstance(target, int):
+            return self._embedded(target or config.threads(), threads)
+        if isinstance(target, Client):
+            return target
+        if isinstance(target, str) or hasattr(target, "scheduler_address"):
+            return self._connected(target)
+        raise TypeError(
+            f"fx.Cluster takes a number of localities, a scheduler address, a distributed.Client or a Dask cluster, not {target!r}"
+        )
+
+    def _embedded(self, n: int, threads: int | None) -> Client:
+        if n < 1:
+            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        each = threads or max(1, config.threads() // n)
+        environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
+        with dask.config.set({"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}):
+            cluster = LocalCluster(
+                n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+                memory_limit=0, env=environment, silence_logs=50,
+            )  # fmt: skip
+        self._closing.callback(cluster.close, timeout=10)
+        client = Client(cluster, set_as_default=False, timeout=self._timeout)
+        self._closing.callback(client.close, timeout=5)
+        return client
+
+    def _connected(self, target: Any) -> Client:
+        try:
+            client = Client(target, set_as_default=False, timeout=self._timeout)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterUnreachable(
+                f"no Dask scheduler answers at {target} within {self._timeout:g} s ({error}); start one with "
+                "`dask scheduler` and `dask worker ADDRESS`, or use fx.Cluster(n) for an embedded one"
+            ) from None
+        self._closing.callback(client.close, timeout=5)
+        return client
+
+    def _found_workers(self) -> list[str]:
+        try:
+            self.client.wait_for_workers(1, timeout=self._timeout)
+        except TimeoutError:
+            raise ClusterUnreachable(
+                f"the Dask cluster has no workers after {self._timeout:g} s; start some with `dask worker ADDRESS`"
+            ) from None
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return sorted(workers, key=lambda address: str(workers[address].get("name", address)))
+
+    def _open_session(self) -> None:
+        """Endpoints on all workers, connected to each other. The secret travels over Dask's channel only."""
+        ranks = {address: rank for rank, address in enumerate(self.addresses)}
+        opened = self.client.run(
+            host.open_session, self._session, self.transport, ranks, secrets.token_bytes(32), workers=self.addresses
+        )
+        endpoints = [blob for _, blob in sorted(opened.values())]
+        self.client.run(host.connect_session, self._session, endpoints, self._timeout, workers=self.addresses)
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many localities there are."""
+        return len(self.addresses)
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {self.size} localities over {self.transport}, {self.client.scheduler.address}>"
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session on the workers, and the workers too if this object started them."""
+        with contextlib.suppress(Exception):
+            self.client.unsubscribe_topic("all")
+        if self.client.status == "running" and self._broken is None:
+            with contextlib.suppress(Exception):
+                self.client.run(host.close_session, self._session, on_error="ignore")
+        self._closing.close()
+
+    def _cluster_event(self, event: Any) -> None:
+        _, message = event
+        if not isinstance(message, dict) or message.get("action") != "remove-worker":
+            return
+        address = message.get("worker")
+        if address not in self.addresses:
+            return
+        if self._broken is None:
+            self._broken = LocalityLost(self.addresses.index(address), address, "an earlier run")
+        for run in list(self._runs.values()):
+            run.lost(address)
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    def tile(self, x: Any, axis: int = 0) -> Tiled:
+        """Cut an array along an axis, one shard on every locality.
+
+        >>> import numpy as np, futurex as fx
+        >>> with fx.Cluster(2) as cluster:          # doctest: +SKIP
+        ...     cluster.tile(np.arange(10), axis=0)
+        <Tiled int64[10] along axis 0 over 2 localities>
+        """
+        array = np.asarray(x)
+        parts = cut(array, axis, self.size)
+        shards = [
+            self.client.scatter(part, workers=[address], hash=False)
+            for part, address in zip(parts, self.addresses, strict=True)
+        ]
+        return Tiled(shards, array.shape, array.dtype, axis % array.ndim)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def spmd(self, function: Callable[..., Any], *args: Any, name: str = "") -> SpmdRun:
+        """Start ``function(locality, *args)`` on every locality and return at once.
+
+        ``function`` must be importable on the workers, or picklable by value. Graphs among the arguments are uploaded once;
+        a :class:`Tiled` argument is this rank's shard there. Raises LocalityLost if a locality is gone already.
+        """
+        if self._broken is not None:
+            raise self._broken
+        name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
+        shards: list[Tiled] = []
+        prepared = tuple(self._prepared(arg, shards) for arg in args)
+        run = ClusterRun(name, self.client, self.addresses, self._abort)
+        with self._lock:
+            self._runs[name] = run
+        run.add_done_callback(lambda _: self._runs.pop(name, None))
+        shipped = self._shipped(prepared)
+        tasks = [
+            self.client.submit(
+                host.run_spmd, name, self._session, rank, self.size, function, shipped,
+                tuple(tiled.shards[rank] for tiled in shards), workers=[address], allow_other_workers=False, pure=False,
+                retries=0, key=f"futurex-{name}-{rank}",
+            )
+            for rank, address in enumerate(self.addresses)
+        ]  # fmt: skip
+        run.watch(tasks)
+        return run
+
+    def _prepared(self, arg: Any, shards: list[Tiled]) -> Any:
+        if isinstance(arg, Graph):
+            return self._uploaded(arg)
+        if isinstance(arg, Tiled):
+            shards.append(arg)
+            return Mine(len(shards) - 1)
+        if type(arg) in (tuple, list):
+            return type(arg)(self._prepared(entry, shards) for entry in arg)
+        if type(arg) is dict:
+            return {key: self._prepared(entry, shards) for key, entry in arg.items()}
+        return arg
+
+    def _uploaded(self, graph: Graph) -> GraphRef:
+        """Send a graph to the workers, the first time only."""
+        if graph.hash not in self._graphs:
+            self.client.run(host.put_graph, pickle.dumps(graph), workers=self.addresses)
+            self._graphs.add(graph.hash)
+        return GraphRef(graph.hash)
+
+    def _shipped(self, args: tuple[Any, ...]) -> Any:
+        nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in flatten(args)[0])
+        if nbytes < _SHIP_TOGETHER:
+            return args
+        [data] = self.client.scatter([args], broadcast=True, hash=False)
+        return data
+
+    def _abort(self) -> None:
+        """A run failed: end what is in flight on the workers that are left."""
+        if self.size == 1:
+            return
+        with self._lock:
+            self._generation += 1
+            alive = [address for address in self.addresses if address in self.client.scheduler_info(n_workers=-1)["workers"]]
+            self.client.run(host.begin_generation, self._session, self._generation, workers=alive, on_error="ignore")
+
+
+def _check_options(transport: str, unknown: dict[str, Any]) -> None:
+    if unknown:
+        name = sorted(unknown)[0]
+        raise TypeError(f"fx.Cluster has no option {name!r}; it has: transport, threads, timeout")
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport={transport!r} is not one of {', '.join(map(repr, TRANSPORTS))}")
+    if transport == "ucx" and os.name != "posix":
+        raise ValueError("UCX runs on Linux only; use transport='tcp'")

@@ -1,0 +1,181 @@
+"""The worker's side: what a Dask worker keeps to be a locality, and the functions that the driver calls there."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Worker, WorkerPlugin, get_worker
+
+from futurex.runtime import config
+from futurex.runtime.collectives import Communicator
+from futurex.runtime.group import Locality
+from futurex.runtime.plan import Plan
+from futurex.runtime.transport import open_endpoint
+from futurex.tree.graph import Graph
+
+
+@dataclass(frozen=True)
+class GraphRef:
+    """A graph that the workers already have, by hash."""
+
+    hash: str
+
+
+@dataclass
+class Host:
+    """The state of one worker as a locality."""
+
+    worker: Worker
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    plans: dict[Any, Plan] = field(default_factory=dict)
+    sessions: dict[str, Communicator] = field(default_factory=dict)
+    running: dict[str, Locality] = field(default_factory=dict)
+    waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def close(self) -> None:
+        for communicator in self.sessions.values():
+            communicator.endpoint.close()
+        self.sessions.clear()
+
+
+class LocalityPlugin(WorkerPlugin):
+    """Makes a Dask worker a locality. Registering it again on a worker that is one already changes nothing."""
+
+    name = "futurex-locality"
+
+    def setup(self, worker: Worker) -> None:
+        if not isinstance(getattr(worker, "futurex_host", None), Host):
+            worker.futurex_host = Host(worker)  # type: ignore[attr-defined]
+
+    def teardown(self, worker: Worker) -> None:
+        host = getattr(worker, "futurex_host", None)
+        if isinstance(host, Host):
+            host.close()
+
+
+def host_of(worker: Worker) -> Host:
+    return worker.futurex_host  # type: ignore[attr-defined, no-any-return]
+
+
+# -- called by the driver, in the worker's event loop ------------------------------------------------------------------
+
+
+async def open_session(session: str, kind: str, ranks: dict[str, int], secret: bytes, dask_worker: Worker) -> tuple[int, bytes]:
+    """Open this worker's endpoint; returns its rank and the address that others dial."""
+    host = host_of(dask_worker)
+    rank = ranks[dask_worker.address]
+
+    def open_() -> Communicator:
+        endpoint = open_endpoint(kind, rank, len(ranks), secret)
+        return Communicator(endpoint)
+
+    host.sessions[session] = await asyncio.to_thread(open_)
+    return rank, host.sessions[session].endpoint.address
+
+
+async def connect_session(session: str, addresses: Sequence[bytes], timeout: float, dask_worker: Worker) -> None:
+    """Connect to every other rank; needs all of them to do so at once."""
+    endpoint = host_of(dask_worker).sessions[session].endpoint
+    await asyncio.to_thread(endpoint.connect, list(addresses), timeout)
+
+
+async def close_session(session: str, dask_worker: Worker) -> None:
+    communicator = host_of(dask_worker).sessions.pop(session, None)
+    if communicator is not None:
+        await asyncio.to_thread(communicator.endpoint.close)
+
+
+async def begin_generation(session: str, generation: int, dask_worker: Worker) -> None:
+    """End what is in flight on this worker: its collectives fail, and later ones belong to a new generation."""
+    communicator = host_of(dask_worker).sessions.get(session)
+    if communicator is not None:
+        await asyncio.to_thread(communicator.begin_generation, generation)
+
+
+def put_graph(pickled: bytes, dask_worker: Worker) -> str:
+    """Keep a graph for later runs."""
+    graph = pickle.loads(pickled)  # from the driver, over Dask's own authenticated channel
+    host_of(dask_worker).graphs[graph.hash] = graph
+    return str(graph.hash)
+
+
+def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
+    """Give the locality of a run a command; one that comes before the run starts waits for it."""
+    host = host_of(dask_worker)
+    with host.lock:
+        locality = host.running.get(run)
+        if locality is None:
+            host.waiting.setdefault(run, []).append(command)
+            return
+    locality.deliver(command)
+
+
+# -- the SPMD task -----------------------------------------------------------------------------------------------------
+
+
+def run_spmd(run: str, session: str, rank: int, size: int, function: Any, args: tuple[Any, ...], mine: tuple[Any, ...]) -> Any:
+    """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, in the place of :class:`Shard` marks."""
+    host = host_of(get_worker())
+    communicator = host.sessions[session] if size > 1 else None
+
+    def emit(event: dict[str, Any]) -> None:
+        host.worker.log_event(topic(run), {"rank": rank, "event": event})
+
+    locality = Locality(rank, size, config.threads(), emit, communicator, host.plans)
+    with host.lock:
+        host.running[run] = locality
+        for command in host.waiting.pop(run, []):
+            locality.deliver(command)
+    try:
+        return _on_compute_thread(function, locality, [_resolved(arg, host, mine) for arg in args])
+    finally:
+        with host.lock:
+            del host.running[run]
+
+
+def _on_compute_thread(function: Any, locality: Locality, args: list[Any]) -> Any:
+    """A thread of its own, named as traces name it, and joined before the task ends."""
+    outcome: dict[str, Any] = {}
+
+    def body() -> None:
+        try:
+            outcome["result"] = function(locality, *args)
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=body, name="compute", daemon=True)
+    thread.start()
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["result"]
+
+
+@dataclass(frozen=True)
+class Mine:
+    """Stands for this rank's shard number ``index`` among the arguments of a run."""
+
+    index: int
+
+
+def _resolved(arg: Any, host: Host, mine: tuple[Any, ...]) -> Any:
+    if isinstance(arg, GraphRef):
+        return host.graphs[arg.hash]
+    if isinstance(arg, Mine):
+        return mine[arg.index]
+    if isinstance(arg, tuple | list):
+        return type(arg)(_resolved(entry, host, mine) for entry in arg)
+    if isinstance(arg, dict):
+        return {key: _resolved(entry, host, mine) for key, entry in arg.items()}
+    return arg
+
+
+def topic(run: str) -> str:
+    """The Dask event topic of a run."""
+    return f"futurex-{run}"

@@ -1,0 +1,109 @@
+"""A run on a cluster, as the driver follows it: one Dask task a rank, events on a topic, the first failure ends all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from distributed import Client, Future
+
+from futurex.runtime.cluster.errors import LocalityLost
+from futurex.runtime.cluster.host import deliver_command, topic
+from futurex.runtime.collectives import CollectiveError
+from futurex.runtime.group import Command, SpmdRun
+from futurex.runtime.transport import TransportError
+
+SETTLE_SECONDS = 3.0  # how long the cause of a failure may take to arrive after its first symptom
+_SYMPTOMS = (CollectiveError, TransportError)
+
+
+class ClusterRun(SpmdRun):
+    """One function under way on all localities.
+
+    ``abort`` is called once when the run has failed, so that ranks which still wait for others stop.
+    """
+
+    def __init__(self, name: str, client: Client, addresses: Sequence[str], abort: Callable[[], None]) -> None:
+        super().__init__(name, len(addresses))
+        self._client = client
+        self._addresses = list(addresses)
+        self._abort = abort
+        self._tasks: list[Future] = []
+        self._errors: dict[int, BaseException] = {}
+        self._done = 0
+        self._state = threading.Lock()
+        self._settling: threading.Timer | None = None
+        client.subscribe_topic(topic(name), self._event)
+
+    def watch(self, tasks: Sequence[Future]) -> None:
+        """Follow the tasks, one a rank."""
+        self._tasks = list(tasks)
+        for rank, task in enumerate(self._tasks):
+            task.add_done_callback(lambda _, rank=rank: self._finished(rank))
+
+    def send(self, command: Command) -> None:
+        self._client.run(deliver_command, self.name, command, workers=self._addresses, on_error="ignore")
+
+    def lost(self, address: str) -> None:
+        """A worker left the cluster."""
+        if address in self._addresses and not self.done():
+            rank = self._addresses.index(address)
+            self._failed(rank, LocalityLost(rank, address, f"run {self.name!r}"))
+
+    def _event(self, event: Any) -> None:
+        _, message = event
+        if isinstance(message, dict) and "rank" in message:
+            self.publish(int(message["rank"]), message["event"])
+
+    def _finished(self, rank: int) -> None:
+        task = self._tasks[rank]
+        if task.status == "finished":
+            with self._state:
+                self._done += 1
+                complete = self._done == self.size
+            if complete:
+                self._gather()
+        elif task.status == "error":
+            self._failed(rank, task.exception() or RuntimeError(f"rank {rank} failed"))
+        elif task.status in ("cancelled", "lost"):
+            self._failed(rank, LocalityLost(rank, self._addresses[rank], f"run {self.name!r}"))
+
+    def _gather(self) -> None:
+        try:
+            results = self._client.gather(self._tasks)
+        except Exception as error:
+            self._failed(0, error)
+            return
+        self._close()
+        self.finish(list(results))
+
+    def _failed(self, rank: int, error: BaseException) -> None:
+        """Note a failure; a moment later, when the cause has arrived behind its symptoms, the run ends with it."""
+        with self._state:
+            self._errors.setdefault(rank, error)
+            if isinstance(error, LocalityLost):
+                self._errors[rank] = error
+            certain = not isinstance(error, _SYMPTOMS)
+            if self._settling is not None and not certain:
+                return
+            if self._settling is not None:
+                self._settling.cancel()
+            self._settling = threading.Timer(0.05 if certain else SETTLE_SECONDS, self._end)
+            self._settling.daemon = True
+            self._settling.start()
+
+    def _end(self) -> None:
+        with self._state:
+            causes = [error for _, error in sorted(self._errors.items())]
+        cause = next((e for e in causes if isinstance(e, LocalityLost)), None)
+        cause = cause or next((e for e in causes if not isinstance(e, _SYMPTOMS)), causes[0])
+        self.finish(None, cause)
+        try:
+            self._abort()
+            self._client.cancel(self._tasks, force=True)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._client.unsubscribe_topic(topic(self.name))

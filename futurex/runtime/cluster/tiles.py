@@ -1,0 +1,52 @@
+"""Arrays that lie on a cluster: one shard a locality, resident in Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.partition.mesh import Shard, local_part
+from futurex.tree.aval import Aval
+
+
+class Tiled:
+    """An array cut along one axis over the localities of a cluster.
+
+    ``shape`` and ``dtype`` are those of the whole; ``np.asarray`` gathers it.
+    """
+
+    def __init__(self, shards: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int) -> None:
+        self.shards = list(shards)
+        self.shape = shape
+        self.dtype = dtype
+        self.axis = axis
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def aval(self) -> Aval:
+        return Aval(self.shape, self.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        whole = np.concatenate([shard.result() for shard in self.shards], self.axis)
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __repr__(self) -> str:
+        extents = ",".join(map(str, self.shape))
+        return f"<Tiled {self.dtype.name}[{extents}] along axis {self.axis} over {len(self.shards)} localities>"
+
+
+def cut(array: np.ndarray, axis: int, parts: int) -> list[np.ndarray]:
+    """The shards of an array, one a rank. Raises ValueError for an axis that it does not have."""
+    if not -array.ndim <= axis < array.ndim:
+        choices = ", ".join(map(str, range(array.ndim))) or "none: it is a scalar"
+        raise ValueError(f"cannot tile an array of shape {array.shape} along axis {axis}; its axes are {choices}")
+    shard = Shard(axis % array.ndim)
+    return [np.ascontiguousarray(local_part(array, shard, parts, rank)) for rank in range(parts)]

@@ -1,0 +1,217 @@
+"""Groups of localities: where a program that every locality runs (SPMD) is started, followed and steered.
+
+:class:`SoloGroup` is this process alone; a cluster is the same interface over many workers.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from futurex.partition import Mesh, partition
+from futurex.partition.mesh import Placement
+from futurex.runtime import config, trace
+from futurex.runtime.collectives import Communicator
+from futurex.runtime.plan import Plan, compile_plan
+from futurex.tree.graph import Graph
+
+Event = dict[str, Any]
+Command = dict[str, Any]
+_runs = itertools.count(1)
+
+
+class Step:
+    """A compiled program on one locality; calling it runs this rank's part, in step with the other ranks."""
+
+    def __init__(self, plan: Plan, communicator: Communicator | None) -> None:
+        self.plan = plan
+        self._communicator = communicator
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        if self._communicator is None:
+            return self.plan.run(args)
+        self._communicator.begin_step()
+        return self.plan.run(args, self._communicator)
+
+
+class Locality:
+    """One member of a group, as the function that it runs sees it.
+
+    ``rank`` of ``size``; ``threads`` is what its kernels may use.
+    """
+
+    def __init__(
+        self, rank: int, size: int, threads: int, emit: Callable[[Event], None], communicator: Communicator | None = None,
+        plans: dict[Any, Plan] | None = None,
+    ) -> None:  # fmt: skip
+        self.rank, self.size, self.threads = rank, size, threads
+        self._emit = emit
+        self._communicator = communicator
+        self._plans = plans if plans is not None else {}
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._events: list[dict[str, Any]] = []
+
+    def compile(self, graph: Graph, placements: Sequence[Placement], donate: Mapping[int, int] | None = None) -> Step:
+        """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
+
+        ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs.
+        """
+        donate = dict(donate or {})
+        key = (graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads)
+        if key not in self._plans:
+            local = graph
+            if self.size > 1:
+                local = partition(graph, placements, Mesh((("data", self.size),)), self.rank)
+            self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
+        return Step(self._plans[key], self._communicator)
+
+    def emit(self, event: Event) -> None:
+        """Tell the driver something; returns at once."""
+        self._emit(event)
+
+    def commands(self) -> list[Command]:
+        """What the driver sent since the last call."""
+        found = []
+        while True:
+            try:
+                found.append(self._commands.get_nowait())
+            except queue.Empty:
+                return found
+
+    def deliver(self, command: Command) -> None:
+        """Put a command where :meth:`commands` finds it (called by the group, from any thread)."""
+        self._commands.put(command)
+
+    @property
+    def communication_seconds(self) -> float:
+        """Seconds in which a collective was in flight."""
+        return self._communicator.times()[0] if self._communicator is not None else 0.0
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Seconds in which the computation waited for a collective."""
+        return self._communicator.times()[1] if self._communicator is not None else 0.0
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record every instruction and collective inside the block, for :meth:`trace`."""
+        with trace.trace(self.rank) as recorder:
+            yield
+        self._events += recorder.chrome()
+
+    def trace(self) -> list[dict[str, Any]]:
+        """The recorded Chrome trace events of this rank."""
+        return list(self._events)
+
+
+SpmdFunction = Callable[..., Any]
+
+
+class SpmdRun:
+    """A function under way on all localities of a group."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        self._future: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
+        self._subscribers: list[Callable[[int, Event], None]] = []
+        self._history: list[tuple[int, Event]] = []
+        self._lock = threading.RLock()
+
+    def result(self, timeout: float | None = None) -> list[Any]:
+        """What the function returned, by rank. Raises what it raised on the first rank to fail, TimeoutError after ``timeout`` s."""
+        return self._future.result(timeout)
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return self._future.exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[SpmdRun], Any]) -> None:
+        """Call ``fn(self)`` when every locality has finished, or the run has failed."""
+        self._future.add_done_callback(lambda _: fn(self))
+
+    def subscribe(self, fn: Callable[[int, Event], None]) -> None:
+        """Call ``fn(rank, event)`` for every event, from the first one on, in order per rank."""
+        with self._lock:
+            for rank, event in self._history:
+                fn(rank, event)
+            self._subscribers.append(fn)
+
+    def send(self, command: Command) -> None:
+        """Give every locality a command; it sees it at its next look."""
+        raise NotImplementedError
+
+    def publish(self, rank: int, event: Event) -> None:
+        """An event arrived (called by the group)."""
+        with self._lock:
+            self._history.append((rank, event))
+            for fn in self._subscribers:
+                fn(rank, event)
+
+    def finish(self, results: list[Any] | None, error: BaseException | None = None) -> None:
+        """Complete the run, once (called by the group)."""
+        with self._lock:
+            if self._future.done():
+                return
+            if error is not None:
+                self._future.set_exception(error)
+            else:
+                assert results is not None
+                self._future.set_result(results)
+
+
+class Group(Protocol):
+    """Localities that run one program together."""
+
+    @property
+    def size(self) -> int: ...
+
+    def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:
+        """Start ``function(locality, *args)`` on every locality, and return at once."""
+        ...
+
+
+class _SoloRun(SpmdRun):
+    def __init__(self, name: str, locality: Locality) -> None:
+        super().__init__(name, 1)
+        self._locality = locality
+
+    def send(self, command: Command) -> None:
+        self._locality.deliver(command)
+
+
+class SoloGroup:
+    """This process as a group of one locality; runs go on in a thread of their own.
+
+    >>> SoloGroup().spmd(lambda locality, x: x + locality.rank, 1).result(timeout=5)
+    [1]
+    """
+
+    size = 1
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or config.threads()
+        self._plans: dict[Any, Plan] = {}
+
+    def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:
+        """Start ``function(locality, *args)`` in a background thread."""
+        locality = Locality(0, 1, self.threads, lambda event: run.publish(0, event), plans=self._plans)
+        run = _SoloRun(name or f"run-{next(_runs)}", locality)
+
+        def body() -> None:
+            try:
+                result = function(locality, *args)
+            except BaseException as error:
+                run.finish(None, error)
+            else:
+                run.finish([result])
+
+        threading.Thread(target=body, name="compute", daemon=True).start()
+        return run
