@@ -1,0 +1,119 @@
+"""Activations and losses."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from futurex.nn.operation import operation, shape_of
+
+
+def relu(x: Any) -> Any:
+    """``max(x, 0)``, element by element; any shape, the dtype of ``x``.
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.relu(np.array([-1.0, 2.0]))
+    array([0., 2.])
+    """
+    return np.maximum(x, 0)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent, element by element.
+
+    >>> import futurex as fx
+    >>> float(fx.nn.tanh(0.0))
+    0.0
+    """
+    return np.tanh(x)
+
+
+def sigmoid(x: Any) -> Any:
+    """``1 / (1 + exp(-x))``, without overflow for large ``-x``.
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.sigmoid(np.array([-1e4, 0.0]))
+    array([0. , 0.5])
+    """
+    return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+def gelu(x: Any) -> Any:
+    """The Gaussian error linear unit in its tanh form (Hendrycks and Gimpel, arXiv 1606.08415).
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.gelu(np.array([0.0, 1.0])).round(4)
+    array([0.    , 0.8412])
+    """
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """``exp(x)`` divided by its sum along ``axis``. Raises ValueError for an axis that ``x`` has not.
+
+    >>> import numpy as np, futurex as fx
+    >>> np.asarray(fx.nn.softmax(np.zeros((1, 4))))
+    array([[0.25, 0.25, 0.25, 0.25]])
+    """
+    return operation("softmax", x, axis=_axis(x, axis, "softmax"))
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """The logarithm of :func:`softmax`, computed without losing small probabilities.
+
+    >>> import numpy as np, futurex as fx
+    >>> np.asarray(fx.nn.log_softmax(np.array([0.0, 1000.0])))
+    array([-1000.,     0.])
+    """
+    return operation("log_softmax", x, axis=_axis(x, axis, "log_softmax"))
+
+
+def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
+    """The loss of each row: minus the log-probability that ``softmax(logits)`` gives to the row's label.
+
+    ``logits`` is (..., classes), ``labels`` (...) of integers from 0; the result (...). Take its ``.mean()`` for the
+    loss of a batch. Raises TypeError for labels that are no integers and ValueError where the shapes do not fit.
+
+    >>> import numpy as np, futurex as fx
+    >>> np.asarray(fx.nn.softmax_cross_entropy(np.zeros((2, 4)), np.array([0, 3]))).round(4)
+    array([1.3863, 1.3863])
+    """
+    shapes = shape_of(logits, "logits", "softmax_cross_entropy"), shape_of(labels, "labels", "softmax_cross_entropy")
+    if not shapes[0] or shapes[1] != shapes[0][:-1]:
+        raise ValueError(
+            "softmax_cross_entropy needs logits (..., classes) and labels (...); "
+            f"got logits {shapes[0]} and labels {shapes[1]}"
+        )
+    if labels.dtype.kind not in "iu":
+        raise TypeError(
+            f"labels {shapes[1]} must be integers that name classes, not {labels.dtype}; use argmax of one-hot rows"
+        )
+    return operation("softmax_cross_entropy", logits, labels)
+
+
+def one_hot(labels: Any, classes: int, dtype: npt.DTypeLike = np.float32) -> Any:
+    """Rows of 0 with a 1 where the label says, (..., classes), for integer ``labels`` (...).
+
+    A label outside the classes has a row of 0.
+
+    >>> import numpy as np, futurex as fx
+    >>> np.asarray(fx.nn.one_hot(np.array([1]), 3))
+    array([[0., 1., 0.]], dtype=float32)
+    """
+    shape = shape_of(labels, "labels", "one_hot")
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"one_hot needs integer labels, got {labels.dtype} of shape {shape}")
+    if classes < 1:
+        raise ValueError(f"one_hot of labels {shape} needs at least 1 class, not {classes}")
+    return operation("one_hot", labels, classes=operator.index(classes), dtype=np.dtype(dtype))
+
+
+def _axis(x: Any, axis: int, name: str) -> int:
+    shape = shape_of(x, "x", name)
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{name}: axis {axis} is none of the {len(shape)} axes of x {shape}")
+    return operator.index(axis) % len(shape)

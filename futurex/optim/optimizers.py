@@ -1,0 +1,153 @@
+"""Gradient descent with momentum, Adam and AdamW.
+
+The state is a dict. ``state["lr"]`` is a Python float, so that float32 parameters stay float32, and may be replaced
+at any time; so is ``state["step"]``, the count that bias correction needs (exact up to 2**53 steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from futurex.tree.pytree import tree_map
+
+State = dict[str, Any]
+
+
+class Optimizer(Protocol):
+    """What :func:`futurex.fit` needs of an optimizer; both methods are pure and may be staged."""
+
+    def init(self, params: Any) -> Any:
+        """The state before the first step for parameters of this structure."""
+        ...
+
+    def update(self, params: Any, grads: Any, state: Any) -> tuple[Any, Any]:
+        """The parameters and the state after a step; structures, shapes and dtypes do not change."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Made by :func:`sgd`."""
+
+    lr: float
+    momentum: float
+    nesterov: bool
+
+    def init(self, params: Any) -> State:
+        """``{"lr"}``, with momentum also ``"velocity"`` in the structure of ``params``."""
+        return {"lr": self.lr, "velocity": tree_map(np.zeros_like, params)} if self.momentum else {"lr": self.lr}
+
+    def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
+        """One step against the gradient."""
+        lr = state["lr"]
+        if not self.momentum:
+            return tree_map(lambda p, g: p - lr * g, params, grads), {"lr": lr}
+        velocity = tree_map(lambda v, g: self.momentum * v + g, state["velocity"], grads)
+        way = tree_map(lambda g, v: g + self.momentum * v, grads, velocity) if self.nesterov else velocity
+        return tree_map(lambda p, d: p - lr * d, params, way), {"lr": lr, "velocity": velocity}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Made by :func:`adam`."""
+
+    lr: float
+    b1: float
+    b2: float
+    eps: float
+
+    def init(self, params: Any) -> State:
+        """``{"lr", "step", "m", "v"}``; the moments have the structure of ``params``."""
+        return {
+            "lr": self.lr, "step": 0.0, "m": tree_map(np.zeros_like, params), "v": tree_map(np.zeros_like, params),
+        }  # fmt: skip
+
+    def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
+        """One step by the bias-corrected moments of the gradient."""
+        lr, step = state["lr"], state["step"] + 1.0
+        m = tree_map(lambda m, g: self.b1 * m + (1.0 - self.b1) * g, state["m"], grads)
+        v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * (g * g), state["v"], grads)
+        rate = lr / (1.0 - self.b1**step)
+        root = (1.0 - self.b2**step) ** 0.5  # not np.sqrt: a NumPy scalar would turn float32 into float64
+        params = tree_map(lambda p, m, v: p - rate * (m / (np.sqrt(v) / root + self.eps)), params, m, v)
+        return params, {"lr": lr, "step": step, "m": m, "v": v}
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Made by :func:`adamw`."""
+
+    adam: Adam
+    weight_decay: float
+
+    def init(self, params: Any) -> State:
+        """The state of Adam."""
+        return self.adam.init(params)
+
+    def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
+        """Shrink the parameters, then a step of Adam."""
+        keep = 1.0 - state["lr"] * self.weight_decay
+        return self.adam.update(tree_map(lambda p: p * keep, params), grads, state)
+
+
+def sgd(lr: float, momentum: float = 0.0, nesterov: bool = False) -> Sgd:
+    """Gradient descent: ``v = momentum * v + g``, then ``p -= lr * v``, with Nesterov ``lr * (g + momentum * v)``.
+
+    The form of Sutskever et al. (ICML 2013) as PyTorch writes it. Raises ValueError for a learning rate that is not
+    positive, momentum outside 0 to 1, or Nesterov without momentum.
+
+    >>> import numpy as np, futurex as fx
+    >>> optimizer = fx.optim.sgd(0.1)
+    >>> params, state = optimizer.update(np.ones(2), np.ones(2), optimizer.init(np.ones(2)))
+    >>> params
+    array([0.9, 0.9])
+    """
+    momentum = _share("momentum", momentum)
+    if nesterov and not momentum:
+        raise ValueError("nesterov=True looks ahead along the momentum: give momentum as well, such as 0.9")
+    return Sgd(_positive("lr", lr), momentum, bool(nesterov))
+
+
+def adam(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Adam:
+    """Adam (Kingma and Ba, arXiv 1412.6980, Algorithm 1).
+
+    Raises ValueError for a learning rate or ``eps`` that is not positive, or ``b1``, ``b2`` outside 0 to 1.
+
+    >>> import numpy as np, futurex as fx
+    >>> optimizer = fx.optim.adam(0.1)
+    >>> params, state = optimizer.update(np.ones(2), np.ones(2), optimizer.init(np.ones(2)))
+    >>> params.round(6), state["step"]
+    (array([0.9, 0.9]), 1.0)
+    """
+    return Adam(_positive("lr", lr), _share("b1", b1), _share("b2", b2), _positive("eps", eps))
+
+
+def adamw(
+    lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 1e-2
+) -> AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101): ``p *= 1 - lr * weight_decay`` first.
+
+    Raises ValueError as :func:`adam`, and for a negative decay.
+
+    >>> import futurex as fx
+    >>> fx.optim.adamw(3e-4).weight_decay
+    0.01
+    """
+    if not weight_decay >= 0:
+        raise ValueError(f"weight_decay must be at least 0, not {weight_decay}")
+    return AdamW(adam(lr, b1, b2, eps), float(weight_decay))
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{name} must be a positive number, not {value}")
+    return float(value)
+
+
+def _share(name: str, value: float) -> float:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
+    return float(value)
