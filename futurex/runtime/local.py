@@ -190,7 +190,7 @@ _bouncing = _Bouncing()
 
 
 def _bounce(action: Callable[[], None]) -> None:
-    """Do ``action`` now or, inside another such action, after it: the failure of a long chain does not grow the stack."""
+    """Do ``action`` now or, inside another such action, after it: a long chain of failures does not grow the stack."""
     if _bouncing.todo is not None:
         _bouncing.todo.append(action)
         return

@@ -54,7 +54,7 @@ class _Carry:
         self._spare: list[Any] | None = None
 
     def step(self, plan: Runnable, args: Sequence[Any], communicator: Any, *, keep: bool) -> list[Any]:
-        """Run ``plan``: its first results become the carry; return the others. ``keep``: the old carry is read later."""
+        """Run ``plan``; its first results become the carry, the rest is returned. ``keep``: the old carry lives on."""
         n = len(self.values)
         results = plan.run(args, communicator, outs=self._spare)
         self._spare = self.values if self._mine and not keep else None
