@@ -20,7 +20,8 @@ from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 class Program:
     """``graph`` maps the array and float leaves of the arguments to the leaves of the result, in order.
 
-    ``traced`` are the positions of those leaves among all leaves of ``(args, kwargs)``; the others are part of the program.
+    ``traced`` are the positions of those leaves among all leaves of ``(args, kwargs)``; the others are part of the
+    program.
     """
 
     graph: Graph
@@ -45,8 +46,8 @@ class Program:
 def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """Trace ``function`` for these arguments into a program.
 
-    Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Raises StagingError, at the user's
-    line, where the function cannot be staged as one graph of its arguments.
+    Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Raises StagingError, at the
+    user's line, where the function cannot be staged as one graph of its arguments.
 
     >>> import numpy as np, futurex as fx
     >>> program = fx.lower(lambda x, y: {"sum": x + y}, np.ones(3), np.ones(3))
@@ -70,7 +71,9 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     written = [entered.positions[cell] for cell in entered.positions if cell.written]
     paths = leaf_paths(structure)
     if written:
-        raise StagingError(f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays")
+        raise StagingError(
+            f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays"
+        )
     outs: list[Node] = [node_of(leaf) for leaf in result_leaves]
     if trace.captures:
         raise StagingError(f"{trace.name} reads arrays from outside its arguments; pass them as arguments")

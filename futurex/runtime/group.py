@@ -46,9 +46,14 @@ class Locality:
     """
 
     def __init__(
-        self, rank: int, size: int, threads: int, emit: Callable[[Event], None], communicator: Communicator | None = None,
+        self,
+        rank: int,
+        size: int,
+        threads: int,
+        emit: Callable[[Event], None],
+        communicator: Communicator | None = None,
         plans: dict[Any, Plan] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rank, self.size, self.threads = rank, size, threads
         self._emit = emit
         self._communicator = communicator
@@ -124,7 +129,10 @@ class SpmdRun:
         self._lock = threading.RLock()
 
     def result(self, timeout: float | None = None) -> list[Any]:
-        """What the function returned, by rank. Raises what it raised on the first rank to fail, TimeoutError after ``timeout`` s."""
+        """What the function returned, by rank.
+
+        Raises what it raised on the rank that failed first, and TimeoutError after ``timeout`` seconds.
+        """
         return self._future.result(timeout)
 
     def done(self) -> bool:
@@ -215,3 +223,8 @@ class SoloGroup:
 
         threading.Thread(target=body, name="compute", daemon=True).start()
         return run
+
+
+def run_program(locality: Locality, graph: Graph, placements: Sequence[Placement], args: Sequence[Any]) -> list[Any]:
+    """One run of a program, as a function for :meth:`Group.spmd`; every rank returns the whole results."""
+    return locality.compile(graph, placements)(args)

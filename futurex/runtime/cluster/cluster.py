@@ -47,7 +47,13 @@ class Cluster:
     """
 
     def __init__(
-        self, target: Any = None, *, transport: str = "tcp", threads: int | None = None, timeout: float = 30.0, **unknown: Any
+        self,
+        target: Any = None,
+        *,
+        transport: str = "tcp",
+        threads: int | None = None,
+        timeout: float = 30.0,
+        **unknown: Any,
     ) -> None:
         _check_options(transport, unknown)
         self.transport = transport
@@ -80,7 +86,8 @@ class Cluster:
         if isinstance(target, str) or hasattr(target, "scheduler_address"):
             return self._connected(target)
         raise TypeError(
-            f"fx.Cluster takes a number of localities, a scheduler address, a distributed.Client or a Dask cluster, not {target!r}"
+            "fx.Cluster takes a number of localities, a scheduler address, a distributed.Client or a Dask cluster, "
+            f"not {target!r}"
         )
 
     def _embedded(self, n: int, threads: int | None) -> Client:
@@ -90,7 +97,7 @@ class Cluster:
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         with dask.config.set({"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}):
             cluster = LocalCluster(
-                n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+                n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
                 memory_limit=0, env=environment, silence_logs=50,
             )  # fmt: skip
         self._closing.callback(cluster.close, timeout=10)
@@ -188,8 +195,8 @@ class Cluster:
     def spmd(self, function: Callable[..., Any], *args: Any, name: str = "") -> SpmdRun:
         """Start ``function(locality, *args)`` on every locality and return at once.
 
-        ``function`` must be importable on the workers, or picklable by value. Graphs among the arguments are uploaded once;
-        a :class:`Tiled` argument is this rank's shard there. Raises LocalityLost if a locality is gone already.
+        ``function`` must be importable on the workers, or picklable by value. Graphs among the arguments are uploaded
+        once; a :class:`Tiled` argument is this rank's shard there. Raises LocalityLost if a locality is gone already.
         """
         if self._broken is not None:
             raise self._broken
@@ -244,8 +251,9 @@ class Cluster:
             return
         with self._lock:
             self._generation += 1
-            alive = [address for address in self.addresses if address in self.client.scheduler_info(n_workers=-1)["workers"]]
-            self.client.run(host.begin_generation, self._session, self._generation, workers=alive, on_error="ignore")
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            alive = [address for address in self.addresses if address in workers]
+            self.client.run(host.begin_generation, self._session, self._generation, workers=alive, wait=False)
 
 
 def _check_options(transport: str, unknown: dict[str, Any]) -> None:

@@ -66,7 +66,9 @@ def host_of(worker: Worker) -> Host:
 # -- called by the driver, in the worker's event loop ------------------------------------------------------------------
 
 
-async def open_session(session: str, kind: str, ranks: dict[str, int], secret: bytes, dask_worker: Worker) -> tuple[int, bytes]:
+async def open_session(
+    session: str, kind: str, ranks: dict[str, int], secret: bytes, dask_worker: Worker
+) -> tuple[int, bytes]:
     """Open this worker's endpoint; returns its rank and the address that others dial."""
     host = host_of(dask_worker)
     rank = ranks[dask_worker.address]
@@ -105,7 +107,7 @@ def put_graph(pickled: bytes, dask_worker: Worker) -> str:
     return str(graph.hash)
 
 
-def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
+async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
     """Give the locality of a run a command; one that comes before the run starts waits for it."""
     host = host_of(dask_worker)
     with host.lock:
@@ -119,8 +121,10 @@ def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> N
 # -- the SPMD task -----------------------------------------------------------------------------------------------------
 
 
-def run_spmd(run: str, session: str, rank: int, size: int, function: Any, args: tuple[Any, ...], mine: tuple[Any, ...]) -> Any:
-    """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, in the place of :class:`Shard` marks."""
+def run_spmd(
+    run: str, session: str, rank: int, size: int, function: Any, args: tuple[Any, ...], mine: tuple[Any, ...]
+) -> Any:
+    """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, for the marks :class:`Mine`."""
     host = host_of(get_worker())
     communicator = host.sessions[session] if size > 1 else None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from distributed import Client, Future
+from distributed.client import ClosedClientError
 
 from futurex.runtime.cluster.errors import LocalityLost
 from futurex.runtime.cluster.host import deliver_command, topic
@@ -43,7 +45,7 @@ class ClusterRun(SpmdRun):
             task.add_done_callback(lambda _, rank=rank: self._finished(rank))
 
     def send(self, command: Command) -> None:
-        self._client.run(deliver_command, self.name, command, workers=self._addresses, on_error="ignore")
+        self._client.run(deliver_command, self.name, command, workers=self._addresses, wait=False)
 
     def lost(self, address: str) -> None:
         """A worker left the cluster."""
@@ -98,12 +100,12 @@ class ClusterRun(SpmdRun):
             causes = [error for _, error in sorted(self._errors.items())]
         cause = next((e for e in causes if isinstance(e, LocalityLost)), None)
         cause = cause or next((e for e in causes if not isinstance(e, _SYMPTOMS)), causes[0])
-        self.finish(None, cause)
-        try:
+        with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
             self._abort()
             self._client.cancel(self._tasks, force=True)
-        finally:
-            self._close()
+        self._close()
+        self.finish(None, cause)
 
     def _close(self) -> None:
-        self._client.unsubscribe_topic(topic(self.name))
+        with contextlib.suppress(ClosedClientError):
+            self._client.unsubscribe_topic(topic(self.name))

@@ -17,6 +17,8 @@ class Tiled:
     ``shape`` and ``dtype`` are those of the whole; ``np.asarray`` gathers it.
     """
 
+    __fx_tiled__ = True
+
     def __init__(self, shards: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int) -> None:
         self.shards = list(shards)
         self.shape = shape

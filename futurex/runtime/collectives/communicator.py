@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -143,7 +144,9 @@ class Communicator:
 
         return self._launch(buffer, tag, land)
 
-    def _exchange_bytes(self, mine: Sequence[np.ndarray], sizes: Sequence[int], tag: int, land: Callable[[list[memoryview]], None]) -> Operation:
+    def _exchange_bytes(
+        self, mine: Sequence[np.ndarray], sizes: Sequence[int], tag: int, land: Callable[[list[memoryview]], None]
+    ) -> Operation:
         """Every rank's bytes on every rank: a ring sum of bytes over buffers that are zero but for one's own part."""
         starts = np.cumsum([0, *sizes])
         buffer = self._buffer(tag, np.uint8, int(starts[-1]))
@@ -154,9 +157,11 @@ class Communicator:
             buffer[position : position + raw.size] = raw
             position += raw.size
         whole = memoryview(buffer)
-        return self._launch(buffer, tag, lambda: land([whole[a:b] for a, b in zip(starts, starts[1:], strict=False)]))
+        return self._launch(buffer, tag, lambda: land([whole[a:b] for a, b in itertools.pairwise(starts)]))
 
-    def _gather_and_reduce(self, arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray], reduce: str, tag: int) -> Operation:
+    def _gather_and_reduce(
+        self, arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray], reduce: str, tag: int
+    ) -> Operation:
         """For what the ring cannot add: everybody's arrays, combined in the order of ranks."""
         ufunc = REDUCTIONS[reduce]
         nbytes = sum(array.nbytes for array in arrays)

@@ -1,0 +1,76 @@
+"""Futurized functions on a cluster: ``f.on(cluster)(...)``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.program import Program, lower
+from futurex.frontend.staging import leaf_key
+from futurex.partition.mesh import Replicate, Shard
+from futurex.runtime.futures import Future
+from futurex.runtime.group import Group, SpmdRun, run_program
+from futurex.tree.pytree import flatten, unflatten
+
+PROGRAMS = 32  # programs kept for one function
+
+
+class Bound:
+    """A function whose calls run on every locality of a cluster, each on its shards of tiled arguments.
+
+    Results are whole arrays (:class:`fx.Array`, futures), equal to those on this machine up to the order of summation.
+    """
+
+    def __init__(self, function: Any, group: Group) -> None:
+        self._function = function
+        self._group = group
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        key = structure, tuple(_tiled_key(leaf) for leaf in leaves)
+        program = self._programs.get(key)
+        if program is None:
+            stand_args, stand_kwargs = unflatten(structure, [_stand_in(leaf) for leaf in leaves])
+            program = self._programs[key] = lower(self._function, *stand_args, **stand_kwargs)
+            while len(self._programs) > PROGRAMS:
+                self._programs.popitem(last=False)
+        traced = [leaves[position] for position in program.traced]
+        placements = [Shard(leaf.axis) if _is_tiled(leaf) else Replicate() for leaf in traced]
+        values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in traced]
+        run = self._group.spmd(run_program, program.graph, placements, values, name=program.graph.name)
+        return _results(program, run)
+
+
+def _results(program: Program, run: SpmdRun) -> Any:
+    futures: list[Future[Any]] = [Future() for _ in range(program.n_results)]
+
+    def deliver(done: SpmdRun) -> None:
+        error = done.exception()
+        values = done.result()[0] if error is None else []
+        for number, future in enumerate(futures):
+            if not future.set_running_or_notify_cancel():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(values[number])
+
+    run.add_done_callback(deliver)
+    nodes = program.graph.outs[: program.n_results]
+    return program.unflatten([Array(future, node.aval) for future, node in zip(futures, nodes, strict=True)])
+
+
+def _is_tiled(leaf: Any) -> bool:
+    return hasattr(type(leaf), "__fx_tiled__")
+
+
+def _tiled_key(leaf: Any) -> Any:
+    return ("tiled", leaf.dtype, leaf.shape, leaf.axis) if _is_tiled(leaf) else leaf_key(leaf)
+
+
+def _stand_in(leaf: Any) -> Any:
+    return np.empty(leaf.shape, leaf.dtype) if _is_tiled(leaf) else leaf

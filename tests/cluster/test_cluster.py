@@ -1,0 +1,214 @@
+"""Localities on real Dask workers in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.runtime.transport import PeerLost
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import cluster_programs as programs  # noqa: E402
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def _ucx_missing() -> str:
+    from futurex.errors import MissingExtra
+    from futurex.runtime.transport import open_endpoint
+
+    try:
+        open_endpoint("ucx", 0, 1, b"0123456789abcdef").close()
+    except MissingExtra as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module", params=["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+def cluster(request):
+    if request.param == "ucx" and _ucx_missing():
+        pytest.skip(_ucx_missing())
+    with _cluster(2, transport=request.param) as started:
+        yield started
+
+
+def _cluster(n, **options):
+    """Workers inherit the path on which they find the test's functions."""
+    folder = str(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    return fx.Cluster(n, **options)
+
+
+def mean_square(w, x):
+    return ((x @ w) ** 2).mean()
+
+
+def descent(w, x):
+    value, gradient = fx.value_and_grad(mean_square)(w, x)
+    return value, w - 0.1 * gradient
+
+
+def test_every_locality_runs_with_its_rank(cluster):
+    assert cluster.size == 2
+    assert cluster.spmd(programs.rank_and_size).result(30) == [(0, 2), (1, 2)]
+    pids = set(cluster.client.run(programs.process_id).values())
+    assert len(pids) == 2 and os.getpid() not in pids
+
+
+def test_tiles_lie_on_their_localities(cluster):
+    x = np.arange(7.0)
+    tiled = cluster.tile(x)
+    assert (tiled.shape, tiled.dtype, len(tiled)) == ((7,), np.dtype(float), 7)
+    assert cluster.spmd(programs.shard_sum, tiled).result(30) == [x[:3].sum(), x[3:].sum()]
+    np.testing.assert_array_equal(np.asarray(tiled), x)
+    with pytest.raises(ValueError, match=r"axis 1.*its axes are 0"):
+        cluster.tile(x, axis=1)
+
+
+def test_descent_equals_one_locality(cluster):
+    x = np.random.default_rng(0).normal(size=(9, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    w = np.ones((3, 2))
+    for _ in range(20):
+        loss, w = program.graph(w, x)
+    run = cluster.spmd(programs.descend, program.graph, 20, cluster.tile(x))
+    events = []
+    run.subscribe(lambda rank, event: events.append((rank, event["step"])))
+    results = run.result(60)
+    for got_loss, got_w, seconds in results:
+        np.testing.assert_allclose(got_loss, loss, rtol=1e-12)
+        np.testing.assert_allclose(got_w, w, rtol=1e-12)
+        assert seconds > 0
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    deadline = time.monotonic() + 10
+    while len(events) < 40 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [step for rank, step in events if rank == 0] == list(range(20))
+
+
+def test_graphs_are_uploaded_once(cluster):
+    x = np.ones((4, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    cluster.spmd(programs.descend, program.graph, 1, cluster.tile(x)).result(60)
+    uploaded = set(cluster._graphs)
+    cluster.spmd(programs.descend, program.graph, 1, cluster.tile(x)).result(60)
+    assert program.graph.hash in uploaded and cluster._graphs == uploaded
+
+
+def test_functions_on_the_cluster(cluster):
+    rng = np.random.default_rng(3)
+    x, w = rng.normal(size=(11, 3)), rng.normal(size=(3, 2))
+    loss = fx.futurize(mean_square)
+    value = loss.on(cluster)(w, cluster.tile(x))
+    assert isinstance(value, fx.Array) and value.shape == ()
+    np.testing.assert_allclose(float(value), mean_square(w, x), rtol=1e-12)
+    gradient = fx.grad(loss).on(cluster)(w, cluster.tile(x))
+    np.testing.assert_allclose(np.asarray(gradient), np.asarray(fx.grad(loss)(w, x)), rtol=1e-12)
+
+
+def test_commands_reach_every_locality(cluster):
+    run = cluster.spmd(programs.wait_for_stop)
+    run.send({"stop": True})
+    assert run.result(60) == ["stopped", "stopped"]
+
+
+def test_an_exception_on_one_rank_ends_all_and_the_cluster_lives_on(cluster):
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        cluster.spmd(programs.fail_on, 1).result(60)
+    assert cluster.spmd(programs.rank_and_size).result(60) == [(0, 2), (1, 2)]
+    x = np.ones((4, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    assert cluster.spmd(programs.descend, program.graph, 3, cluster.tile(x)).result(60)[0][0] > 0
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_is_named_and_nothing_hangs(victim):
+    x = np.ones((6, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    with _cluster(2) as cluster:
+        run = cluster.spmd(programs.descend, program.graph, 10**7, cluster.tile(x))
+        _wait_until_running(run)
+        address = cluster.addresses[victim]
+        os.kill(cluster.client.run(programs.process_id)[address], signal.SIGKILL)
+        with pytest.raises(fx.LocalityLost) as caught:
+            run.result(30)
+        assert caught.value.rank == victim and address in str(caught.value)
+        with pytest.raises(fx.LocalityLost):
+            cluster.spmd(programs.rank_and_size)
+
+
+def _wait_until_running(run):
+    seen = []
+    run.subscribe(lambda rank, event: seen.append(rank))
+    deadline = time.monotonic() + 30
+    while not seen and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert seen, "the run did not start"
+
+
+def test_random_bytes_on_the_transport_port_disturb_nobody():
+    x = np.ones((6, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    with _cluster(2) as cluster:
+        run = cluster.spmd(programs.descend, program.graph, 300, cluster.tile(x))
+        for port in _listening_ports(cluster):
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+                stranger.sendall(os.urandom(4096))
+        results = run.result(60)
+        np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def _listening_ports(cluster):
+    return [int(address.rpartition(":")[2]) for address in cluster.client.run(_endpoint_address).values()]
+
+
+def _endpoint_address(dask_worker):
+    [communicator] = dask_worker.futurex_host.sessions.values()
+    return communicator.endpoint.address.decode()
+
+
+def test_attaching_to_a_cluster_that_stands():
+    from distributed import Client, LocalCluster
+
+    folder = str(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as standing:
+        for target in (standing.scheduler_address, standing):
+            with fx.Cluster(target) as cluster:
+                assert cluster.spmd(programs.rank_and_size).result(30) == [(0, 2), (1, 2)]
+        with Client(standing) as client:
+            with fx.Cluster(client) as cluster:
+                assert cluster.size == 2
+            assert client.status == "running"  # it is the user's
+
+
+def test_bad_targets_and_options():
+    start = time.monotonic()
+    with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
+        fx.Cluster("tcp://127.0.0.1:9", timeout=1)
+    assert time.monotonic() - start < 20
+    with pytest.raises(TypeError, match="no option 'transprt'"):
+        fx.Cluster(2, transprt="tcp")
+    with pytest.raises(ValueError, match="'infiniband' is not one of 'tcp', 'ucx'"):
+        fx.Cluster(2, transport="infiniband")
+    with pytest.raises(ValueError, match="at least one locality"):
+        fx.Cluster(-1)
+    with pytest.raises(TypeError, match="not 1.5"):
+        fx.Cluster(1.5)
+
+
+def test_peer_errors_survive_the_way_to_the_driver():
+    import pickle
+
+    error = pickle.loads(pickle.dumps(fx.LocalityLost(1, "tcp://127.0.0.1:1", "run 'x'")))
+    assert (error.rank, error.address) == (1, "tcp://127.0.0.1:1")
+    lost = pickle.loads(pickle.dumps(PeerLost(1, "127.0.0.1:2", "gone")))
+    assert "gone" in str(lost)

@@ -1,0 +1,57 @@
+"""Functions that the cluster tests run on workers: they must be importable there."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+from futurex.partition import Replicate, Shard
+
+
+def rank_and_size(locality):
+    return locality.rank, locality.size
+
+
+def shard_sum(locality, shard):
+    return float(np.sum(shard))
+
+
+def descend(locality, graph, steps, x):
+    """Gradient descent; donated parameters, one event a step."""
+    step = locality.compile(graph, [Replicate(), Shard(0)], {1: 0})
+    w = np.ones((3, 2))
+    loss = None
+    for k in range(steps):
+        loss, w = step([w, x])
+        locality.emit({"step": k, "loss": float(loss)})
+        if any(command.get("stop") for command in locality.commands()):
+            break
+    return float(loss), w, locality.communication_seconds
+
+
+def fail_on(locality, rank):
+    """One rank raises; the others wait for it in a collective."""
+    import futurex.ops  # noqa: F401
+    from futurex.tree import Aval, Graph, apply, param
+
+    if locality.rank == rank:
+        raise ZeroDivisionError("on purpose")
+    x = param(Aval((4,), np.dtype(float)), "x")
+    total = apply("sum", x, axis=None, keepdims=False, dtype=None)
+    step = locality.compile(Graph([x], [total]), [Shard(0)])
+    return step([np.ones(2)])
+
+
+def wait_for_stop(locality):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if any(command.get("stop") for command in locality.commands()):
+            return "stopped"
+        time.sleep(0.01)
+    return "never told"
+
+
+def process_id():
+    return os.getpid()

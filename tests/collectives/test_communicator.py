@@ -1,0 +1,123 @@
+"""What plans say to each other: any dtype, any reduction, buckets, uneven gathers."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from futurex.ops.comm import REDUCTIONS
+from futurex.partition import Mesh, Replicate, Shard, local_part, partition
+from futurex.runtime.collectives import Communicator
+from futurex.runtime.plan import compile_plan
+from futurex.runtime.transport import open_endpoint
+from futurex.tree import Aval, Graph, apply, item, param
+
+SECRET = b"0123456789abcdef"
+
+
+def on_all_ranks(size, function):
+    """``function(communicator)`` on ``size`` connected ranks, one thread each; the results by rank."""
+    endpoints = [open_endpoint("inproc", rank, size, SECRET) for rank in range(size)]
+    communicators = [Communicator(endpoint) for endpoint in endpoints]
+    addresses = [endpoint.address for endpoint in endpoints]
+    results, errors = [None] * size, []
+
+    def body(rank):
+        try:
+            endpoints[rank].connect(addresses, 10)
+            communicators[rank].begin_step()
+            results[rank] = function(communicators[rank])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for endpoint in endpoints:
+        endpoint.close()
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("reduce", sorted(REDUCTIONS))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex128"])
+def test_all_reduce_of_every_kind(size, reduce, dtype):
+    if dtype == "complex128" and reduce in ("max", "min"):
+        pytest.skip("complex numbers have no order")
+    rng = np.random.default_rng(0)
+    inputs = [[(rng.normal(size=shape) * 3).astype(dtype) for shape in ((3, 4), (5,), ())] for _ in range(size)]
+
+    def body(communicator):
+        mine = [np.array(array) for array in inputs[communicator.rank]]
+        outs = [np.empty_like(array) for array in mine]
+        operation = communicator.start("all_reduce", {"reduce": reduce, "tag": 3}, mine, outs)
+        operation.result()
+        return outs
+
+    results = on_all_ranks(size, body)
+    for k in range(3):
+        want = inputs[0][k]
+        for other in inputs[1:]:
+            want = REDUCTIONS[reduce](want, other[k])
+        for outs in results:
+            np.testing.assert_allclose(outs[k], want, rtol=1e-6)
+            np.testing.assert_array_equal(outs[k], results[0][k])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_all_gather_of_uneven_parts_keeps_every_bit(axis):
+    sizes = (2, 0, 3)
+    parts = [np.moveaxis(np.random.default_rng(rank).normal(size=(n, 4)), 0, axis).copy() for rank, n in enumerate(sizes)]
+    parts[0].flat[0] = -0.0
+    parts[2].flat[1] = np.nan
+
+    def body(communicator):
+        whole = np.concatenate(parts, axis)
+        out = np.empty_like(whole)
+        attrs = {"axis": axis, "sizes": sizes, "tag": 1}
+        communicator.start("all_gather", attrs, [parts[communicator.rank]], [out]).result()
+        return out
+
+    for out in on_all_ranks(3, body):
+        np.testing.assert_array_equal(out.view(np.uint64), np.concatenate(parts, axis).view(np.uint64))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_partitioned_plan_equals_the_whole(size):
+    x, w = param(Aval((7, 3), np.dtype(float)), "x"), param(Aval((3, 2), np.dtype(float)), "w")
+    h = apply("tanh", apply("matmul", x, w))
+    total = apply("sum", h * h, axis=None, keepdims=False, dtype=None)
+    top = apply("max", h, axis=(0,), keepdims=False)
+    graph = Graph([x, w], [total, top, h])
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(7, 3)), rng.normal(size=(3, 2))
+    want = graph(*values)
+
+    def body(communicator):
+        local = partition(graph, [Shard(0), Replicate()], Mesh((("data", size),)), communicator.rank)
+        plan = compile_plan(local)
+        mine = np.array(local_part(values[0], Shard(0), size, communicator.rank))
+        return plan.run([mine, values[1]], communicator)
+
+    for outs in on_all_ranks(size, body):
+        for got, expected in zip(outs, want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_time_in_flight_and_time_waited_are_measured():
+    def body(communicator):
+        x = param(Aval((1000,), np.dtype(float)), "x")
+        out = item(apply("all_reduce", x, reduce="sum", tag=0), 0)
+        plan = compile_plan(Graph([x], [out * 2.0]))
+        plan.run([np.ones(1000)], communicator)
+        return communicator.times()
+
+    for communication, exposed in on_all_ranks(2, body):
+        assert communication > 0
+        assert 0 < exposed
