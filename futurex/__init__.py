@@ -18,9 +18,30 @@ from futurex.frontend import (  # noqa: E402
     value_and_grad,
 )
 from futurex.nn import random  # noqa: E402
+from futurex.training.fit import fit  # noqa: E402
+
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+if TYPE_CHECKING:
+    from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost
 
 __version__ = "0.1.0"
 __all__ = [
-    "Array", "Futurized", "Program", "StagingError", "data", "disable", "futurize", "grad", "lower", "models", "nn",
+    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "data", "disable", "fit", "futurize", "grad", "lower", "models", "nn",
     "optim", "random", "stop_gradient", "value_and_grad",
 ]  # fmt: skip
+
+_CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")
+
+
+def __getattr__(name: str) -> Any:
+    """The cluster runtime is imported when it is asked for: programs on this machine never load Dask."""
+    if name in _CLUSTER:
+        import futurex.runtime.cluster as cluster
+
+        return getattr(cluster, name)
+    raise AttributeError(f"module 'futurex' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_CLUSTER])

@@ -1,0 +1,209 @@
+"""``fx.fit``: train here or on a cluster; the handle is there at once."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from futurex.errors import require
+from futurex.optim import Optimizer, adam
+from futurex.runtime.group import Group, SoloGroup
+from futurex.training.loop import Task, train
+from futurex.training.progress import Progress
+from futurex.training.programs import Arrays, Model, evaluation_program, step_program
+from futurex.training.run import Run
+from futurex.tree.pytree import flatten, leaf_paths, unflatten
+
+Metrics = Mapping[str, Callable[..., Any]]
+EVALUATION_ROWS = 512  # rows of a validation batch, if the training's are fewer
+TAKEN = frozenset(
+    "epoch step loss finite seconds samples_per_second val_loss comm_seconds exposed_comm_seconds hidden_comm_share".split()
+)
+
+
+def fit(
+    loss: Callable[..., Any],
+    params: Any,
+    data: Any,
+    *,
+    optimizer: Optimizer | None = None,
+    epochs: int = 1,
+    batch_size: int = 32,
+    on: Group | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    validation: Any = None,
+    metrics: Metrics | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    trace_steps: int = 0,
+    **unknown: Any,
+) -> Run:
+    """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
+
+    loss: ``loss(params, *batch)``, plain NumPy, returns the mean over the batch, a scalar, or ``(scalar, figures)`` with a
+        dict of further means for the history. If it has a parameter ``key``, it gets a fresh one at every step.
+    params: a pytree of floating-point arrays.
+    data: a tuple of arrays with examples along axis 0; a batch has the same rows of each.
+    optimizer: from :mod:`futurex.optim`, ``adam(1e-3)`` if none is given.
+    on: an ``fx.Cluster``, or None for this process. Every locality takes its share of each batch; the result is that of
+        one locality up to the order of sums.
+    validation: arrays like ``data``, for ``val_loss`` after every epoch; ``loss`` is then called without ``key``.
+    metrics: functions ``(params, *batch) -> mean`` by name, measured on ``validation``.
+    checkpoint: a folder for parameters, optimizer state and the last record, written at the end.
+    progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
+
+    The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end the
+    run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
+    StagingError, at the user's line, for a loss that is no single tree; what fails later is raised by ``run.result()``.
+
+    >>> import numpy as np, futurex as fx
+    >>> x = np.random.default_rng(0).normal(size=(64, 3))
+    >>> loss = lambda w, x, y: ((x @ w - y) ** 2).mean()
+    >>> run = fx.fit(loss, np.zeros(3), (x, x @ np.ones(3)), optimizer=fx.optim.sgd(0.1), epochs=20, progress=False)
+    >>> run.result(timeout=60).round(2)
+    array([1., 1., 1.])
+    """
+    _refuse(unknown)
+    task = Task(_count("epochs", epochs), _count("batch_size", batch_size), _seed(seed), trace_steps=trace_steps)
+    model, metrics = Model(loss), dict(metrics or {})
+    arrays = _arrays("data", data)
+    held_out = _held_out(model, arrays, validation, metrics)
+    params = _parameters(params)
+    state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
+    group = _here() if on is None else on
+    n, batch_rows = len(arrays[0]), min(task.batch_size, len(arrays[0]))
+    programs = {
+        rows: step_program(model, optimizer, params, state, arrays, rows, group.size) for rows in _sizes(n, batch_rows)
+    }
+    evaluations = {}
+    if held_out:
+        chunk = min(len(held_out[0]), max(batch_rows, EVALUATION_ROWS))
+        evaluations = {
+            rows: evaluation_program(model, metrics, params, held_out, rows) for rows in _sizes(len(held_out[0]), chunk)
+        }
+    _check_names([*model.aux_names, *metrics])
+    folder = _folder(checkpoint)
+    (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
+    task = Task(task.epochs, batch_rows, task.seed, model.aux_names, tuple(metrics), _count("trace_steps", trace_steps, 0))
+    steps = task.epochs * -(-n // batch_rows)
+    display = Progress(steps, task.epochs) if progress else None
+    name = name or model.name
+    work = group.spmd(train, task, programs, evaluations, param_leaves, state_leaves, arrays, held_out, name=name)
+    return Run(name, work, programs[batch_rows][0], (param_structure, state_structure), folder, display)
+
+
+@functools.cache
+def _here() -> SoloGroup:
+    """This process, with the plans of earlier runs."""
+    return SoloGroup()
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    if not unknown:
+        return
+    name = next(iter(unknown))
+    options = [each for each, kind in inspect.signature(fit).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
+    close = difflib.get_close_matches(name, options, 1)
+    raise TypeError(
+        f"fit has no option {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"it has {', '.join(options)}")
+    )
+
+
+def _count(name: str, value: Any, least: int = 1) -> int:
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, not {number}")
+    return number
+
+
+def _seed(seed: Any) -> int:
+    return _count("seed", seed, 0)
+
+
+def _sizes(n: int, chunk: int) -> list[int]:
+    """The sizes of consecutive chunks: whole ones, and what is left."""
+    return [chunk, n % chunk] if n % chunk else [chunk]
+
+
+def _arrays(what: str, data: Any) -> Arrays:
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if not parts:
+        raise ValueError(f"{what} is empty: it needs at least one array, such as (x, y)")
+    arrays = tuple(np.asarray(part) for part in parts)
+    for number, array in enumerate(arrays):
+        if array.ndim == 0 or array.dtype.kind not in "biufc":
+            raise TypeError(
+                f"{what}[{number}] must be an array of numbers with examples along axis 0, "
+                f"not {array.dtype} of shape {array.shape}"
+            )
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        raise ValueError(f"the arrays of {what} differ in length: shapes {', '.join(str(a.shape) for a in arrays)}")
+    if not len(arrays[0]):
+        raise ValueError(f"{what} has no examples: shapes {', '.join(str(a.shape) for a in arrays)}")
+    return arrays
+
+
+def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> Arrays:
+    if validation is None:
+        if metrics:
+            raise ValueError(f"metrics ({', '.join(metrics)}) are measured on validation data: give validation=(x, y)")
+        return ()
+    arrays = _arrays("validation", validation)
+    expected = [(array.shape[1:], array.dtype) for array in data]
+    if [(array.shape[1:], array.dtype) for array in arrays] != expected:
+        shown = [", ".join(f"{a.dtype}{list(a.shape)}" for a in each) for each in (arrays, data)]
+        raise ValueError(f"validation must be like data in all but its length: {shown[0]} and {shown[1]}")
+    if model.needs_key:
+        raise TypeError(
+            f"validation calls {model.name} without a key: declare it as `key=None` and leave dropout out when it is None"
+        )
+    return arrays
+
+
+def _parameters(params: Any) -> Any:
+    leaves, structure = flatten(params)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    if not arrays:
+        raise ValueError("params holds no arrays: there is nothing to train")
+    for path, array in zip(leaf_paths(structure, "params"), arrays, strict=True):
+        if array.dtype.kind not in "fc":
+            raise TypeError(f"{path} is {array.dtype} of shape {array.shape}; only floating-point arrays are trained")
+    return unflatten(structure, arrays)
+
+
+def _optimizer(optimizer: Any) -> Optimizer:
+    if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
+        raise TypeError(f"optimizer={optimizer!r} has no init and update: use one of fx.optim, as fx.optim.adam(1e-3)")
+    return optimizer  # type: ignore[no-any-return]
+
+
+def _state(optimizer: Optimizer, params: Any) -> Any:
+    state = optimizer.init(params)
+    leaves, structure = flatten(state)
+    for path, leaf in zip(leaf_paths(structure, "state"), leaves, strict=True):
+        if not isinstance(leaf, float | np.ndarray | np.generic):
+            raise TypeError(f"the optimizer's {path} is a {type(leaf).__name__}: a state is made of arrays and floats")
+    return state
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for position, name in enumerate(names):
+        if name in TAKEN or name in names[:position]:
+            raise ValueError(f"{name!r} is already the name of a figure in the history; choose another")
+
+
+def _folder(checkpoint: str | os.PathLike[str] | None) -> Path | None:
+    if checkpoint is None:
+        return None
+    require("safetensors.numpy", "train")  # now, not after hours of training
+    return Path(checkpoint)

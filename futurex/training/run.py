@@ -1,0 +1,138 @@
+"""The handle of a training run."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from futurex.runtime.group import SpmdRun
+from futurex.training.checkpoint import Checkpoint, save
+from futurex.training.loop import Outcome
+from futurex.training.progress import Progress
+from futurex.tree.graph import Graph
+from futurex.tree.pytree import Structure, unflatten
+
+SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
+
+
+class Run:
+    """A training under way; made by :func:`futurex.fit`.
+
+    ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of. ``graph`` is the tree of a
+    step, ``events`` are the recorded steps of all localities as Chrome trace events, ``saved`` is the checkpoint's folder;
+    the last two are there at the end.
+    """
+
+    def __init__(
+        self, name: str, work: SpmdRun, graph: Graph, structures: tuple[Structure, Structure],
+        checkpoint: Path | None, progress: Progress | None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.graph = graph
+        self.history: list[dict[str, Any]] = []
+        self.step = 0
+        self.loss: float | None = None
+        self.events: list[dict[str, Any]] = []
+        self.saved: Path | None = None
+        self.params: Any = None
+        self._work, self._structures = work, structures
+        self._checkpoint, self._progress = checkpoint, progress
+        self._outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._stopped = False
+        self._lock = threading.Lock()
+        work.subscribe(self._heard)
+        work.add_done_callback(self._ended)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The trained parameters, a pytree of ndarrays like the one given.
+
+        Raises what failed on a locality, or TimeoutError after ``timeout`` seconds.
+        """
+        return self._outcome.result(timeout)
+
+    def done(self) -> bool:
+        """True once there is a result or an error."""
+        return self._outcome.done()
+
+    def stop(self) -> None:
+        """Ask all localities to stop after the same step; :meth:`result` then gives the parameters they have."""
+        if not self._work.done():
+            self._work.send({"command": "stop"})
+
+    @property
+    def status(self) -> str:
+        """ "running", "done", "stopped" (before its last epoch ended) or "failed"."""
+        if not self._outcome.done():
+            return "running"
+        if self._outcome.exception() is not None:
+            return "failed"
+        return "stopped" if self._stopped else "done"
+
+    def _heard(self, rank: int, event: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self.done():
+                return
+            self.step, self.loss = event["step"], event["loss"]
+            if event["kind"] == "epoch":
+                self.history.append({name: value for name, value in event.items() if name != "kind"})
+                if self._progress is not None:
+                    self._progress.epoch(self.history[-1])
+            elif self._progress is not None:
+                self._progress.update(event["step"], event["epoch"], event["loss"], event["rate"])
+
+    def _ended(self, work: SpmdRun) -> None:
+        # Callbacks run on a thread of the group, which must not wait for a disk.
+        threading.Thread(target=self._finish, name=f"finish-{self.name}", daemon=True).start()
+
+    def _finish(self) -> None:
+        try:
+            outcomes: list[Outcome] = self._work.result(timeout=0)
+            first = outcomes[0]
+            params, state = (
+                unflatten(structure, leaves)
+                for structure, leaves in zip(self._structures, (first.params, first.state), strict=True)
+            )
+            self._settle(outcomes, params)
+            if self._checkpoint is not None:
+                metrics = self.history[-1]
+                self.saved = save(self._checkpoint, Checkpoint(first.step, params, state, metrics))
+        except BaseException as error:
+            if self.params is not None:
+                error.add_note("the training itself went well: its parameters are in run.params")
+            self._close()
+            self._outcome.set_exception(error)
+        else:
+            self._close()
+            self._outcome.set_result(params)
+
+    def _settle(self, outcomes: list[Outcome], params: Any) -> None:
+        with self._lock:
+            first = outcomes[0]
+            for record in first.history[len(self.history) :]:  # events may be slower than results
+                self.history.append(record)
+                if self._progress is not None:
+                    self._progress.epoch(record)
+            self.step, self._stopped, self.params = first.step, first.stopped, params
+            self.loss = first.history[-1]["loss"]
+            self.events = [event for outcome in outcomes for event in outcome.events]
+
+    def _close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+
+    def __repr__(self) -> str:
+        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
+        return f"<Run {self.name!r} {self.status}, epoch {len(self.history)}, step {self.step}{loss}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{record[name]:,.4g}</td>" for name in SHOWN if name in record) + "</tr>"
+            for record in self.history
+        )
+        names = [name for name in SHOWN if self.history and name in self.history[0]]
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        return f"<div><code>{escape(repr(self))}</code><table><tr>{head}</tr>{rows}</table></div>"
