@@ -1,5 +1,7 @@
 """futurex: write NumPy; get a program that is differentiated, futurized, and run across a cluster."""
 
+from typing import TYPE_CHECKING, Any
+
 from futurex.kernels import threads as _threads
 
 _threads.configure()  # before anything loads an OpenMP library
@@ -20,15 +22,13 @@ from futurex.frontend import (  # noqa: E402
 from futurex.nn import random  # noqa: E402
 from futurex.training.fit import fit  # noqa: E402
 
-from typing import TYPE_CHECKING, Any  # noqa: E402
-
 if TYPE_CHECKING:
     from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost
 
 __version__ = "0.1.0"
 __all__ = [
-    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "data", "disable", "fit", "futurize", "grad", "lower", "models", "nn",
-    "optim", "random", "stop_gradient", "value_and_grad",
+    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "data", "disable",
+    "fit", "futurize", "grad", "lower", "models", "nn", "optim", "random", "stop_gradient", "value_and_grad",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

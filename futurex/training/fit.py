@@ -8,6 +8,7 @@ import inspect
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ from futurex.errors import require
 from futurex.optim import Optimizer, adam
 from futurex.runtime.group import Group, SoloGroup
 from futurex.training.loop import Task, train
-from futurex.training.progress import Progress
 from futurex.training.programs import Arrays, Model, evaluation_program, step_program
+from futurex.training.progress import Progress
 from futurex.training.run import Run
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
 
 Metrics = Mapping[str, Callable[..., Any]]
 EVALUATION_ROWS = 512  # rows of a validation batch, if the training's are fewer
-TAKEN = frozenset(
-    "epoch step loss finite seconds samples_per_second val_loss comm_seconds exposed_comm_seconds hidden_comm_share".split()
-)
+TAKEN = frozenset({
+    "epoch", "step", "loss", "finite", "seconds", "samples_per_second", "val_loss", "comm_seconds",
+    "exposed_comm_seconds", "hidden_comm_share",
+})  # fmt: skip
 
 
 def fit(
@@ -49,8 +51,8 @@ def fit(
 ) -> Run:
     """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
 
-    loss: ``loss(params, *batch)``, plain NumPy, returns the mean over the batch, a scalar, or ``(scalar, figures)`` with a
-        dict of further means for the history. If it has a parameter ``key``, it gets a fresh one at every step.
+    loss: ``loss(params, *batch)``, plain NumPy, returns the mean over the batch, a scalar, or ``(scalar, figures)``
+        with a dict of further means for the history. If it has a parameter ``key``, it gets a fresh one every step.
     params: a pytree of floating-point arrays.
     data: a tuple of arrays with examples along axis 0; a batch has the same rows of each.
     optimizer: from :mod:`futurex.optim`, ``adam(1e-3)`` if none is given.
@@ -61,8 +63,8 @@ def fit(
     checkpoint: a folder for parameters, optimizer state and the last record, written at the end.
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
 
-    The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end the
-    run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
+    The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
+    the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
     StagingError, at the user's line, for a loss that is no single tree; what fails later is raised by ``run.result()``.
 
     >>> import numpy as np, futurex as fx
@@ -73,7 +75,10 @@ def fit(
     array([1., 1., 1.])
     """
     _refuse(unknown)
-    task = Task(_count("epochs", epochs), _count("batch_size", batch_size), _seed(seed), trace_steps=trace_steps)
+    task = Task(
+        _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
+        trace_steps=_count("trace_steps", trace_steps, 0),
+    )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
     held_out = _held_out(model, arrays, validation, metrics)
@@ -93,7 +98,7 @@ def fit(
     _check_names([*model.aux_names, *metrics])
     folder = _folder(checkpoint)
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
-    task = Task(task.epochs, batch_rows, task.seed, model.aux_names, tuple(metrics), _count("trace_steps", trace_steps, 0))
+    task = replace(task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics))
     steps = task.epochs * -(-n // batch_rows)
     display = Progress(steps, task.epochs) if progress else None
     name = name or model.name
@@ -123,10 +128,6 @@ def _count(name: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     return number
-
-
-def _seed(seed: Any) -> int:
-    return _count("seed", seed, 0)
 
 
 def _sizes(n: int, chunk: int) -> list[int]:
@@ -165,7 +166,7 @@ def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> 
         raise ValueError(f"validation must be like data in all but its length: {shown[0]} and {shown[1]}")
     if model.needs_key:
         raise TypeError(
-            f"validation calls {model.name} without a key: declare it as `key=None` and leave dropout out when it is None"
+            f"validation calls {model.name} without a key: declare `key=None` and leave dropout out when it is None"
         )
     return arrays
 
@@ -184,7 +185,7 @@ def _parameters(params: Any) -> Any:
 def _optimizer(optimizer: Any) -> Optimizer:
     if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
         raise TypeError(f"optimizer={optimizer!r} has no init and update: use one of fx.optim, as fx.optim.adam(1e-3)")
-    return optimizer  # type: ignore[no-any-return]
+    return optimizer
 
 
 def _state(optimizer: Optimizer, params: Any) -> Any:

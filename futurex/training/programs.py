@@ -68,12 +68,10 @@ def step_program(
 ) -> tuple[Graph, Layout]:
     """One step on ``rows`` examples by ``size`` localities, as a graph with global shapes.
 
-    Inputs: parameters, state, key, the votes to stop (one per locality), the batch. Outputs: loss, sum of the votes, the
-    figures, parameters, state. Raises TypeError where the optimizer changes a shape or dtype.
+    Inputs: parameters, state, key, the votes to stop (one per locality), the batch. Outputs: loss, sum of the votes,
+    the figures, parameters, state. Raises TypeError where the optimizer changes a shape or dtype.
     """
-    gradient = value_and_grad(
-        lambda params, batch, key: model(params, batch, key), has_aux=True
-    )  # a lambda: only its first argument is differentiated
+    gradient = value_and_grad(lambda params, batch, key: model(params, batch, key), has_aux=True)
     update = futurize(optimizer.update)
 
     def step(params: Any, state: Any, key: Any, votes: Any, *batch: Any) -> Any:
@@ -86,7 +84,7 @@ def step_program(
     first_out = 2 + len(model.aux_names)
     kept = len(flatten((params, state))[0])
     _check_update(program.graph, first_out, leaf_paths(flatten({"params": params, "state": state})[1]))
-    placements = (*(Replicate(),) * (kept + 1), Shard(0), *(Shard(0),) * len(batch))
+    placements: tuple[Placement, ...] = (*(Replicate(),) * (kept + 1), Shard(0), *(Shard(0),) * len(batch))
     donate = tuple((first_out + k, k) for k in range(kept) if not program.graph.params[k].aval.weak)
     return program.graph, Layout(placements, donate)
 
@@ -104,7 +102,8 @@ def evaluation_program(
     evaluate.__name__ = f"evaluation_of_{model.name}"
     program = lower(evaluate, params, *_stand_ins(batch, rows))
     replicated = len(program.graph.params) - len(batch)
-    return program.graph, Layout((*(Replicate(),) * replicated, *(Shard(0),) * len(batch)))
+    placements: tuple[Placement, ...] = (*(Replicate(),) * replicated, *(Shard(0),) * len(batch))
+    return program.graph, Layout(placements)
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
@@ -120,7 +119,7 @@ def _stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:
 
 def _scalar(name: str, value: Any) -> Any:
     if getattr(value, "shape", ()) != ():
-        raise ValueError(f"the metric {name!r} must return a scalar, the mean over the batch; it has shape {value.shape}")
+        raise ValueError(f"the metric {name!r} must return a scalar, the mean over the batch, not shape {value.shape}")
     return value
 
 
@@ -128,6 +127,6 @@ def _check_update(graph: Graph, first_out: int, paths: Sequence[str]) -> None:
     for path, out, given in zip(paths, graph.outs[first_out:], graph.params, strict=False):
         if out.aval != given.aval:
             raise TypeError(
-                f"the optimizer turns {path} from {given.aval!r} into {out.aval!r}; parameters and state keep shape and "
-                "dtype. Python floats do not change the dtype of arrays, NumPy scalars do"
+                f"the optimizer turns {path} from {given.aval!r} into {out.aval!r}; parameters and state keep shape "
+                "and dtype. Python floats do not change the dtype of arrays, NumPy scalars do"
             )

@@ -22,9 +22,9 @@ SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
 class Run:
     """A training under way; made by :func:`futurex.fit`.
 
-    ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of. ``graph`` is the tree of a
-    step, ``events`` are the recorded steps of all localities as Chrome trace events, ``saved`` is the checkpoint's folder;
-    the last two are there at the end.
+    ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
+    of a step. At the end ``params`` are what :meth:`result` returns, ``events`` the recorded steps of all localities as
+    Chrome trace events, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(

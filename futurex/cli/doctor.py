@@ -1,0 +1,88 @@
+"""``futurex doctor``: what is installed, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+import futurex
+from futurex.kernels import onednn
+from futurex.kernels.backends import default_backends
+from futurex.runtime import config
+from futurex.runtime.transport import ucx_library
+
+PACKAGES = ("numba", "dask", "distributed")
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "train": ("rich", "safetensors"),
+    "har": ("seglearn", "scikit-learn"),
+    "notebook": ("anywidget", "jupyterlab"),
+    "cuda12": ("cupy-cuda12x", "nvidia-cudnn-cu12"),
+    "cuda13": ("cupy-cuda13x", "nvidia-cudnn-cu13"),
+}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings, one a line; returns 0, or 1 if something that is always needed is missing."""
+    findings = dict(facts())
+    for name, value in findings.items():
+        print(f"{name:<14} {value}")
+    return int(any(findings[name].startswith("missing") for name in PACKAGES))
+
+
+def facts() -> Iterator[tuple[str, str]]:
+    """What matters of this installation, as (name, finding).
+
+    >>> next(iter(facts()))[0]
+    'futurex'
+    """
+    yield "futurex", f"{futurex.__version__} in {os.path.dirname(futurex.__file__)}"
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    yield "threads", f"{config.threads()} (FUTUREX_THREADS changes it), {os.cpu_count()} processors"
+    yield "numpy", f"{np.__version__}, BLAS {_blas()}"
+    yield "onednn", _onednn()
+    yield "backends", ", ".join(backend.name for backend in default_backends())
+    yield "ucx", _ucx()
+    for package in PACKAGES:
+        yield package, _version(package) or "missing: pip install futurex"
+    for extra, packages in EXTRAS.items():
+        yield f"[{extra}]", _extra(extra, packages)
+
+
+def _blas() -> str:
+    found = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+
+
+def _onednn() -> str:
+    if not onednn.available():
+        return f"not used: {onednn.why_not()}"
+    return f"{'.'.join(map(str, onednn.version()))} from {onednn.library_path()}"
+
+
+def _ucx() -> str:
+    try:
+        ucx_library.load()
+    except (ImportError, OSError) as error:
+        return f"not usable: {error}"
+    return "usable (transport='ucx')"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extra(extra: str, packages: tuple[str, ...]) -> str:
+    versions = {package: _version(package) for package in packages}
+    missing = [package for package, version in versions.items() if version is None]
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    if not missing:
+        return found
+    return f"{found + '; ' if found else ''}without {', '.join(missing)}: pip install 'futurex[{extra}]'"

@@ -1,0 +1,85 @@
+"""``futurex``: train a network, or say what is installed."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import futurex
+from futurex.cli import doctor, train
+from futurex.errors import FuturexError
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors name the nearest choice."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            choices = [choice.strip(" '") for choice in wrong[2].split(",")]
+            close = difflib.get_close_matches(wrong[1], choices, 1)
+            message += f"; did you mean {close[0]!r}?" if close else ""
+        super().error(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 after an error that is said on standard error, 130 after Ctrl-C.
+
+    >>> main(["train", "mlp", "--epochs", "3", "--localities", "1"])  # doctest: +SKIP
+    0
+    """
+    parser, commands = _parsers()
+    options, unknown = parser.parse_known_args(arguments)
+    command = commands[options.command]
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{_nearest(unknown[0], command)}")
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        return 130
+    except (FuturexError, ValueError, TypeError, OSError) as error:
+        print(f"futurex {options.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _nearest(option: str, parser: argparse.ArgumentParser) -> str:
+    known = [name for action in parser._actions for name in action.option_strings]
+    close = difflib.get_close_matches(option.split("=")[0], known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _parsers() -> tuple[_Parser, dict[str, argparse.ArgumentParser]]:
+    parser = _Parser(prog="futurex", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"futurex {futurex.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    training = commands.add_parser(
+        "train", help="train a network on data that needs no download", allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )  # fmt: skip
+    _add_training(training)
+    checking = commands.add_parser("doctor", help="say what is installed and what is missing", allow_abbrev=False)
+    checking.set_defaults(run=doctor.run)
+    return parser, {"train": training, "doctor": checking}
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", choices=sorted(train.JOBS), help="har: human activity recognition; mlp: digits")
+    parser.add_argument("--epochs", type=int, help="passes over the data; by default what the model needs")
+    parser.add_argument("--localities", type=int, default=2, help="worker processes; 1 trains in this one")
+    parser.add_argument("--batch-size", type=int, default=128, help="examples in a batch, over all localities")
+    parser.add_argument("--limit", type=int, help="use only so many examples of each part")
+    parser.add_argument("--seed", type=int, default=0, help="of initial weights, batches and dropout")
+    parser.add_argument("--lr", type=float, default=1e-3, help="learning rate of Adam")
+    parser.add_argument("--transport", choices=("tcp", "ucx"), default="tcp", help="how localities exchange gradients")
+    parser.add_argument("--out", type=Path, help="folder of checkpoint and report; by default a new one in runs/")
+    parser.set_defaults(run=train.run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
