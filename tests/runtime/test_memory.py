@@ -1,0 +1,76 @@
+"""The memory plan: what is alive at once never overlaps, and the prediction is what a run uses."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_graphs import graphs, inputs, matrix
+
+from futurex.kernels.numpy_ import NumpyBackend
+from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, best_fit
+from futurex.runtime.plan import compile_plan
+from futurex.tree import Graph, apply
+
+NUMPY = (NumpyBackend(),)
+lives = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda pair: (pair[0], sum(pair)))
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), lives), max_size=20))
+def test_values_alive_at_once_do_not_overlap(values):
+    sizes = [64 * size for size, _ in values]
+    spans = [span for _, span in values]
+    offsets = best_fit(sizes, spans)
+    for j in range(len(values)):
+        for k in range(j):
+            alive_together = spans[j][0] <= spans[k][1] and spans[k][0] <= spans[j][1]
+            apart = offsets[j] + sizes[j] <= offsets[k] or offsets[k] + sizes[k] <= offsets[j]
+            assert apart or not alive_together
+    at_once = [sum(s for s, (a, b) in zip(sizes, spans, strict=True) if a <= t <= b) for t in range(30)]
+    total = max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0)
+    assert max(at_once) <= total <= sum(sizes)
+
+
+def test_the_tightest_gap_is_taken():
+    always, before, after = (0, 9), (0, 4), (5, 9)
+    sizes = [512, 256, 192, 128, 64, 64]
+    offsets = best_fit(sizes, [always, before, always, before, always, after])
+    assert offsets == [0, 512, 768, 960, 1088, 960]  # the gap of 128 at 960, not that of 256 at 512
+
+
+@given(graphs())
+def test_the_prediction_is_the_size_of_the_arena(graph):
+    plan = compile_plan(graph, backends=NUMPY)
+    instance, _ = plan.begin(inputs(), None)
+    assert plan.memory.arena == (0 if instance.arena is None else instance.arena.nbytes)
+    assert plan.memory.peak == sum(
+        (plan.memory.arena, plan.memory.outputs, plan.memory.constants, plan.memory.unplanned)
+    )
+
+
+def test_a_chain_of_elementwise_operations_needs_no_arena():
+    x = matrix("x")
+    node = x
+    for _ in range(10):
+        node = apply("tanh", node + 1.0)
+    plan = compile_plan(Graph([x], [node]), backends=NUMPY)
+    assert plan.memory.arena == 0
+    assert plan.memory.outputs == 72
+
+
+def test_a_chain_of_products_takes_turns_in_two_buffers():
+    x = matrix("x")
+    node = x
+    for _ in range(10):
+        node = node @ x
+    plan = compile_plan(Graph([x], [node + 1.0]), backends=NUMPY, optimised=True)
+    assert plan.memory.arena == 2 * 128  # 72 bytes each, rounded up
+    args = inputs(n_params=1)
+    np.testing.assert_allclose(plan.run(args)[0], plan.graph(*args)[0])
+
+
+def test_large_arenas_start_on_huge_pages_and_small_ones_on_cache_lines():
+    small, large = allocate(1000), allocate(HUGE_PAGE + 5)
+    assert (small.nbytes, large.nbytes) == (1000, HUGE_PAGE + 5)
+    assert small.ctypes.data % ALIGNMENT == 0
+    assert large.ctypes.data % HUGE_PAGE == 0
+    large[:] = 3
+    assert large[-1] == 3
