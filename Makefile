@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TRAIN_ARGS ?=
 TEST_ARGS ?=
 
-.PHONY: install train test lint types bench docs lock
+.PHONY: install train test lint types bench docs site lock
 
 # pip is slow to find that there is nothing to do; the stamps make repeated calls quick.
 $(BIN)/python:
@@ -39,10 +39,14 @@ types: install
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench
-	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	$(BIN)/python -m benchmarks all
 
 docs: install
 	$(BIN)/python tools/run_docs.py
+
+site: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 # uv resolves for every platform and Python at once; the file it writes is plain pip's.
 lock:
