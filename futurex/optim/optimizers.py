@@ -125,9 +125,7 @@ def adam(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
     return Adam(_positive("lr", lr), _share("b1", b1), _share("b2", b2), _positive("eps", eps))
 
 
-def adamw(
-    lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 1e-2
-) -> AdamW:
+def adamw(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 1e-2) -> AdamW:
     """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101): ``p *= 1 - lr * weight_decay`` first.
 
     Raises ValueError as :func:`adam`, and for a negative decay.

@@ -59,7 +59,7 @@ class Model:
             )
         if not isinstance(aux, dict) or any(getattr(each, "shape", ()) != () for each in aux.values()):
             raise TypeError(
-                f"{self.name} returns (scalar, figures): figures must be a dict of scalars by name, means over the batch"
+                f"{self.name} returns (scalar, figures): figures must be a dict of scalars by name, means of the batch"
             )
 
 
