@@ -8,9 +8,10 @@ from typing import Any
 
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape, StagingError
-from futurex.frontend.staging import Futurized, enter_arguments
+from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Trace, start
 from futurex.frontend.tracer import node_of
+from futurex.frontend.variants import enter_arguments
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten

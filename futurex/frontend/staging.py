@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import os
@@ -10,28 +11,21 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from futurex.frontend import calls
 from futurex.frontend.array import Array
-from futurex.frontend.calls import fingerprint
-from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.inflight import hold, snapshot
-from futurex.frontend.trace import Cell, Guard, Trace, start, tracing
-from futurex.frontend.tracer import SCALARS, Tracer, node_of
-from futurex.ops.views import Chain, view
+from futurex.frontend.trace import tracing
+from futurex.frontend.variants import Variant, leaf_key, trace_call
+from futurex.ops.views import view
 from futurex.runtime import config
 from futurex.runtime.futures import Future
 from futurex.runtime.local import LocalExecutor
-from futurex.runtime.plan import Plan, compile_plan
-from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, param
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
-from futurex.tree.source import Source, is_internal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,91 +61,6 @@ def disable() -> Iterator[None]:
 def executor() -> LocalExecutor:
     """The executor of this process."""
     return LocalExecutor(threads=config.threads())
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
-
-    kind: str  # "out" | "arg" | "static"
-    index: int = 0
-    chain: Chain = ()
-    aval: Aval | None = None
-    value: Any = None
-
-
-@dataclass
-class Variant:
-    """One trace of a function: what it computes for arguments of one kind."""
-
-    key: Any
-    graph: Graph | None = None
-    escape: Escape | None = None
-    error: BaseException | None = None
-    outputs: list[Output] = field(default_factory=list)
-    structure: Structure = field(default_factory=lambda: Structure(None))
-    guards: list[Guard] = field(default_factory=list)
-    captures: list[tuple[Any, Callable[[], Any] | None]] = field(default_factory=list)
-    inputs: list[int] = field(default_factory=list)
-    written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
-    notes: list[str] = field(default_factory=list)
-    keepalive: list[Any] = field(default_factory=list)
-    _plan: Plan | None = None
-
-    @property
-    def plan(self) -> Plan:
-        if self._plan is None:
-            assert self.graph is not None
-            self._plan = compile_plan(self.graph, threads=config.threads())
-        return self._plan
-
-    def valid(self) -> bool:
-        """Is everything that the trace took from outside still as it was?"""
-        for guard in self.guards:
-            try:
-                if fingerprint(guard.read()) != guard.expected:
-                    return False
-            except Exception:
-                return False
-        return all(self._same_capture(array, read) for array, read in self.captures)
-
-    @staticmethod
-    def _same_capture(array: Any, read: Callable[[], Any] | None) -> bool:
-        if read is None:
-            return True
-        now = read()
-        return now is array or (type(now) is type(array) and leaf_key(now) == leaf_key(array))
-
-
-def leaf_key(leaf: Any) -> Any:
-    """What of an argument leaf a trace depends on."""
-    if isinstance(leaf, Array):
-        return "array", leaf.dtype, leaf.shape, leaf.aval.weak
-    kind = type(leaf)
-    if kind is np.ndarray:
-        layout = True if leaf.flags.c_contiguous else leaf.strides
-        return "array", leaf.dtype, leaf.shape, layout
-    if isinstance(leaf, np.generic):
-        return "scalar", leaf.dtype
-    if kind is float or kind is complex:
-        return "number", kind
-    if kind in (bool, int, str, bytes, type(None), type(Ellipsis)):
-        return "static", kind, leaf
-    if isinstance(leaf, slice | range | np.dtype | type) or callable(leaf):
-        return "object", _hashable(leaf)
-    return "object", id(leaf)
-
-
-def _hashable(leaf: Any) -> Any:
-    try:
-        hash(leaf)
-    except TypeError:
-        return (type(leaf), repr(leaf)) if isinstance(leaf, slice) else id(leaf)
-    return leaf
-
-
-def _is_traced_leaf(leaf: Any) -> bool:
-    return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex)
 
 
 class Futurized(Generic[P, R]):
@@ -312,7 +221,9 @@ class Futurized(Generic[P, R]):
 
     def on(self, cluster: Any) -> Any:
         """The function on a cluster: ``f.on(cluster)(...)``."""
-        return cluster.bind(self)
+        from futurex.frontend.bound import Bound
+
+        return Bound(self, cluster)
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}>"
@@ -374,136 +285,6 @@ def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
     return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
 
 
-# -- tracing ---------------------------------------------------------------------------------------------------------
-
-
-def trace_call(function: Any, leaves: list[Any], structure: Structure, key: Any = None) -> Variant:
-    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised."""
-    variant = Variant(key, keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
-    trace = Trace(getattr(function, "__name__", type(function).__name__))
-    try:
-        with start(trace):
-            _trace_into(variant, trace, function, leaves, structure)
-    except Escape as escape:
-        variant.escape = escape
-    except RecursionError as error:
-        variant.error = error
-    except Exception as error:
-        variant.error = _located(error)
-    variant.guards = list(trace.guards.values())
-    if variant.graph is None:
-        variant.captures = []
-    return variant
-
-
-@dataclass
-class Arguments:
-    """Argument leaves as they enter a trace."""
-
-    values: list[Any]
-    params: list[Node]
-    positions: dict[Cell, int]
-
-
-def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
-    """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not."""
-    paths = [path.removeprefix("0/").removeprefix("1/") for path in leaf_paths(structure)]
-    entered = Arguments([], [], {})
-    for position, leaf in enumerate(leaves):
-        if not _is_traced_leaf(leaf):
-            entered.values.append(leaf)
-            continue
-        aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
-        if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
-            raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
-        entered.params.append(param(aval, paths[position].replace("/", "_")))
-        cell = Cell(entered.params[-1], origin=leaf if isinstance(leaf, np.ndarray) else None)
-        entered.positions[cell] = position
-        entered.values.append(Tracer(cell))
-    return entered
-
-
-def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
-    entered = enter_arguments(leaves, structure)
-    variant.inputs = list(entered.positions.values())
-    args, kwargs = unflatten(structure, entered.values)
-    result = calls.call(function, args, kwargs)
-    _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
-
-
-def _collect(variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any) -> None:
-    """Outputs, write-backs, effects and captured arrays of a finished trace."""
-    result_leaves, variant.structure = flatten(result)
-    for number, (array, _, _) in enumerate(trace.captures.values()):
-        if isinstance(array, np.ndarray):
-            cells[trace.cells[id(array)]] = ~number
-    outs: list[Node] = []
-    bases: dict[Cell, int] = {}
-    shared = _shared_cells(result_leaves)
-    for leaf in result_leaves:
-        variant.outputs.append(_output(leaf, outs, bases, cells, shared))
-    for cell, position in cells.items():
-        if cell.written:
-            target = leaves[position] if position >= 0 else None
-            if target is not None and not isinstance(target, np.ndarray):
-                raise Escape("a write into a scalar argument", "NumPy scalars cannot be changed")
-            variant.written.append((position, len(outs)))
-            outs.append(cell.value)
-    outs += trace.effects
-    variant.captures = [(array, read) for array, _, read in trace.captures.values()]
-    variant.notes = list(dict.fromkeys(trace.notes))
-    everything = [*params, *(node for _, node, _ in trace.captures.values())]
-    variant.graph = Graph(everything, outs, trace.name)
-
-
-def _shared_cells(leaves: list[Any]) -> set[Cell]:
-    seen: set[Cell] = set()
-    twice: set[Cell] = set()
-    for leaf in leaves:
-        if isinstance(leaf, Tracer):
-            (twice if leaf._cell in seen else seen).add(leaf._cell)
-    return twice
-
-
-def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
-    if isinstance(leaf, Tracer):
-        node = leaf._node
-        static = not leaf._dynamic
-        if leaf._cell in cells and static and leaf._cell.origin is not None:
-            return Output("arg", cells[leaf._cell], leaf._chain, node.aval)
-        if leaf._cell in shared and static:
-            if leaf._cell not in bases:
-                bases[leaf._cell] = len(outs)
-                outs.append(leaf._cell.value)
-            return Output("out", bases[leaf._cell], leaf._chain, node.aval)
-        outs.append(node)
-        return Output("out", len(outs) - 1, (), node.aval)
-    if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):
-        return _output(Tracer(_captured_cell(leaf)), outs, bases, cells, shared)
-    return Output("static", value=leaf)
-
-
-def _captured_cell(array: Any) -> Cell:
-    from futurex.frontend.trace import current
-
-    return current().capture(array, None)
-
-
-def _located(error: Exception) -> Exception:
-    """Add the user's line to an exception from a trace."""
-    traceback, place = error.__traceback__, None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            place = Source(code.co_filename, traceback.tb_lineno, code.co_name)
-        traceback = traceback.tb_next
-    if place is not None and not getattr(error, "__notes__", None):
-        error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
-    return error
-
-
-# -- the decorator ---------------------------------------------------------------------------------------------------
-
 _library: dict[Any, Futurized[Any, Any]] = {}
 
 
@@ -534,8 +315,6 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """
     unknown = set(options) - {"escape"}
     if unknown:
-        import difflib
-
         name = sorted(unknown)[0]
         close = difflib.get_close_matches(name, ["escape"], 1)
         raise TypeError(f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape"))
@@ -551,6 +330,3 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
     return cast(Any, Futurized(function, escape))
-
-
-__all__ = ["SCALARS", "Futurized", "StagingError", "Variant", "disable", "executor", "futurize", "futurized", "node_of", "trace_call"]

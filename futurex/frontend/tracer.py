@@ -432,6 +432,11 @@ def lift(array: np.ndarray, read: Callable[[], Any] | None = None) -> Tracer:
     return Tracer(current().capture(array, read))
 
 
+def as_tracer(value: Any) -> Tracer:
+    """A traced or concrete array as a tracer; arrays from outside share their storage with it."""
+    return value if isinstance(value, Tracer) else lift(value) if isinstance(value, np.ndarray) else fresh(node_of(value))
+
+
 def node_of(value: Any) -> Node:
     """The node of a traced or concrete value; lists of traced values are stacked."""
     if isinstance(value, Tracer):

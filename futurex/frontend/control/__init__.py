@@ -1,0 +1,12 @@
+"""Control flow on traced values: ``if``, ``while``, ``for`` and the expressions that choose.
+
+A statement's state is the names it assigns (read and written by generated closures) and the cells it writes. Where a test
+is known, Python runs as Python. Where staging cannot work it raises Escape; a loop over known values is unrolled instead.
+"""
+
+from futurex.frontend.control.branches import if_
+from futurex.frontend.control.choices import and_, assert_, if_expression, not_, or_
+from futurex.frontend.control.loops import for_, while_
+from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown
+
+__all__ = ["UNDEF", "TracedRange", "and_", "assert_", "for_", "if_", "if_expression", "is_unknown", "not_", "or_", "while_"]

@@ -1,0 +1,237 @@
+"""What a staged loop carries: names and cells whose types are widened until they no longer change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.control.values import (
+    UNDEF,
+    Get,
+    Set,
+    State,
+    bound_flag,
+    coerce,
+    common_type,
+    is_internal_name,
+    is_numeric,
+    is_shared,
+    kind_of,
+    merged_tracer,
+    owned_cells,
+    raw,
+    same_value,
+    truth,
+    zeros,
+)
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import Cell, Scope, close, current, emit_many
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, const, param
+from futurex.tree.pytree import Structure, flatten, unflatten
+
+FIXPOINT_ROUNDS = 6
+
+
+@dataclass
+class _Carried:
+    """One name of the loop's state: its initial leaves, and what the loop carries of them.
+
+    A name that is not bound before the loop becomes carried once the body has shown its type; ``flags`` says for each leaf
+    the node that tells whether it is bound at the start (None: it surely is).
+    """
+
+    name: str
+    structure: Structure
+    leaves: list[Any]
+    avals: list[Aval | None]  # None: not carried, stays as it is
+    flags: list[Node | None]
+
+    @property
+    def unbound(self) -> bool:
+        """Not bound before the loop, and not (yet) carried."""
+        return len(self.leaves) == 1 and self.leaves[0] is UNDEF
+
+    @property
+    def untouched(self) -> bool:
+        return all(aval is None for aval in self.avals)
+
+    def places(self) -> list[int]:
+        return [k for k, aval in enumerate(self.avals) if aval is not None]
+
+
+def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Sequence[str], *, runs_once: bool = False) -> None:
+    """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``."""
+    before = get()
+    carried = [_initial(name, value) for name, value in zip(names, before, strict=True)]
+    cells: dict[Cell, Aval] = {}
+    try:
+        for _ in range(FIXPOINT_ROUNDS):
+            round_ = _trace_round(test, body, get, set_, before, carried, cells)
+            if _settled(carried, cells, round_):
+                set_(_build_loop(round_, carried, cells, before, runs_once))
+                return
+    except Escape:
+        set_(before)
+        raise
+    set_(before)
+    raise Escape("a loop whose variables keep changing type", "it has no fixed point", "give them their final dtype before the loop")
+
+
+def _initial(name: str, value: Any) -> _Carried:
+    if value is UNDEF:
+        return _Carried(name, Structure(None), [UNDEF], [None], [None])
+    leaves, structure = flatten(value)
+    avals = [raw(leaf).aval if is_numeric(leaf) else None for leaf in leaves]
+    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves])
+
+
+@dataclass
+class _Round:
+    """One tracing of test and body."""
+
+    scope: Scope
+    params: list[Node]
+    test: Node
+    state: State
+    cells: dict[Cell, Node]
+    owned: dict[Cell, int]
+
+
+def _trace_round(test: Any, body: Any, get: Get, set_: Set, before: State, carried: list[_Carried], cells: dict[Cell, Aval]) -> _Round:
+    with current().scope() as scope:
+        params: list[Node] = []
+        set_(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        for cell, aval in cells.items():
+            params.append(param(aval, "array"))
+            scope.journal[cell] = cell.value
+            cell.restore(params[-1])
+        tested = truth(test())
+        body()
+        if scope.effects:
+            raise Escape("a check or print inside a staged loop", "effects inside loops are not staged yet")
+        after = get()
+        written = {cell: cell.value for cell in scope.journal}
+        owned = owned_cells(after, scope.start)
+    set_(before)
+    return _Round(scope, params, tested, after, written, owned)
+
+
+def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
+    """What a name is bound to while the body is traced; its inputs are appended to ``params``."""
+    if entry.untouched:
+        return original
+    leaves = list(entry.leaves)
+    for k in entry.places():
+        aval = entry.avals[k]
+        assert aval is not None
+        params.append(param(aval, entry.name))
+        value, bound = params[-1], None
+        if entry.flags[k] is not None:
+            params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
+            bound = params[-1]
+        leaves[k] = merged_tracer(value, is_shared(entry.leaves[k], {}), bound, entry.name)
+    return unflatten(entry.structure, leaves)
+
+
+def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -> bool:
+    """Compare what came out of the body with what went in; widen what is carried where they differ."""
+    settled = True
+    for cell, value in round_.cells.items():
+        if cell not in cells:
+            cells[cell] = value.aval
+            settled = False
+    for entry, value in zip(carried, round_.state, strict=True):
+        settled &= _settled_name(entry, value)
+    return settled
+
+
+def _settled_name(entry: _Carried, value: Any) -> bool:
+    if entry.unbound:
+        return not _becomes_carried(entry, value)
+    if value is UNDEF:
+        raise Escape(f"{entry.name} is deleted in a staged loop", "whether it exists would depend on data")
+    leaves, structure = flatten(value)
+    if structure != entry.structure:
+        raise Escape(f"{entry.name} changes its structure in a staged loop", f"{entry.structure} becomes {structure}")
+    settled = True
+    for position, (leaf, aval) in enumerate(zip(leaves, entry.avals, strict=True)):
+        if aval is None:
+            if leaf is not entry.leaves[position] and not same_value(leaf, entry.leaves[position]):
+                raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
+            continue
+        wide = common_type(aval, raw(leaf).aval, entry.name)
+        if wide != aval:
+            entry.avals[position] = wide
+            settled = False
+    return settled
+
+
+def _becomes_carried(entry: _Carried, value: Any) -> bool:
+    """A name first bound in the body: carry it from now on, with flags that say whether it is bound."""
+    if value is UNDEF:
+        return False
+    leaves, structure = flatten(value)
+    if not any(is_numeric(leaf) for leaf in leaves) or not (all(is_numeric(leaf) for leaf in leaves) or is_internal_name(entry.name)):
+        return False
+    entry.structure = structure
+    entry.leaves = [zeros(raw(leaf).aval) if is_numeric(leaf) else leaf for leaf in leaves]
+    entry.avals = [raw(leaf).aval if is_numeric(leaf) else None for leaf in leaves]
+    entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
+    return True
+
+
+def _build_loop(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool) -> State:
+    """The loop node; returns the state after it."""
+    starts: list[Node] = []
+    outs: list[Node] = []
+    for entry, final in zip(carried, round_.state, strict=True):
+        if entry.untouched:
+            continue
+        leaves, _ = flatten(final)
+        for k in entry.places():
+            aval, flag = entry.avals[k], entry.flags[k]
+            assert aval is not None
+            starts.append(coerce(_start(entry.leaves[k]), aval))
+            outs.append(coerce(raw(leaves[k]), aval))
+            end = bound_flag(leaves[k])
+            if flag is not None:
+                starts.append(flag)
+                outs.append(const(True) if end is None else end)
+            elif end is not None and not is_internal_name(entry.name):
+                raise Escape(f"{entry.name} may be unbound at the end of a loop that it enters bound", "it is deleted in some branch")
+    for cell in cells:
+        starts.append(cell.value)
+        outs.append(round_.cells[cell])
+    (test, body), free = close([[round_.test], outs], [round_.params, round_.params], round_.scope.start, ["test", "body"])
+    results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=False) if starts else [])
+    state = tuple(
+        _after_loop(entry, original, final, results, round_.owned, runs_once)
+        for entry, original, final in zip(carried, before, round_.state, strict=True)
+    )
+    for cell in cells:
+        cell.write(next(results))
+    return state
+
+
+def _start(leaf: Any) -> Node:
+    return leaf if isinstance(leaf, Node) else raw(leaf)
+
+
+def _after_loop(entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool) -> Any:
+    if entry.untouched:
+        return original
+    finals, _ = flatten(final)
+    leaves = list(entry.leaves)
+    for k in entry.places():
+        node = next(results)
+        bound = next(results) if entry.flags[k] is not None else None
+        if runs_once and bound_flag(finals[k]) is None:
+            bound = None  # the body binds it whenever it runs, and it runs
+        shared = is_shared(finals[k], owned) or (not runs_once and is_shared(entry.leaves[k], {}))
+        leaves[k] = merged_tracer(node, shared, bound, entry.name)
+    value = unflatten(entry.structure, leaves)
+    return value if entry.structure.kind is None else current().remember(value)

@@ -1,0 +1,58 @@
+"""Expressions that choose: ``then if test else orelse``, ``and``, ``or``, ``not``, and ``assert``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from futurex.frontend.control.branches import if_
+from futurex.frontend.control.values import is_unknown, truth
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import fresh
+from futurex.ops.control import Failure
+
+
+def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+    """``then if test else orelse``."""
+    return if_(test, then, orelse, lambda: (), lambda state: None, ())
+
+
+def and_(first: Any, *others: Callable[[], Any]) -> Any:
+    """``first and others...``: the first false one, evaluated no further."""
+    for position, other in enumerate(others):
+        if is_unknown(first):
+            rest = others[position:]
+            return if_expression(first, lambda: and_(rest[0](), *rest[1:]), lambda: first)
+        if not first:
+            return first
+        first = other()
+    return first
+
+
+def or_(first: Any, *others: Callable[[], Any]) -> Any:
+    """``first or others...``: the first true one, evaluated no further."""
+    for position, other in enumerate(others):
+        if is_unknown(first):
+            rest = others[position:]
+            return if_expression(first, lambda: first, lambda: or_(rest[0](), *rest[1:]))
+        if first:
+            return first
+        first = other()
+    return first
+
+
+def not_(value: Any) -> Any:
+    return fresh(emit("python_scalar", emit("logical_not", truth(value)), kind="b")) if is_unknown(value) else not value
+
+
+def assert_(test: Any, message: Callable[[], Any] | None) -> None:
+    """``assert test, message``: checked at run time when the test is traced."""
+    if not is_unknown(test):
+        if not test:
+            raise AssertionError(*(() if message is None else (message(),)))
+        return
+    text = () if message is None else (message(),)
+    if not all(isinstance(part, str | int | float) for part in text):
+        raise Escape("an assertion message that depends on data", "it cannot be made before the run")
+    current().effect("check", truth(test), failure=Failure(AssertionError, text))

@@ -1,0 +1,40 @@
+"""Which handler stands for which NumPy function or array method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+
+Handler = Callable[..., Any]
+HANDLERS: dict[Any, Handler] = {}
+METHODS: dict[str, Handler] = {}
+NO_VALUE = np._NoValue  # type: ignore[attr-defined]
+
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register a handler for NumPy functions; the handler has their signature."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
+    """A NumPy function on arguments of which some are traced. Raises Escape for functions without a translation."""
+    handler = HANDLERS.get(function)
+    if handler is None:
+        raise Escape(f"numpy.{getattr(function, '__name__', function)}", "this function has no translation yet")
+    try:
+        return handler(*args, **kwargs)
+    except TypeError as error:
+        if "unexpected keyword" in str(error) or "positional argument" in str(error):
+            raise Escape(f"numpy.{function.__name__} with these options", str(error)) from None
+        raise

@@ -1,0 +1,64 @@
+"""Choosing among elements, and norms."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.products import dot
+from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, reduce_with
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, as_tracer, fresh, node_of
+from futurex.tree.node import const
+
+
+@handles(np.where)
+def where(condition: Any, /, *branches: Any) -> Any:
+    if len(branches) != 2:
+        raise Escape("numpy.where with one argument", "the shape of the result depends on data")
+    test = node_of(condition)
+    if test.dtype.kind != "b":
+        test = emit("not_equal", test, 0)
+    return fresh(emit("where", test, *(node_of(branch) for branch in branches)))
+
+
+@handles(np.clip)
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
+    result = as_tracer(a)
+    if low is not None:
+        result = call_ufunc(np.maximum, "__call__", (result, low), {})
+    if high is not None:
+        result = call_ufunc(np.minimum, "__call__", (result, high), {})
+    return result if out is None else into(out, result._node, True, "same_kind")
+
+
+@handles(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    x = as_tracer(a)
+    if mode != "raise" or out is not None:
+        raise Escape("numpy.take with out= or mode=", "these options are not traced")
+    if axis is None:
+        x, axis = x.ravel(), 0
+    axis = operator.index(axis) % x.ndim
+    return x[(slice(None),) * axis + (_index_array(indices),)]
+
+
+def _index_array(indices: Any) -> Any:
+    return indices if isinstance(indices, Tracer) else fresh(const(np.asarray(indices, np.intp if not np.size(indices) else None)))
+
+
+@handles(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    a = as_tracer(x)
+    if a.dtype.kind not in "fiu" or ord not in (None, 2, "fro") or (ord == 2 and axis is None and a.ndim != 1) or (axis is None and keepdims):
+        raise Escape("numpy.linalg.norm of this order", "only the 2-norm of real vectors and the Frobenius norm are traced")
+    a = a if a.dtype.kind == "f" else a.astype(float)
+    if axis is None:
+        flat = a.ravel()
+        return call_ufunc(np.sqrt, "__call__", (dot(flat, flat),), {})
+    return call_ufunc(np.sqrt, "__call__", (reduce_with("sum", a * a, axis, None, None, keepdims),), {})

@@ -1,0 +1,247 @@
+"""Shapes of traced arrays: views, joins, splits, padding and repetition."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.creation import as_dtype, as_shape
+from futurex.frontend.numpy_api.registry import NO_VALUE, handles
+from futurex.frontend.numpy_api.selection import take
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import SCALARS, Tracer, as_tracer, fresh, node_of
+from futurex.tree.node import const
+
+
+@handles(np.reshape)
+def reshape(a: Any, /, shape: Any, order: str = "C") -> Tracer:
+    return as_tracer(a).reshape(shape, order=order)
+
+
+@handles(np.transpose, np.permute_dims)
+def transpose(a: Any, axes: Any = None) -> Tracer:
+    return as_tracer(a).transpose(axes)
+
+
+@handles(np.matrix_transpose)
+def matrix_transpose(x: Any, /) -> Tracer:
+    return as_tracer(x).mT
+
+
+@handles(np.swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Tracer:
+    return as_tracer(a).swapaxes(axis1, axis2)
+
+
+@handles(np.moveaxis)
+def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
+    x = as_tracer(a)
+    from_, to = ([k % x.ndim for k in (axes if isinstance(axes, tuple | list) else (axes,))] for axes in (source, destination))
+    order = [k for k in range(x.ndim) if k not in from_]
+    for place, axis in sorted(zip(to, from_, strict=True)):
+        order.insert(place, axis)
+    return x.transpose(*order)
+
+
+@handles(np.ravel)
+def ravel(a: Any, order: str = "C") -> Tracer:
+    return as_tracer(a).ravel(order)
+
+
+@handles(np.squeeze)
+def squeeze(a: Any, axis: Any = None) -> Tracer:
+    return as_tracer(a).squeeze(axis)
+
+
+@handles(np.expand_dims)
+def expand_dims(a: Any, axis: Any) -> Tracer:
+    x = as_tracer(a)
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    total = x.ndim + len(axes)
+    places = normal_axes(tuple(axes), total) or ()
+    entries = tuple(("n",) if k in places else ("s", None, None, None) for k in range(total))
+    return x._extended(("index", entries))
+
+
+@handles(np.broadcast_to)
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
+    node = emit("broadcast_to", node_of(array), shape=as_shape(shape))
+    tracer = fresh(node)
+    tracer._cell.entangled = True  # read-only in NumPy
+    return tracer
+
+
+@handles(np.diagonal)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
+    tracer = fresh(as_tracer(a).diagonal(offset, axis1, axis2)._node)
+    tracer._cell.entangled = True  # read-only in NumPy
+    return tracer
+
+
+@handles(np.concatenate)
+def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    parts = [node_of(part) for part in arrays]
+    if not parts:
+        raise ValueError("need at least one array to concatenate")
+    if axis is None:
+        parts, axis = [emit("reshape", part, shape=(part.size,)) for part in parts], 0
+    if builtins.any(part.ndim == 0 for part in parts):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    axes = normal_axes(axis, parts[0].ndim)
+    assert axes is not None
+    if dtype is not None:
+        parts = [as_dtype(part, np.dtype(dtype)) for part in parts]
+    result = emit("concatenate", *parts, axis=axes[0])
+    return fresh(result) if out is None else into(out, result, True, casting)
+
+
+@handles(np.stack)
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    parts = [as_tracer(part) for part in arrays]
+    if len({part.shape for part in parts}) != 1:
+        raise ValueError("all input arrays must have the same shape")
+    return concatenate([expand_dims(part, axis) for part in parts], axis, out, dtype=dtype, casting=casting)
+
+
+def _at_least(ndim: int, a: Any) -> Tracer:
+    x = as_tracer(a)
+    while x.ndim < ndim:
+        x = expand_dims(x, 2 if x.ndim == 2 else 0)
+    return x
+
+
+@handles(np.atleast_1d)
+def atleast_1d(*arrays: Any) -> Any:
+    result = tuple(_at_least(1, a) for a in arrays)
+    return result[0] if len(result) == 1 else result
+
+
+@handles(np.atleast_2d)
+def atleast_2d(*arrays: Any) -> Any:
+    result = tuple(_at_least(2, a) for a in arrays)
+    return result[0] if len(result) == 1 else result
+
+
+@handles(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    return concatenate([_at_least(2, part) for part in tup], 0, dtype=dtype, casting=casting)
+
+
+@handles(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    parts = [_at_least(1, part) for part in tup]
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+
+
+@handles(np.column_stack)
+def column_stack(tup: Any) -> Any:
+    parts = [as_tracer(part) for part in tup]
+    return concatenate([part if part.ndim > 1 else _at_least(1, part)[:, None] for part in parts], 1)
+
+
+@handles(np.split)
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    x = as_tracer(ary)
+    axis = axis % x.ndim
+    n = x.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if n % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
+        bounds = [n // indices_or_sections * k for k in range(indices_or_sections + 1)]
+    else:
+        bounds = [0, *(operator.index(k) for k in indices_or_sections), n]
+    whole: list[Any] = [slice(None)] * x.ndim
+    return [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in zip(bounds, bounds[1:], strict=False)]
+
+
+@handles(np.flip)
+def flip(m: Any, axis: Any = None) -> Tracer:
+    x = as_tracer(m)
+    axes = normal_axes(axis, x.ndim) if axis is not None else tuple(range(x.ndim))
+    return x._extended(("flip", axes))
+
+
+@handles(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
+    x = as_tracer(a)
+    if axis is None:
+        return fresh(roll(fresh(emit("reshape", x._node, shape=(x.size,))), shift, 0).reshape(x.shape)._node)
+    shifts, axes = (entry if isinstance(entry, tuple) else (entry,) for entry in (shift, axis))
+    for by, k in zip(shifts, axes, strict=True):
+        n = x.shape[k]
+        by = operator.index(by) % n if n else 0
+        if by:
+            whole: list[Any] = [slice(None)] * x.ndim
+            tail, head = list(whole), list(whole)
+            tail[k], head[k] = slice(n - by, None), slice(None, n - by)
+            x = concatenate([x[tuple(tail)], x[tuple(head)]], k)
+    return fresh(x._node)
+
+
+@handles(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Tracer:
+    value = options.pop("constant_values", 0)
+    if mode != "constant" or options or not (type(value) in SCALARS or isinstance(value, np.generic)):
+        raise Escape(f"numpy.pad with mode={mode!r}", "only constant padding is traced")
+    x = node_of(array)
+    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    return fresh(emit("pad", x, value, widths=tuple((int(lo), int(hi)) for lo, hi in widths)))
+
+
+@handles(np.repeat)
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
+    x = as_tracer(a)
+    if axis is None:
+        x, axis = x.ravel(), 0
+    index = np.repeat(np.arange(x.shape[axis]), np.asarray(repeats))
+    return take(x, index, axis)
+
+
+@handles(np.tile)
+def tile(A: Any, reps: Any) -> Tracer:
+    x = as_tracer(A)
+    counts = tuple(reps) if isinstance(reps, tuple | list) else (reps,)
+    x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
+    for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
+        if count != 1:
+            x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
+    return fresh(x._node)
+
+
+def _triangle(m: Any, k: int, lower: bool) -> Tracer:
+    x = node_of(m)
+    mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)
+    zero = const(np.zeros((), x.dtype)[()])
+    return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))
+
+
+@handles(np.tril)
+def tril(m: Any, k: int = 0) -> Tracer:
+    return _triangle(m, k, lower=True)
+
+
+@handles(np.triu)
+def triu(m: Any, k: int = 0) -> Tracer:
+    return _triangle(m, k, lower=False)
+
+
+@handles(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Tracer:
+    if prepend is not NO_VALUE or append is not NO_VALUE:
+        raise Escape("numpy.diff with prepend= or append=", "these options are not traced")
+    x = as_tracer(a)
+    axis = axis % x.ndim
+    for _ in range(n):
+        whole: list[Any] = [slice(None)] * x.ndim
+        upper, lower = list(whole), list(whole)
+        upper[axis], lower[axis] = slice(1, None), slice(None, -1)
+        function = np.not_equal if x.dtype == bool else np.subtract
+        x = call_ufunc(function, "__call__", (x[tuple(upper)], x[tuple(lower)]), {})
+    return x

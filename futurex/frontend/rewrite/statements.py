@@ -1,0 +1,381 @@
+"""Rewriting of statements: control flow becomes calls with generated closures, writes become calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from futurex.frontend.rewrite.expressions import Expressions
+from futurex.frontend.rewrite.syntax import (
+    FX,
+    OPAQUE,
+    Ready,
+    again,
+    arguments,
+    assign,
+    contains,
+    ends,
+    exits,
+    fx,
+    load,
+    place_missing,
+    stored,
+    thunk,
+)
+
+_BINARY = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.LShift: "lshift",
+    ast.RShift: "rshift",
+}  # fmt: skip
+
+
+class Rewriter(Expressions):
+    """Rewrites one function definition, its nested functions included."""
+
+    def __init__(self, function: ast.FunctionDef, outside: frozenset[str]) -> None:
+        self.function = function
+        self.outside = outside
+        self.local = self._local_names(function) - outside
+        self.counter = 0
+
+    @staticmethod
+    def _local_names(function: ast.FunctionDef) -> frozenset[str]:
+        names = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+                names.add(node.id)
+            elif isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not function:
+                names.add(node.name)
+        names.update(stored(function.body))
+        declared = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
+        return frozenset(names - declared)
+
+    def run(self) -> ast.FunctionDef:
+        self._function(self.function)
+        return self.function
+
+    def fresh(self, stem: str) -> str:
+        self.counter += 1
+        return f"__{stem}_{self.counter}"
+
+    # -- functions ---------------------------------------------------------------------------------------------------
+
+    def _function(self, node: ast.FunctionDef) -> None:
+        refused = self._refused(node)
+        if refused:
+            node.body = [self._placed(ast.Expr(fx("refuse", ast.Constant(refused))), node), *node.body]
+            return
+        node.body = self._block(node.body, tail=True) or [ast.Pass()]
+
+    def _refused(self, node: ast.FunctionDef) -> str:
+        """Why a function cannot be staged at all, or nothing."""
+        if contains(node.body, (ast.Yield, ast.YieldFrom, ast.Await)):
+            return "it is a generator"
+        written = {name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names}
+        if node is self.function:
+            written |= set(stored(node.body)) & self.outside
+        if written:
+            return f"it writes variables outside itself ({', '.join(sorted(written))})"
+        return ""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.args.defaults = [self.visit(default) for default in node.args.defaults]
+        node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
+        self._function(node)
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[ast.stmt], *, tail: bool = False, loop: str = "") -> list[ast.stmt]:
+        """Rewrite statements. ``tail``: a return here leaves the function. ``loop``: stem of the enclosing loop's flags.
+
+        What follows an ``if`` that may leave the block moves into the branches that do not leave it.
+        """
+        out: list[ast.stmt] = []
+        for position, statement in enumerate(statements):
+            rest = list(statements[position + 1 :])
+            if isinstance(statement, ast.Return) and loop:
+                out += self._leave(statement, loop, returned=True)
+                return out
+            if isinstance(statement, ast.Break) and loop:
+                out += self._leave(statement, loop, returned=False)
+                return out
+            if isinstance(statement, ast.Continue) and loop:
+                return out
+            if isinstance(statement, ast.If):
+                leaves = exits([statement])
+                if leaves and not (tail or loop):
+                    out.append(self._plain_if(statement))
+                    continue
+                if leaves:
+                    out += self._leaving_if(statement, rest, tail=tail, loop=loop)
+                    return out
+                out += self._if(statement, statement.body, statement.orelse, loop="")
+            elif isinstance(statement, ast.For | ast.While) and self._stageable(statement, tail, bool(loop)):
+                out += self._loop(statement)
+                if contains(statement.body, (ast.Return,)):
+                    out += self._after_return(statement, rest, tail=tail, loop=loop)
+                    return out
+            else:
+                visited = self.visit(statement)
+                out += visited if isinstance(visited, list) else [visited]
+        return out
+
+    def _stageable(self, statement: ast.For | ast.While, tail: bool, in_loop: bool) -> bool:
+        """Loops whose exits stand inside ``with``, ``try`` or ``match`` stay Python loops."""
+        for node in ast.walk(statement):
+            if isinstance(node, OPAQUE) and exits(node.body if not isinstance(node, ast.Match) else node.cases):  # type: ignore[arg-type]
+                return False
+        return tail or in_loop or not contains(statement.body, (ast.Return,))
+
+    def _leave(self, statement: ast.stmt, loop: str, *, returned: bool) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        if returned:
+            value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
+            out.append(assign(f"{loop}_value", self.visit(value)))
+            out.append(assign(f"{loop}_returned", ast.Constant(True)))
+        out.append(assign(f"{loop}_left", ast.Constant(True)))
+        return [ast.copy_location(new, statement) for new in out]
+
+    def _leaving_if(self, node: ast.If, rest: list[ast.stmt], *, tail: bool, loop: str) -> list[ast.stmt]:
+        body = node.body if ends(node.body) else [*node.body, *again(rest)]
+        orelse = node.orelse if ends(node.orelse) else [*node.orelse, *rest]
+        if loop:
+            return self._if(node, body, orelse, loop=loop)
+        return self._if(node, body, orelse, tail=tail)
+
+    def _after_return(self, node: ast.stmt, rest: list[ast.stmt], *, tail: bool, loop: str) -> list[ast.stmt]:
+        """After a loop that may return: return its value, or go on."""
+        stem = getattr(node, "_fx_stem")
+        returned: ast.stmt = ast.Return(Ready(load(f"{stem}_value")))
+        test = ast.If(Ready(load(f"{stem}_returned")), [ast.copy_location(returned, node)], rest)
+        return self._block([ast.fix_missing_locations(ast.copy_location(test, node))], tail=tail, loop=loop)
+
+    def _plain_if(self, node: ast.If) -> ast.stmt:
+        """An ``if`` that leaves a ``with`` or ``try``: stays Python's, its test must be known."""
+        node.test = fx("known", self.visit(node.test))
+        node.body = self._block(node.body) or [ast.Pass()]
+        node.orelse = self._block(node.orelse)
+        return ast.fix_missing_locations(node)
+
+    def _state(self, nodes: Sequence[ast.AST], extra: Iterable[str] = ()) -> list[str]:
+        return list(dict.fromkeys([*stored(nodes), *extra]))
+
+    def _accessors(self, names: list[str], anchor: ast.AST) -> tuple[list[ast.stmt], str, str]:
+        """Closures that read and write the state of a statement; an unbound name reads as UNDEF."""
+        get, set_ = self.fresh("get"), self.fresh("set")
+        reads = [fx("read", thunk(load(name))) for name in names]
+        getter = self._def(get, [], [ast.Return(ast.Tuple(list(reads), ast.Load()))])
+        body: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
+        for position, name in enumerate(names):
+            value = ast.Subscript(load("values"), ast.Constant(position), ast.Load())
+            body.append(assign(name, value))
+            body.append(ast.If(ast.Compare(load(name), [ast.Is()], [ast.Attribute(load(FX), "UNDEF", ast.Load())]),
+                               [ast.Delete([ast.Name(name, ast.Del())])], []))  # fmt: skip
+        setter = self._def(set_, ["values"], body or [ast.Pass()])
+        return [getter, setter], get, set_
+
+    def _def(self, name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
+        return ast.FunctionDef(
+            name=name, args=arguments(parameters), body=body or [ast.Pass()], decorator_list=[], returns=None,
+            type_comment=None, type_params=[],
+        )  # fmt: skip
+
+    def _branch(self, names: list[str], stem: str, statements: list[ast.stmt], parameters: list[str]) -> ast.FunctionDef:
+        head: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
+        return self._def(self.fresh(stem), parameters, [*head, *(statements or [ast.Pass()])])
+
+    def _if(
+        self, node: ast.If, body: list[ast.stmt], orelse: list[ast.stmt], *, tail: bool = False, loop: str = ""
+    ) -> list[ast.stmt]:
+        flags = [f"{loop}_left"] if loop else []
+        if loop and contains([*body, *orelse], (ast.Return,)):
+            flags += [f"{loop}_returned", f"{loop}_value"]
+        if contains([*body, *orelse], (ast.Nonlocal, ast.Global)):
+            return [self._plain_if(node)]
+        test = self.visit(node.test)
+        names = self._state([*body, *orelse], flags)
+        inner_body = self._block(body, tail=tail, loop=loop)
+        inner_orelse = self._block(orelse, tail=tail, loop=loop)
+        then = self._branch(names, "then", inner_body, [])
+        other = self._branch(names, "else", inner_orelse, [])
+        accessors, get, set_ = self._accessors(names, node)
+        call = fx(
+            "if_", test, load(then.name), load(other.name), load(get), load(set_),
+            ast.Tuple([ast.Constant(name) for name in names], ast.Load()),
+        )  # fmt: skip
+        final: ast.stmt = ast.Return(call) if tail else ast.Expr(call)
+        return [self._placed(new, node) for new in [*self._declare(names), *accessors, then, other, final]]
+
+    def _declare(self, names: list[str]) -> list[ast.stmt]:
+        """Make each name a local of the enclosing function without binding it (``nonlocal`` needs that)."""
+        if not names:
+            return []
+        binds: list[ast.stmt] = [assign(name, ast.Constant(None)) for name in names]
+        return [ast.If(ast.Constant(False), binds, [])]
+
+    def _placed(self, new: ast.stmt, old: ast.AST) -> ast.stmt:
+        ast.copy_location(new, old)
+        line, column = getattr(old, "lineno", 1), getattr(old, "col_offset", 0)
+        place_missing(new, line, column)
+        return new
+
+    def _loop(self, node: ast.For | ast.While) -> list[ast.stmt]:
+        if contains(node.body, (ast.Nonlocal, ast.Global)):
+            visited = self.generic_visit(node)
+            return [visited] if isinstance(visited, ast.stmt) else []
+        stem = self.fresh("loop")
+        node._fx_stem = stem  # type: ignore[union-attr]
+        leaves = exits(node.body)
+        returns = contains(node.body, (ast.Return,))
+        flags = ([f"{stem}_left"] if leaves else []) + ([f"{stem}_returned", f"{stem}_value"] if returns else [])
+        targets = [node.target] if isinstance(node, ast.For) else []
+        names = self._state([*targets, *node.body], flags)
+        head: list[ast.stmt] = [assign(name, ast.Constant(False)) for name in flags if not name.endswith("_value")]
+        statements = self._block(node.body, loop=stem if leaves else "")
+        left = thunk(load(f"{stem}_left")) if leaves else ast.Constant(None)
+        accessors, get, set_ = self._accessors(names, node)
+        ends = [load(get), load(set_), ast.Tuple([ast.Constant(name) for name in names], ast.Load()), left]
+        if isinstance(node, ast.For):
+            item = self.fresh("item")
+            take = ast.Assign([node.target], load(item))
+            body = self._branch(names, "body", [*self._assignment(take), *statements], [item])
+            call = fx("for_", self.visit(node.iter), load(body.name), *ends)
+        else:
+            body = self._branch(names, "body", statements, [])
+            call = fx("while_", thunk(self.visit(node.test)), load(body.name), *ends)
+        out: list[ast.stmt] = [*head, *self._declare(names), *accessors, body, ast.Expr(call)]
+        if node.orelse:
+            if leaves:
+                test = ast.If(Ready(fx("not_", load(f"{stem}_left"))), node.orelse, [])
+                out += self._if(ast.copy_location(test, node), node.orelse, [])
+            else:
+                out += self._block(node.orelse)
+        return [self._placed(new, node) for new in out]
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def visit_If(self, node: ast.If) -> Any:
+        return self._plain_if(node) if exits([node]) else self._if(node, node.body, node.orelse)
+
+    def visit_For(self, node: ast.For) -> Any:
+        if self._stageable(node, False, False):
+            return self._loop(node)
+        node.iter = fx("known_iterable", self.visit(node.iter))
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return ast.fix_missing_locations(node)
+
+    def visit_While(self, node: ast.While) -> Any:
+        if self._stageable(node, False, False):
+            return self._loop(node)
+        node.test = fx("known", self.visit(node.test))
+        node.body = self._block(node.body)
+        node.orelse = self._block(node.orelse)
+        return ast.fix_missing_locations(node)
+
+    def visit_With(self, node: ast.With) -> Any:
+        for entry in node.items:
+            entry.context_expr = self.visit(entry.context_expr)
+        node.body = self._block(node.body)
+        return node
+
+    def visit_Try(self, node: ast.Try) -> Any:
+        node.body = self._block(node.body)
+        for handler in node.handlers:
+            handler.body = self._block(handler.body)
+        node.orelse = self._block(node.orelse)
+        node.finalbody = self._block(node.finalbody)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> Any:
+        node.subject = fx("known_subject", self.visit(node.subject))
+        for case in node.cases:
+            case.body = self._block(case.body)
+            if case.guard is not None:
+                case.guard = fx("known", self.visit(case.guard))
+        return ast.fix_missing_locations(node)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        value = self.visit(node.value)
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            node.value = value
+            return node
+        name = self.fresh("value")
+        out: list[ast.stmt] = [assign(name, value)]
+        for target in node.targets:
+            out += self._assignment(ast.Assign([target], load(name)))
+        return [self._placed(new, node) for new in out]
+
+    def _assignment(self, node: ast.Assign) -> list[ast.stmt]:
+        """One target from a ready value; subscripts and attributes inside become calls."""
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript):
+            return [ast.Expr(fx("setitem", self.visit(target.value), self._index(target.slice), node.value))]
+        if isinstance(target, ast.Attribute):
+            return [ast.Expr(fx("setattr_", self.visit(target.value), ast.Constant(target.attr), node.value))]
+        if isinstance(target, ast.Tuple | ast.List):
+            out: list[ast.stmt] = []
+            inner: list[ast.expr] = []
+            later: list[ast.stmt] = []
+            for element in target.elts:
+                starred = isinstance(element, ast.Starred)
+                place = element.value if isinstance(element, ast.Starred) else element
+                if isinstance(place, ast.Name):
+                    inner.append(element)
+                    continue
+                name = self.fresh("part")
+                inner.append(ast.Starred(ast.Name(name, ast.Store()), ast.Store()) if starred else ast.Name(name, ast.Store()))
+                later += self._assignment(ast.Assign([place], load(name)))
+            starred_at = next((k for k, e in enumerate(inner) if isinstance(e, ast.Starred)), -1)
+            unpacked = fx("unpack", node.value, ast.Constant(len(inner)), ast.Constant(starred_at))
+            out.append(ast.Assign([ast.Tuple(inner, ast.Store())], unpacked))
+            return out + later
+        return [node]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        operator = ast.Constant(_BINARY[type(node.op)])
+        value = self.visit(node.value)
+        target = node.target
+        new: ast.stmt
+        if isinstance(target, ast.Name):
+            current = self.visit(ast.copy_location(load(target.id), target))
+            new = assign(target.id, fx("iop", operator, current, value))
+        elif isinstance(target, ast.Subscript):
+            new = ast.Expr(fx("isetitem", self.visit(target.value), self._index(target.slice), operator, value))
+        else:
+            new = ast.Expr(fx("iattr", self.visit(target.value), ast.Constant(target.attr), operator, value))
+        return self._placed(new, node)
+
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        out: list[ast.stmt] = []
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                out.append(ast.Expr(fx("delitem", self.visit(target.value), self._index(target.slice))))
+            else:
+                out.append(ast.Delete([target]))
+        return [self._placed(new, node) for new in out]
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        message = thunk(self.visit(node.msg)) if node.msg is not None else ast.Constant(None)
+        return self._placed(ast.Expr(fx("assert_", self.visit(node.test), message)), node)
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        if node.exc is None or node.cause is not None:
+            return node
+        return self._placed(ast.Expr(fx("raise_", thunk(self.visit(node.exc)))), node)

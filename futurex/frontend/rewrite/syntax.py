@@ -1,0 +1,118 @@
+"""Questions about syntax trees, and short ways to build them."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Sequence
+
+FX = "__fx__"
+OPAQUE = (ast.With, ast.Try, ast.Match, ast.AsyncWith, ast.AsyncFor)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def arguments(names: Iterable[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+
+
+def stored(nodes: Sequence[ast.AST]) -> list[str]:
+    """Names that statements bind in their own scope, in order of appearance."""
+    names: dict[str, None] = {}
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names[node.id] = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names[node.name] = None
+            return
+        elif isinstance(node, ast.Lambda):
+            return
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.NamedExpr):
+                    names[inner.target.id] = None
+            return
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            names[node.name] = None
+        elif isinstance(node, ast.alias):
+            names[(node.asname or node.name).split(".")[0]] = None
+        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+            names[node.name] = None
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    for node in nodes:
+        visit(node)
+    return list(names)
+
+
+def contains(nodes: Sequence[ast.AST], kinds: tuple[type, ...], *, into_loops: bool = True) -> bool:
+    """Does any statement hold a node of these kinds in this function (not in nested functions)?"""
+    for node in nodes:
+        if isinstance(node, kinds):
+            return True
+        if isinstance(node, SCOPES) or (not into_loops and isinstance(node, ast.For | ast.While)):
+            continue
+        if contains(list(ast.iter_child_nodes(node)), kinds, into_loops=into_loops):
+            return True
+    return False
+
+
+def exits(nodes: Sequence[ast.stmt]) -> bool:
+    """Do the statements leave the loop body or function they stand in?"""
+    return contains(nodes, (ast.Return,)) or contains(nodes, (ast.Break, ast.Continue), into_loops=False)
+
+
+def ends(nodes: Sequence[ast.stmt]) -> bool:
+    """Is the end of the statements never reached?"""
+    if not nodes:
+        return False
+    last = nodes[-1]
+    if isinstance(last, ast.Return | ast.Break | ast.Continue | ast.Raise):
+        return True
+    return isinstance(last, ast.If) and ends(last.body) and ends(last.orelse)
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def fx(method: str, *args: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
+    return ast.Call(ast.Attribute(load(FX), method, ast.Load()), list(args), keywords or [])
+
+
+def thunk(expression: ast.expr) -> ast.Lambda:
+    return ast.Lambda(arguments([]), expression)
+
+
+def assign(name: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+class Ready(ast.expr):
+    """An expression that is already rewritten."""
+
+    _fields = ("value",)
+
+    def __init__(self, value: ast.expr) -> None:
+        super().__init__()
+        self.value = value
+
+
+def again(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """A copy of statements that are placed twice."""
+    return copy.deepcopy(statements)
+
+
+def place_missing(node: ast.AST, line: int, column: int) -> None:
+    """Give generated nodes the user's line; nodes that have one keep theirs."""
+    if "lineno" in node._attributes:
+        if not hasattr(node, "lineno"):
+            node.lineno, node.col_offset = line, column  # type: ignore[attr-defined]
+        if getattr(node, "end_lineno", None) is None:
+            node.end_lineno = node.lineno  # type: ignore[attr-defined]
+        if getattr(node, "end_col_offset", None) is None:
+            node.end_col_offset = node.col_offset  # type: ignore[attr-defined]
+        line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    for child in ast.iter_child_nodes(node):
+        place_missing(child, line, column)
