@@ -20,6 +20,7 @@ from futurex.runtime import config
 from futurex.runtime.cluster import host
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
+from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.tiles import Tiled, cut
 from futurex.runtime.group import SpmdRun
@@ -69,7 +70,8 @@ class Cluster:
             self._session = uuid.uuid4().hex
             self.addresses = self._found_workers()
             self.client.register_plugin(LocalityPlugin())
-            self.client.subscribe_topic("all", self._cluster_event)
+            self.client.register_plugin(MembershipPlugin())
+            self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
                 self._open_session()
         except BaseException:
@@ -154,17 +156,15 @@ class Cluster:
     def close(self) -> None:
         """End the session on the workers, and the workers too if this object started them."""
         with contextlib.suppress(Exception):
-            self.client.unsubscribe_topic("all")
+            self.client.unsubscribe_topic(TOPIC)
         if self.client.status == "running" and self._broken is None:
             with contextlib.suppress(Exception):
                 self.client.run(host.close_session, self._session, on_error="ignore")
         self._closing.close()
 
-    def _cluster_event(self, event: Any) -> None:
+    def _left(self, event: Any) -> None:
         _, message = event
-        if not isinstance(message, dict) or message.get("action") != "remove-worker":
-            return
-        address = message.get("worker")
+        address = message["left"]
         if address not in self.addresses:
             return
         if self._broken is None:

@@ -1,0 +1,21 @@
+"""Who leaves: the scheduler's side of failure detection.
+
+Dask's own topic for such events also carries objects that cannot be sent to clients, so futurex logs to one of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import Scheduler, SchedulerPlugin
+
+TOPIC = "futurex-membership"
+
+
+class MembershipPlugin(SchedulerPlugin):
+    """Tells the subscribers of :data:`TOPIC` the address of every worker that leaves."""
+
+    name = "futurex-membership"
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        scheduler.log_event(TOPIC, {"left": worker})
