@@ -1,0 +1,365 @@
+"""Training by fit on one locality: the same steps as by hand, its handle, its records, and what it refuses."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.data import Sampler
+from futurex.training.checkpoint import load
+from futurex.training.programs import Model, step_program
+
+WAIT = 60
+
+
+def mean_square(params, x, y):
+    return ((x @ params["w"] + params["b"] - y) ** 2).mean()
+
+
+def problem(n=50, width=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, width))
+    return {"w": np.zeros(width), "b": np.zeros(())}, (x, x @ np.arange(1.0, width + 1) + 0.5)
+
+
+def fit(*args, **options):
+    return fx.fit(*args, **{"progress": False, **options})
+
+
+def by_hand(params, data, optimizer, epochs, batch_size, seed):
+    """The definition: the gradient of every batch of the sampler, and the optimizer's update."""
+    state, losses = optimizer.init(params), []
+    for epoch in range(epochs):
+        total = 0.0
+        for chosen in Sampler(len(data[0]), batch_size, seed).epoch(epoch):
+            batch = [array[chosen] for array in data]
+            value, grads = fx.value_and_grad(mean_square)(params, *batch)
+            params, state = optimizer.update(params, {k: np.asarray(g) for k, g in grads.items()}, state)
+            total += float(value) * len(chosen)
+        losses.append(total / len(data[0]))
+    return params, losses
+
+
+@settings(max_examples=12)
+@given(
+    st.integers(1, 23), st.integers(1, 9), st.integers(1, 3), st.integers(0, 3),
+    st.sampled_from([fx.optim.sgd(0.05), fx.optim.sgd(0.05, 0.9, True), fx.optim.adam(0.05), fx.optim.adamw(0.05)]),
+)  # fmt: skip
+def test_a_run_makes_the_steps_of_its_definition(n, batch_size, epochs, seed, optimizer):
+    params, data = problem(n)
+    run = fit(mean_square, params, data, optimizer=optimizer, epochs=epochs, batch_size=batch_size, seed=seed)
+    result = run.result(WAIT)
+    expected, losses = by_hand(params, data, optimizer, epochs, batch_size, seed)
+    for name in expected:
+        np.testing.assert_allclose(result[name], expected[name], rtol=1e-9, atol=1e-12)
+        assert type(result[name]) is np.ndarray
+    np.testing.assert_allclose([record["loss"] for record in run.history], losses, rtol=1e-9)
+    assert run.step == epochs * -(-n // batch_size)
+    assert not params["w"].any()
+
+
+def test_the_handle_is_there_at_once_and_tells_what_happens():
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=3, batch_size=20, name="line", validation=data)
+    assert run.name == "line"
+    result = run.result(WAIT)
+    assert run.done()
+    assert run.status == "done"
+    assert run.params is result
+    assert [record["epoch"] for record in run.history] == [1, 2, 3]
+    assert [record["step"] for record in run.history] == [3, 6, 9]
+    last = run.history[-1]
+    assert last["finite"] is True
+    assert last["samples_per_second"] == pytest.approx(50 / last["seconds"])
+    assert last["val_loss"] == pytest.approx(float(np.asarray(mean_square(result, *data))))
+    assert repr(run) == f"<Run 'line' done, epoch 3, step 9, loss {last['loss']:.4g}>"
+    assert "<table>" in run._repr_html_()
+    assert "&lt;Run &#x27;line&#x27; done" in run._repr_html_()
+
+
+def test_stop_ends_a_run_after_a_step_with_what_it_has():
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=10**6, batch_size=10)
+    assert run.status == "running"
+    with pytest.raises(TimeoutError):
+        run.result(0.3)
+    run.stop()
+    result = run.result(WAIT)
+    assert run.status == "stopped"
+    assert 0 < run.step < 5 * 10**6
+    assert result["w"].any()
+    assert run.history[-1]["step"] == run.step
+    run.stop()
+
+
+def test_every_step_has_a_key_of_its_own_that_depends_on_the_seed():
+    def loss(params, x, key):
+        return (fx.random.uniform(key) * params * x).mean()
+
+    def noises(seed):
+        run = fit(loss, np.ones(1), np.ones((6, 1)), optimizer=fx.optim.sgd(1e-30), batch_size=1, epochs=1, seed=seed)
+        run.result(WAIT)
+        return run.history[0]["loss"]
+
+    expected = [float(fx.random.uniform(fx.random.fold(fx.random.key(3), step))) for step in range(6)]
+    assert noises(3) == pytest.approx(np.mean(expected))
+    assert noises(3) != noises(4)
+
+
+def test_dropout_is_left_out_in_validation():
+    def loss(params, x, y, key=None):
+        h = fx.nn.dropout(x, 0.5, key) if key is not None else x
+        return ((h @ params - y) ** 2).mean()
+
+    x = np.ones((8, 4))
+    run = fit(loss, np.ones(4), (x, x.sum(axis=1)), optimizer=fx.optim.sgd(1e-30), validation=(x, x.sum(axis=1)))
+    run.result(WAIT)
+    assert run.history[0]["val_loss"] == 0.0
+    assert run.history[0]["loss"] > 0.0
+
+
+def test_metrics_and_figures_are_means_over_all_examples():
+    def loss(params, x, y):
+        error = x @ params - y
+        return (error**2).mean(), {"bias": error.mean()}
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(13, 2)), rng.normal(size=13)
+    x_held, y_held = rng.normal(size=(1100, 2)), rng.normal(size=1100)
+    run = fit(
+        loss, np.ones(2), (x, y), optimizer=fx.optim.sgd(1e-30), batch_size=5, validation=(x_held, y_held),
+        metrics={"absolute": lambda params, x, y: np.abs(x @ params - y).mean()},
+    )  # fmt: skip
+    run.result(WAIT)
+    assert run.history[0]["bias"] == pytest.approx((x.sum(axis=1) - y).mean())
+    assert run.history[0]["absolute"] == pytest.approx(np.abs(x_held.sum(axis=1) - y_held).mean())
+    assert run.history[0]["val_loss"] == pytest.approx(((x_held.sum(axis=1) - y_held) ** 2).mean())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_loss_that_is_not_finite_is_said_and_does_not_end_the_run():
+    params, data = problem()
+    run = fit(mean_square, params, data, optimizer=fx.optim.sgd(1e200), epochs=3)
+    run.result(WAIT)
+    assert [record["finite"] for record in run.history][-1] is False
+    assert run.status == "done"
+
+
+def test_structures_and_dtypes_come_back_as_they_were():
+    params = [{"w": np.ones((2, 3), np.float32)}, (np.ones(3, np.float16), 2.0)]
+    run = fit(lambda p, x: ((x @ p[0]["w"] + p[1][0]) * p[1][1]).mean(), params, np.ones((4, 2), np.float32))
+    result = run.result(WAIT)
+    assert result[0]["w"].dtype == np.float32
+    assert result[1][0].dtype == np.float16
+    assert result[1][1].dtype == np.float64
+    assert isinstance(result[1], tuple)
+
+
+def test_state_and_parameters_are_written_in_place():
+    params, data = problem()
+    optimizer = fx.optim.adam()
+    state = optimizer.init(params)
+    graph, layout = step_program(Model(mean_square), optimizer, params, state, data, 50, 1)
+    assert len(graph.outs) == 2 + 2 + 6
+    assert dict(layout.donate) == {2: 0, 3: 1, 6: 4, 7: 5, 8: 6, 9: 7}  # all but lr and step
+
+
+def test_a_checkpoint_holds_parameters_state_and_the_last_record(tmp_path):
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=2, batch_size=20, checkpoint=tmp_path)
+    result = run.result(WAIT)
+    assert run.saved == tmp_path / "step-000006"
+    found = load(run.saved)
+    np.testing.assert_array_equal(found.params["w"], result["w"])
+    assert found.optimizer["step"] == 6.0
+    assert found.metrics["epoch"] == 2
+
+
+def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path):
+    params, data = problem()
+    first = fit(mean_square, params, data, checkpoint=tmp_path)
+    first.result(WAIT)
+    second = fit(mean_square, params, data, seed=1, checkpoint=tmp_path)
+    with pytest.raises(fx.training.checkpoint.CheckpointError, match="nothing is overwritten") as caught:
+        second.result(WAIT)
+    assert second.status == "failed"
+    assert second.params["w"].any()
+    assert "run.params" in "".join(caught.value.__notes__)
+
+
+def test_recorded_steps_are_those_asked_for():
+    params, data = problem()
+    run = fit(mean_square, params, data, batch_size=5, trace_steps=2)
+    run.result(WAIT)
+    assert run.events
+    names = [event["name"] for event in run.events]
+    assert names.count(names[0]) % 2 == 0
+    assert {event["pid"] for event in run.events} == {0}
+    quiet = fit(mean_square, params, data, batch_size=5)
+    quiet.result(WAIT)
+    assert quiet.events == []
+
+
+def test_what_fails_on_a_locality_is_raised_by_result():
+    def loss(logits, labels):
+        return fx.nn.softmax_cross_entropy(logits + np.zeros((4, 3)), labels).mean()
+
+    run = fit(loss, np.zeros((1, 3)), np.array([0, 1, 2, 7]), batch_size=4)
+    with pytest.raises(IndexError, match="labels from 0 to 7") as caught:
+        run.result(WAIT)
+    assert run.status == "failed"
+    assert "test_fit.py" in "".join(getattr(caught.value, "__notes__", []))
+
+
+def test_runs_side_by_side_do_not_mix():
+    params, data = problem()
+    runs = [fit(mean_square, params, data, epochs=3, seed=seed) for seed in (0, 1, 0)]
+    first, second, again = (run.result(WAIT) for run in runs)
+    np.testing.assert_array_equal(first["w"], again["w"])
+    assert (first["w"] != second["w"]).any()
+
+
+def test_progress_says_one_line_per_epoch(capsys):
+    params, data = problem()
+    fx.fit(mean_square, params, data, epochs=2).result(WAIT)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+
+
+def test_no_thread_is_left_behind():
+    before = {thread for thread in threading.enumerate() if thread.name.startswith(("compute", "finish"))}
+    params, data = problem()
+    run = fit(mean_square, params, data)
+    run.result(WAIT)
+    for thread in threading.enumerate():
+        if thread.name.startswith("finish-") and thread not in before:
+            thread.join(WAIT)
+            assert not thread.is_alive()
+    assert run.done()
+
+
+GOOD, DATA = problem()
+
+
+@pytest.mark.parametrize(
+    "options, kind, said",
+    [
+        ({"batchsize": 3}, TypeError, "fit has no option 'batchsize'; did you mean 'batch_size'?"),
+        ({"zzz": 3}, TypeError, "it has optimizer, epochs, batch_size"),
+        ({"epochs": 0}, ValueError, "epochs must be at least 1, not 0"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"epochs": 1.5}, TypeError, "float"),
+        ({"data": ()}, ValueError, "data is empty"),
+        ({"data": (DATA[0], DATA[1][:7])}, ValueError, "(50, 3), (7,)"),
+        ({"data": (DATA[0][:0], DATA[1][:0])}, ValueError, "no examples: shapes (0, 3), (0,)"),
+        ({"data": (DATA[0], np.array(["a"] * 50))}, TypeError, "data[1]"),
+        ({"params": {}}, ValueError, "no arrays"),
+        ({"params": {"w": np.zeros(3, int), "b": np.zeros(())}}, TypeError, "params/w is int64"),
+        ({"loss": 3}, TypeError, "not a int"),
+        ({"loss": lambda p, x, y: x @ p["w"]}, ValueError, "an array of shape (50,); take its .mean()"),
+        ({"loss": lambda p, x, y: (mean_square(p, x, y), 3)}, TypeError, "dict of scalars"),
+        ({"loss": lambda p, x, y: (x @ p["w"][:2]).mean()}, ValueError, "matmul"),
+        ({"loss": lambda p, x, y: (mean_square(p, x, y), {"loss": y.mean()})}, ValueError, "'loss' is already"),
+        ({"metrics": {"m": mean_square}}, ValueError, "give validation=(x, y)"),
+        ({"validation": (DATA[0],)}, ValueError, "validation must be like data"),
+        ({"validation": DATA, "metrics": {"val_loss": mean_square}}, ValueError, "'val_loss' is already"),
+        ({"validation": DATA, "metrics": {"m": lambda p, x, y: x}}, ValueError, "'m' must return a scalar"),
+        ({"loss": lambda p, x, y, key: mean_square(p, x, y), "validation": DATA}, TypeError, "`key=None`"),
+        ({"optimizer": 0.1}, TypeError, "fx.optim.adam"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_before_anything_runs(options, kind, said):
+    taken = {"loss": mean_square, "params": GOOD, "data": DATA, "batch_size": 50, **options}
+    with pytest.raises(kind, match=re.escape(said)):
+        fit(taken.pop("loss"), taken.pop("params"), taken.pop("data"), **taken)
+
+
+def test_an_optimizer_that_changes_a_dtype_is_refused():
+    class Careless:
+        def init(self, params):
+            return {"lr": np.float64(0.1)}
+
+        def update(self, params, grads, state):
+            return {name: params[name] - state["lr"] * grads[name] for name in params}, state
+
+    params = {"w": np.zeros(3, np.float32), "b": np.zeros((), np.float32)}
+    with pytest.raises(TypeError, match=re.escape("params/w from float32[3] into float64[3]")):
+        fit(mean_square, params, DATA, optimizer=Careless())
+
+
+def test_an_optimizer_whose_state_cannot_be_traced_is_refused():
+    class Counting:
+        def init(self, params):
+            return {"count": 0}
+
+        def update(self, params, grads, state):
+            return params, state
+
+    with pytest.raises(TypeError, match="count is a int"):
+        fit(mean_square, GOOD, DATA, optimizer=Counting())
+
+
+# -- on a cluster ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with fx.Cluster(2) as cluster:
+        yield cluster
+
+
+def noisy(params, x, y, key=None):
+    h = fx.nn.dropout(x, 0.3, key) if key is not None else x
+    return mean_square(params, h, y)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("n, batch_size", [(50, 16), (21, 10), (7, 7)])  # last batches of 2, 1 and 7 rows
+def test_a_cluster_makes_the_same_steps(cluster, n, batch_size):
+    """The last batch of 1 leaves a locality without examples."""
+    params, data = problem(n)
+    options = {
+        "epochs": 3, "batch_size": batch_size, "optimizer": fx.optim.adam(0.05), "validation": data,
+        "metrics": {"error": lambda params, x, y: np.abs(x @ params["w"] + params["b"] - y).mean()},
+    }  # fmt: skip
+    here, there = fit(noisy, params, data, **options), fit(noisy, params, data, on=cluster, **options)
+    expected, result = here.result(WAIT), there.result(WAIT)
+    for name in expected:
+        np.testing.assert_allclose(result[name], expected[name], rtol=1e-9, atol=1e-12)
+    for mine, theirs in zip(here.history, there.history, strict=True):
+        for name in ("loss", "val_loss", "error", "step"):
+            assert theirs[name] == pytest.approx(mine[name], rel=1e-9)
+        assert 0 <= theirs["hidden_comm_share"] <= 1
+        assert theirs["comm_seconds"] > 0
+        assert theirs["exposed_comm_seconds"] >= 0
+
+
+@pytest.mark.cluster
+def test_all_localities_stop_after_the_same_step(cluster):
+    """If they did not, one of them would wait for the others in the next step."""
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=10**6, batch_size=10, on=cluster, trace_steps=2)
+    with pytest.raises(TimeoutError):
+        run.result(0.5)
+    run.stop()
+    assert run.result(WAIT)["w"].any()
+    assert run.status == "stopped"
+    assert {event["pid"] for event in run.events} == {0, 1}
+    again = fit(mean_square, params, data, on=cluster)
+    assert again.result(WAIT)["w"].any()
+
+
+@pytest.mark.cluster
+def test_what_fails_on_one_of_several_localities_is_raised(cluster):
+    def loss(logits, labels):
+        return fx.nn.softmax_cross_entropy(logits + np.zeros((8, 3)), labels).mean()
+
+    run = fit(loss, np.zeros((1, 3)), np.array([0, 1, 2, 0, 1, 2, 0, 7]), batch_size=8, on=cluster)
+    with pytest.raises(IndexError, match="labels from"):
+        run.result(WAIT)
+    assert run.status == "failed"
