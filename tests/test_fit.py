@@ -340,13 +340,16 @@ def test_a_cluster_makes_the_same_steps(cluster, n, batch_size):
 
 
 @pytest.mark.cluster
-def test_all_localities_stop_after_the_same_step(cluster):
-    """If they did not, one of them would wait for the others in the next step."""
+@pytest.mark.parametrize("heard_by", [0, 1])
+def test_all_localities_stop_after_the_same_step_if_one_hears_of_it(cluster, heard_by, monkeypatch):
+    """If they did not, one of them would wait for the other in the next step."""
     params, data = problem()
     run = fit(mean_square, params, data, epochs=10**6, batch_size=10, on=cluster, trace_steps=2)
     with pytest.raises(TimeoutError):
         run.result(0.5)
-    run.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(run._work, "_addresses", [cluster.addresses[heard_by]])
+        run.stop()
     assert run.result(WAIT)["w"].any()
     assert run.status == "stopped"
     assert {event["pid"] for event in run.events} == {0, 1}
