@@ -36,10 +36,10 @@ assert float(value) == loss(w, x, y)
 
 # ## 2. The tree
 #
-# The function was not run by Python: its source was rewritten so that calls, writes and choices on data come to futurex,
-# and it was run once on *tracers*. A tracer is a storage cell and a chain of views into it. What remains is a graph of
-# immutable nodes. It prints as Python that you can execute, with your own lines as comments. The `if` became a `cond` with
-# two closed sub-graphs.
+# The function was not run by Python: its source was rewritten so that calls, writes and choices on data come to
+# futurex, and it was run once on *tracers*. A tracer is a storage cell and a chain of views into it. What remains is a
+# graph of immutable nodes. It prints as Python that you can execute, with your own lines as comments. The `if` became
+# a `cond` with two closed sub-graphs.
 
 graph = staged.graph(w, x, y)
 show(graph)
@@ -62,15 +62,16 @@ assert np.array_equal(u, expected)  # the caller's array was written, as in NumP
 
 # ## 3. The derivative
 #
-# A derivative is a graph made from a graph. Every operation stands in one record: its meaning in NumPy, its shape rule, its
-# derivative, how it may be tiled. Reverse mode walks the graph backwards and asks each record for its rule.
+# A derivative is a graph made from a graph. Every operation stands in one record: its meaning in NumPy, its shape
+# rule, its derivative, how it may be tiled. Reverse mode walks the graph backwards and asks each record for its rule.
 
 from futurex.autodiff import value_and_grad  # noqa: E402
 from futurex.tree import record  # noqa: E402
 
 derivative = value_and_grad(graph, wrt=[0])
 show(
-    f"{len(graph.nodes)} nodes became {len(derivative.nodes)}; tanh's record says it tiles as {record('tanh').factors!r}"
+    f"{len(graph.nodes)} nodes became {len(derivative.nodes)};",
+    f"tanh's record says it tiles as {record('tanh').factors!r}",
 )
 _, slope = derivative(w, x, y)
 step = 1e-6 * np.eye(3)
@@ -80,9 +81,9 @@ show("gradient:", fx.grad(staged)(w, x, y), "numerically:", np.array(numerical))
 
 # ## 4. The plan
 #
-# Passes simplify the graph and fuse elementwise regions, bit for bit equal to NumPy. Backends claim nodes: oneDNN what is
-# heavy in float32, generated loops what is fused, NumPy the rest. Then the plan: instructions over slots, buffers reused by
-# liveness, weights updated in place. Replaying it is the hot path.
+# Passes simplify the graph and fuse elementwise regions, bit for bit equal to NumPy. Backends claim nodes: oneDNN what
+# is heavy in float32, generated loops what is fused, NumPy the rest. Then the plan: instructions over slots, buffers
+# reused by liveness, weights updated in place. Replaying it is the hot path.
 
 from futurex.runtime.plan import compile_plan  # noqa: E402
 
@@ -104,9 +105,10 @@ for row in plan.profile()[:4]:
 
 # ## 5. Two localities
 #
-# The same program, with the rows of `x` and `y` cut in two. Placements propagate from the inputs through the tiling rule of
-# every operation. Where a sum ran over a cut dimension, each rank holds a part of it, and an `all_reduce` node completes it.
-# Communication is a node like any other: it starts when its input exists and overlaps with what else is ready.
+# The same program, with the rows of `x` and `y` cut in two. Placements propagate from the inputs through the tiling
+# rule of every operation. Where a sum ran over a cut dimension, each rank holds a part of it, and an `all_reduce` node
+# completes it. Communication is a node like any other: it starts when its input exists and overlaps with what else is
+# ready.
 
 from futurex.partition import Mesh, Replicate, Shard, explain, partition, virtual  # noqa: E402
 
@@ -117,8 +119,8 @@ show("rank 0 sees", [str(node.aval) for node in part.params], "and sends")
 for communication in explain(part):
     show("  ", communication)
 
-# A virtual mesh runs both ranks here, in lock step. The numbers are those of one locality, to rounding: the loss divides by
-# the global number of rows, because the program was traced with global shapes.
+# A virtual mesh runs both ranks here, in lock step. The numbers are those of one locality, to rounding: the loss
+# divides by the global number of rows, because the program was traced with global shapes.
 
 whole = program.graph(w, x, y)
 for rank_results in virtual.run(program.graph, placements, mesh, [w, x, y]):

@@ -22,7 +22,9 @@ class NotDifferentiable(TypeError):
     """An op on the path has no derivative; the message names it and the user's line."""
 
 
-def cotangents(outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node]) -> list[Node]:
+def cotangents(
+    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node]
+) -> list[Node]:
     """The cotangents of ``wrt`` for given cotangents of ``outs``; zeros where an output does not depend on it.
 
     ``order`` lists the nodes with inputs before users.
@@ -85,7 +87,9 @@ def _apply_rule(node: Node, g: Any, needed: set[Node]) -> Sequence[Node | None]:
     if rec.elementwise and node.op in ("sign", "floor", "ceil", "trunc", "rint", "floor_divide"):
         return [None] * len(node.inputs)  # piecewise constant: the derivative is zero almost everywhere
     where = f" at {node.src}: {node.src.text()}" if node.src else ""
-    raise NotDifferentiable(f"{node.op} has no derivative{where}; use fx.stop_gradient on its input if it should count as constant")
+    raise NotDifferentiable(
+        f"{node.op} has no derivative{where}; use fx.stop_gradient on its input if it should count as constant"
+    )
 
 
 def _through_decomposition(node: Node, g: Any) -> list[Node]:
@@ -132,7 +136,8 @@ def value_and_grad(graph: Graph, wrt: Sequence[int]) -> Graph:
     out = graph.outs[0]
     if out.aval.shape != () or out.aval.dtype.kind != "f":
         raise TypeError(
-            f"grad needs a function that returns a real scalar; {graph.name} returns {out.aval!r}. Reduce it (`.sum()`, `.mean()`)"
+            f"grad needs a function that returns a real scalar; {graph.name} returns {out.aval!r}. "
+            "Reduce it (`.sum()`, `.mean()`)"
         )
     wanted = [graph.params[k] for k in wrt]
     seed = const(np.ones((), out.dtype)[()])

@@ -33,7 +33,8 @@ class NumpyBackend:
 
 
 def _reusable(node: Node) -> tuple[int, ...]:
-    """Inputs that an elementwise result may overwrite: same shape and dtype, so element k is read before k is written."""
+    """Inputs that an elementwise result may overwrite: same shape and dtype, so element k is read before k is
+    written."""
     return tuple(k for k, source in enumerate(node.inputs) if source.aval == node.aval)
 
 

@@ -16,9 +16,9 @@ from futurex.tree.node import Node
 class Kernel:
     """How one node is computed.
 
-    ``call(out, *inputs)`` returns the result. If ``into``, ``out`` is a C-contiguous buffer of the node's shape and dtype
-    (a tuple of buffers for a node with several results) and the result is written there; otherwise ``out`` is None and the
-    kernel returns arrays of its own.
+    ``call(out, *inputs)`` returns the result. If ``into``, ``out`` is a C-contiguous buffer of the node's shape and
+    dtype (a tuple of buffers for a node with several results) and the result is written there; otherwise ``out`` is
+    None and the kernel returns arrays of its own.
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
@@ -44,7 +44,8 @@ class Backend(Protocol):
 
 
 def kernel_for(node: Node, backends: Sequence[Backend], threads: int = 1) -> Kernel:
-    """The first claim on a node. Raises LookupError if no backend claims it (the NumPy backend claims all but structured ops)."""
+    """The first claim on a node. Raises LookupError if no backend claims it (the NumPy backend claims all but
+    structured ops)."""
     for backend in backends:
         kernel = backend.claim(node, threads)
         if kernel is not None:

@@ -11,7 +11,7 @@ from futurex.tree.node import Node, apply
 from futurex.tree.record import Sample, op
 
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-_DTYPES = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(float), "c": np.dtype(complex)}
+_DTYPES = {kind: np.dtype(np.int64 if python is int else python) for kind, python in _KINDS.items()}
 
 
 def _python_scalar_rule(g: Node, out: Node, x: Node, kind: str) -> tuple[Node | None]:

@@ -1,4 +1,5 @@
-"""Graphs: closed sets of nodes with inputs and outputs, a deterministic order and a hash that is the same everywhere."""
+"""Graphs: closed sets of nodes with inputs and outputs, a deterministic order and a hash that is the same
+everywhere."""
 
 from __future__ import annotations
 
@@ -138,7 +139,9 @@ def topological(outs: Sequence[Node], params: Sequence[Node] = ()) -> tuple[Node
     return tuple(order)
 
 
-def substitute(graph: Graph, known: dict[Node, Node], rebuild: Callable[[Node, list[Node]], Node] | None = None) -> list[Node]:
+def substitute(
+    graph: Graph, known: dict[Node, Node], rebuild: Callable[[Node, list[Node]], Node] | None = None
+) -> list[Node]:
     """Outputs of ``graph`` with ``known`` nodes replaced; ``rebuild(node, new_inputs)`` may make another node of each.
 
     Without ``rebuild`` the abstract values of replacements must equal those replaced.

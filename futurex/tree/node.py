@@ -125,23 +125,56 @@ class Node:
         return self.shape[0]
 
     # Rules and decompositions are written with NumPy's operators.
-    def __add__(self, other: Any) -> Node: return apply("add", self, other)
-    def __radd__(self, other: Any) -> Node: return apply("add", other, self)
-    def __sub__(self, other: Any) -> Node: return apply("subtract", self, other)
-    def __rsub__(self, other: Any) -> Node: return apply("subtract", other, self)
-    def __mul__(self, other: Any) -> Node: return apply("multiply", self, other)
-    def __rmul__(self, other: Any) -> Node: return apply("multiply", other, self)
-    def __truediv__(self, other: Any) -> Node: return apply("divide", self, other)
-    def __rtruediv__(self, other: Any) -> Node: return apply("divide", other, self)
-    def __pow__(self, other: Any) -> Node: return apply("power", self, other)
-    def __rpow__(self, other: Any) -> Node: return apply("power", other, self)
-    def __matmul__(self, other: Any) -> Node: return apply("matmul", self, other)
-    def __rmatmul__(self, other: Any) -> Node: return apply("matmul", other, self)
-    def __neg__(self) -> Node: return apply("negative", self)
-    def __lt__(self, other: Any) -> Node: return apply("less", self, other)
-    def __le__(self, other: Any) -> Node: return apply("less_equal", self, other)
-    def __gt__(self, other: Any) -> Node: return apply("greater", self, other)
-    def __ge__(self, other: Any) -> Node: return apply("greater_equal", self, other)
+    def __add__(self, other: Any) -> Node:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return apply("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return apply("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return apply("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return apply("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return apply("divide", other, self)
+
+    def __pow__(self, other: Any) -> Node:
+        return apply("power", self, other)
+
+    def __rpow__(self, other: Any) -> Node:
+        return apply("power", other, self)
+
+    def __matmul__(self, other: Any) -> Node:
+        return apply("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Node:
+        return apply("matmul", other, self)
+
+    def __neg__(self) -> Node:
+        return apply("negative", self)
+
+    def __lt__(self, other: Any) -> Node:
+        return apply("less", self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return apply("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return apply("greater", self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return apply("greater_equal", self, other)
 
 
 def apply(name: str, *inputs: Any, **attrs: Any) -> Node:

@@ -29,7 +29,12 @@ def python(graph: Graph) -> str:
     functions: dict[str, str] = {}
     name = _function(graph, functions)
     head = "import numpy as np\nfrom futurex import ops\nfrom futurex.tree import Aval, Graph, param\n\n"
-    return head + "\n\n".join(functions.values()) + ("" if name == _identifier(graph.name) else f"\n\n{_identifier(graph.name)} = {name}") + "\n"
+    return (
+        head
+        + "\n\n".join(functions.values())
+        + ("" if name == _identifier(graph.name) else f"\n\n{_identifier(graph.name)} = {name}")
+        + "\n"
+    )
 
 
 def compile_printed(text: str, name: str) -> Any:

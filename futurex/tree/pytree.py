@@ -75,8 +75,13 @@ def leaf_paths(structure: Structure, prefix: str = "") -> list[str]:
     """A readable path for each leaf, as ``layers/0/w``."""
     if structure.kind is None:
         return [prefix.removeprefix("/") or "value"]
-    keys: Iterable[Any] = structure.keys or getattr(structure.kind, "_fields", range(len(structure.children)))
-    return [path for key, child in zip(keys, structure.children, strict=True) for path in leaf_paths(child, f"{prefix}/{key}")]
+    fields: Iterable[Any] = getattr(structure.kind, "_fields", ())
+    keys = structure.keys or fields or range(len(structure.children))
+    return [
+        path
+        for key, child in zip(keys, structure.children, strict=True)
+        for path in leaf_paths(child, f"{prefix}/{key}")
+    ]
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

@@ -43,12 +43,12 @@ class Op:
     ------
     kernel: ``kernel(*arrays, **attrs)``; the meaning of the op, in NumPy.
     aval: shape and dtype rule ``aval(*avals, **attrs)``; default: the kernel itself on zero-stride dummies.
-    vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input. ``out`` is the node itself; an op with
-        several results gets a tuple ``g`` with None for results that nobody used.
+    vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input. ``out`` is the node itself; an op
+    with     several results gets a tuple ``g`` with None for results that nobody used.
     decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner
         where its factor rule forbids a tiling.
-    factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand in
-        input and output pass through, names only in inputs are reduced (``reduce`` says how), ``!x`` must be whole,
+    factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand
+    in     input and output pass through, names only in inputs are reduced (``reduce`` says how), ``!x`` must be whole,
         ``1`` is a broadcast dimension. ``"elementwise"`` aligns all inputs to the right.
     shape_attr: the attribute that repeats the output's shape (rewritten when the output is tiled).
     numpy: the NumPy functions that mean this op when they stand in a futurized function.

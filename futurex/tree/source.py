@@ -59,7 +59,8 @@ def here() -> Source | None:
 
 @contextmanager
 def at(source: Source | None) -> Iterator[None]:
-    """Give the nodes built inside the block the line of ``source``: derived nodes belong to the line they derive from."""
+    """Give the nodes built inside the block the line of ``source``: derived nodes belong to the line they derive
+    from."""
     before = _override.source, _override.active
     _override.source, _override.active = source, True
     try:

@@ -24,7 +24,9 @@ def verify(graph: Graph) -> Graph:
             if source not in seen:
                 raise MalformedGraph(f"{graph.name}: {node!r} reads %{source.id} before it exists")
         if node.op == "param" and node not in params:
-            raise MalformedGraph(f"{graph.name}: {node!r} is an input of another graph; values from outside are passed in")
+            raise MalformedGraph(
+                f"{graph.name}: {node!r} is an input of another graph; values from outside are passed in"
+            )
         seen.add(node)
         _check_aval(graph, node)
         for value in node.attrs.values():

@@ -51,7 +51,7 @@ class LocalityPlugin(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         if not isinstance(getattr(worker, "futurex_host", None), Host):
-            worker.futurex_host = Host(worker)  # type: ignore[attr-defined]
+            worker.futurex_host = Host(worker)
 
     def teardown(self, worker: Worker) -> None:
         host = getattr(worker, "futurex_host", None)
@@ -60,7 +60,8 @@ class LocalityPlugin(WorkerPlugin):
 
 
 def host_of(worker: Worker) -> Host:
-    return worker.futurex_host  # type: ignore[attr-defined, no-any-return]
+    found: Host = worker.futurex_host
+    return found
 
 
 # -- called by the driver, in the worker's event loop ------------------------------------------------------------------

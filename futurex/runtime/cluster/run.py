@@ -98,8 +98,9 @@ class ClusterRun(SpmdRun):
     def _end(self) -> None:
         with self._state:
             causes = [error for _, error in sorted(self._errors.items())]
-        cause = next((e for e in causes if isinstance(e, LocalityLost)), None)
-        cause = cause or next((e for e in causes if not isinstance(e, _SYMPTOMS)), causes[0])
+        lost = [error for error in causes if isinstance(error, LocalityLost)]
+        others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
+        cause = [*lost, *others, *causes][0]
         with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
             self._abort()
             self._client.cancel(self._tasks, force=True)

@@ -5,4 +5,12 @@ from futurex.runtime.collectives.exchange import CollectiveError, CollectiveTime
 from futurex.runtime.collectives.ring import RingAllReduce
 from futurex.runtime.collectives.small import Gather, SmallCollectives
 
-__all__ = ["CollectiveError", "CollectiveTimeout", "Communicator", "Gather", "Pending", "RingAllReduce", "SmallCollectives"]
+__all__ = [
+    "CollectiveError",
+    "CollectiveTimeout",
+    "Communicator",
+    "Gather",
+    "Pending",
+    "RingAllReduce",
+    "SmallCollectives",
+]

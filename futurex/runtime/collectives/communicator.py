@@ -156,7 +156,7 @@ class Communicator:
             raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             buffer[position : position + raw.size] = raw
             position += raw.size
-        whole = memoryview(buffer)
+        whole = memoryview(buffer.data)
         return self._launch(buffer, tag, lambda: land([whole[a:b] for a, b in itertools.pairwise(starts)]))
 
     def _gather_and_reduce(
