@@ -40,6 +40,7 @@ class LocalExecutor:
 
         Arguments may be futures. A run that is ready and short runs here and now: a hand-over would cost more. An
         exception, also of an argument, becomes the exception of every output; a cancelled argument cancels the outputs.
+        Raises RuntimeError once the executor is shut down.
 
         >>> import numpy as np
         >>> from futurex.runtime.plan import compile_plan
@@ -109,16 +110,15 @@ class _Run:
             if self._missing:
                 return
         self._owner.waiting.discard(self)
-        if not self.over.done():
+        try:
             self._begin()
+        except RuntimeError:
+            self.fail(CancelledError("the executor was shut down before the arguments were there"))
 
     def _begin(self) -> None:
         """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
         pool = self._owner.lane if self._plan.collectives else self._owner.pool
-        try:
-            pool.push(self._execute, wake=not self._short)
-        except RuntimeError as error:
-            self.fail(error)
+        pool.push(self._execute, wake=not self._short)
 
     def _execute(self) -> None:
         try:

@@ -1,9 +1,12 @@
 """Random graphs over a few operations: elementwise, products, reductions, views, writes, selections, branches."""
 
+import weakref
+
 import numpy as np
 from hypothesis import strategies as st
 
 import futurex.ops  # noqa: F401  (registers the records)
+from futurex.kernels.registry import Kernel
 from futurex.tree import Aval, Graph, apply, item, param
 
 F8 = np.dtype(float)
@@ -52,12 +55,12 @@ BINARY = {
 def graphs(draw, n_params=2, max_nodes=10):
     params = [matrix(f"x{k}") for k in range(n_params)]
     nodes = list(params)
-    pick = st.deferred(lambda: st.sampled_from(nodes))
     for _ in range(draw(st.integers(1, max_nodes))):
         if draw(st.booleans()):
-            nodes.append(UNARY[draw(st.sampled_from(sorted(UNARY)))](draw(pick)))
+            nodes.append(UNARY[draw(st.sampled_from(sorted(UNARY)))](draw(st.sampled_from(nodes))))
         else:
-            nodes.append(BINARY[draw(st.sampled_from(sorted(BINARY)))](draw(pick), draw(pick)))
+            pair = draw(st.sampled_from(nodes)), draw(st.sampled_from(nodes))
+            nodes.append(BINARY[draw(st.sampled_from(sorted(BINARY)))](*pair))
     outs = [nodes[-1], *draw(st.lists(st.sampled_from(nodes), max_size=3))]
     return Graph(params, outs, "random")
 
@@ -65,3 +68,22 @@ def graphs(draw, n_params=2, max_nodes=10):
 def inputs(seed=0, n_params=2, n=3):
     rng = np.random.default_rng(seed)
     return [rng.normal(size=(n, n)) for _ in range(n_params)]
+
+
+class Tracking:
+    """Runs cumulative sums into arrays of its own and counts those that are alive."""
+
+    name = "tracking"
+
+    def __init__(self):
+        self.made = []
+        self.most = 0
+
+    def claim(self, node, threads):
+        return Kernel(self.call, self.name) if node.op == "cumsum" else None
+
+    def call(self, out, x):
+        result = np.cumsum(x, axis=0)
+        self.made.append(weakref.ref(result))
+        self.most = max(self.most, sum(each() is not None for each in self.made))
+        return result

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_graphs import inputs, matrix
+from plan_graphs import Tracking, inputs, matrix
 
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Kernel
-from futurex.runtime.inline import RunTimeout
+from futurex.runtime.futures import Future
+from futurex.runtime.inline import Conversation, RunTimeout
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.plan import compile_plan
 from futurex.tree import Graph, apply, item
@@ -121,26 +122,25 @@ def test_answers_in_any_order_give_the_same_results(order):
 
     args = inputs()
     want = expected(args)
-    communicator = Communicator(answer)
-    for got, value in zip(plan.run(args, communicator), want, strict=True):
+    for got, value in zip(plan.run(args, Communicator(answer)), want, strict=True):
         np.testing.assert_allclose(got, value)
-    assert communicator.waits > 0
 
 
 class Logging:
-    """NumPy kernels that write down when they run."""
+    """NumPy kernels that tell ``done`` when they have run."""
 
     name = "logging"
 
-    def __init__(self, log):
-        self._log, self._numpy = log, NumpyBackend()
+    def __init__(self, done):
+        self._done, self._numpy = done, NumpyBackend()
 
     def claim(self, node, threads):
         kernel = self._numpy.claim(node, threads)
 
         def call(out, *args):
-            self._log.append(node.op)
-            return kernel.call(out, *args)
+            result = kernel.call(out, *args)
+            self._done(node.op)
+            return result
 
         return Kernel(call, self.name, into=kernel.into, view=kernel.view)
 
@@ -150,19 +150,79 @@ def test_other_instructions_run_while_a_collective_is_in_flight():
     own = x
     for _ in range(5):
         own = own @ w
-    total = reduced(apply("tanh", x), 0)
-    log = []
-    plan = compile_plan(Graph([x, w], [own, total + 1.0]), backends=(Logging(log),), optimised=True)
+    log, flying = [], []
+
+    def done(op):
+        log.append(op)
+        if log.count("matmul") == 5 and flying:
+            log.append("finish")
+            flying.pop().finish()
 
     def answer(pending):
         log.append("start")
-        threading.Timer(0.05, lambda: (log.append("finish"), pending.finish())).start()
+        flying.append(pending)
 
-    plan.run(inputs(), Communicator(answer))
-    begin, end = log.index("start"), log.index("finish")
-    assert log[:begin] == ["tanh"]
-    assert log[begin + 1 : end] == ["matmul"] * 5
-    assert log[end + 1 :] == ["add"]
+    graph = Graph([x, w], [own, reduced(apply("tanh", x), 0) + 1.0])
+    compile_plan(graph, backends=(Logging(done),), optimised=True).run(inputs(), Communicator(answer))
+    assert log == ["tanh", "start", *["matmul"] * 5, "finish", "add"]
+
+
+def test_memory_that_a_collective_reads_is_not_wanted_by_others_meanwhile():
+    x, w = matrix("x"), matrix("w")
+    whole = apply("all_gather", apply("tanh", x), axis=0, sizes=(3, 3), tag=0)
+    own = x
+    for _ in range(5):
+        own = own @ w
+    plan = compile_plan(Graph([x, w], [apply("tanh", own), whole + 1.0]), backends=NUMPY, optimised=True)
+    [gather] = plan.collectives
+    products = [each for each in plan.instructions if each.node.op == "matmul"]
+    assert not any(gather in each.after for each in products)
+
+
+def test_the_time_without_anything_else_to_do_is_told(monkeypatch):
+    waiting, wait = threading.Event(), Conversation._wait
+
+    def watched(self):
+        waiting.set()
+        return wait(self)
+
+    def when_waited_for(pending):
+        def finish():
+            assert waiting.wait(30)
+            pending.finish()
+
+        threading.Thread(target=finish).start()
+
+    monkeypatch.setattr(Conversation, "_wait", watched)
+    x, w = matrix("x"), matrix("w")
+    plan = compile_plan(Graph([x, w], [reduced(x @ w, 0)]), backends=NUMPY)
+    for answer, waits in ((Pending.finish, 0), (when_waited_for, 1)):
+        communicator = Communicator(answer)
+        plan.run(inputs(), communicator)
+        assert communicator.waits == waits
+
+
+def test_a_value_reduced_twice_is_reduced_twice():
+    x, w = matrix("x"), matrix("w")
+    hidden = apply("tanh", x @ w)
+    twice = apply("all_reduce", hidden, hidden, reduce="sum", tag=0)
+    plan = compile_plan(Graph([x, w], [item(twice, 0) + 1.0, item(twice, 1) * 2.0]), backends=NUMPY, optimised=True)
+    args = inputs()
+    total = 2 * np.tanh(args[0] @ args[1])
+    for got, want in zip(plan.run(args, Communicator(soon)), [total + 1.0, total * 2.0], strict=True):
+        np.testing.assert_allclose(got, want)
+
+
+def test_arrays_that_kernels_made_are_let_go_beside_collectives_too():
+    x = matrix("x")
+    node = x
+    for _ in range(8):
+        node = apply("cumsum", node, axis=0, dtype=None)
+    backend = Tracking()
+    plan = compile_plan(Graph([x], [node + reduced(x, 0)]), backends=(backend, *NUMPY), optimised=True)
+    plan.run(inputs(n_params=1), Communicator(soon))
+    assert len(backend.made) == 8
+    assert backend.most == 2
 
 
 def test_a_communicator_that_never_answers_meets_the_deadline(monkeypatch):
@@ -180,26 +240,29 @@ def test_a_communicator_that_never_answers_meets_the_deadline(monkeypatch):
 
 def test_memory_of_a_failed_run_is_not_used_again():
     """A collective that was given up may still write to it."""
-    graph = training_like()
-    plan = compile_plan(graph, backends=NUMPY, optimised=True)
+    x, w = matrix("x"), matrix("w")
+    first = reduced(x @ w, 0)
+    second = reduced(first @ w, 1)
+    plan = compile_plan(Graph([x, w], [apply("tanh", second @ w)]), backends=NUMPY, optimised=True)
+    assert plan.memory.arena
     late = []
 
     def answer(pending):
         late.append(pending)
-        if len(late) == 2:
-            late[0].finish(ConnectionError("rank 1 is lost"))
+        pending.finish(ConnectionError("rank 1 is lost") if len(late) == 2 else None)
 
     with pytest.raises(ConnectionError, match="rank 1 is lost") as caught:
         plan.run(inputs(), Communicator(answer))
     assert "in all_reduce" in caught.value.__notes__[0]
 
     def interfere(pending):
-        late[1].outs[0][:] = np.nan
-        soon(pending)
+        for each in late:
+            each.outs[0][:] = np.nan
+        pending.finish()
 
-    args = inputs()
-    for got, want in zip(plan.run(args, Communicator(interfere)), expected(args), strict=True):
-        np.testing.assert_allclose(got, want)
+    left, right = inputs()
+    [result] = plan.run([left, right], Communicator(interfere))
+    np.testing.assert_allclose(result, np.tanh(4 * left @ right @ right @ right))
 
 
 def test_a_plan_that_communicates_needs_a_communicator():
@@ -208,11 +271,14 @@ def test_a_plan_that_communicates_needs_a_communicator():
 
 
 def test_submitted_runs_that_communicate_go_one_by_one_in_order():
-    plan = compile_plan(training_like(), backends=NUMPY, optimised=True)
-    communicator = Communicator(soon)
-    executor = LocalExecutor(workers=2)
-    runs = [executor.submit(plan, inputs(seed), communicator) for seed in range(3)]
-    for seed, run in enumerate(runs):
-        np.testing.assert_allclose(run[0].result(30), expected(inputs(seed))[0])
-    assert communicator.tags == [0, 1, 2] * 3
+    x, w = matrix("x"), matrix("w")
+    plans = [compile_plan(Graph([x, w], [reduced(x @ w, tag)]), backends=NUMPY) for tag in range(3)]
+    communicator, executor, first = Communicator(soon), LocalExecutor(workers=2), Future()
+    left, right = inputs()
+    runs = [executor.submit(plan, [first if not k else left, right], communicator)[0] for k, plan in enumerate(plans)]
+    assert not any(run.done() for run in runs)
+    first.set_result(left)
+    for run in runs:
+        np.testing.assert_allclose(run.result(30), 2 * left @ right)
+    assert communicator.tags == [0, 1, 2]
     executor.shutdown()

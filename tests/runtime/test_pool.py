@@ -350,6 +350,30 @@ def test_no_wake_up_is_lost():
     pool.shutdown()
 
 
+def test_a_task_pushed_while_a_worker_falls_asleep_is_not_forgotten(monkeypatch):
+    pool, done, take = Pool(1), threading.Event(), Pool._take
+
+    def distracted(self, me):
+        task = take(self, me)
+        if task is None and not done.is_set():
+            self._injected.append(done.set)  # what another thread does, which finds nobody idle yet
+        return task
+
+    monkeypatch.setattr(Pool, "_take", distracted)
+    pool.push(lambda: None)
+    assert done.wait(WAIT)
+    pool.shutdown()
+
+
+def test_shutdown_cancels_a_chain_of_ten_thousand():
+    executor, plan, never = LocalExecutor(workers=1), increment(), Future()
+    chain = [never]
+    for _ in range(10_000):
+        chain += executor.submit(plan, [chain[-1]])
+    executor.shutdown()
+    assert all(future.cancelled() for future in chain[1:])
+
+
 def test_shutdown_finishes_what_it_can_and_cancels_the_rest():
     executor = LocalExecutor(workers=1)
     plan, never = increment(), Future()
@@ -369,7 +393,7 @@ def test_shutdown_finishes_what_it_can_and_cancels_the_rest():
     with pytest.raises(CancelledError):
         hopeless.result(0)
     with pytest.raises(RuntimeError, match="shut down"):
-        executor.submit(slow, inputs(n_params=1))[0].result(0)
+        executor.submit(slow, inputs(n_params=1))
 
 
 def test_the_interpreter_ends_with_runs_under_way():
