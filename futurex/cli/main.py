@@ -58,10 +58,7 @@ def _parsers() -> tuple[_Parser, dict[str, argparse.ArgumentParser]]:
     parser = _Parser(prog="futurex", description=__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"futurex {futurex.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    training = commands.add_parser(
-        "train", help="train a network on data that needs no download", allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )  # fmt: skip
+    training = commands.add_parser("train", help="train a network on data that needs no download", allow_abbrev=False)
     _add_training(training)
     checking = commands.add_parser("doctor", help="say what is installed and what is missing", allow_abbrev=False)
     checking.set_defaults(run=doctor.run)
@@ -69,15 +66,16 @@ def _parsers() -> tuple[_Parser, dict[str, argparse.ArgumentParser]]:
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", choices=sorted(train.JOBS), help="har: human activity recognition; mlp: digits")
-    parser.add_argument("--epochs", type=int, help="passes over the data; by default what the model needs")
-    parser.add_argument("--localities", type=int, default=2, help="worker processes; 1 trains in this one")
-    parser.add_argument("--batch-size", type=int, default=128, help="examples in a batch, over all localities")
-    parser.add_argument("--limit", type=int, help="use only so many examples of each part")
-    parser.add_argument("--seed", type=int, default=0, help="of initial weights, batches and dropout")
-    parser.add_argument("--lr", type=float, default=1e-3, help="learning rate of Adam")
-    parser.add_argument("--transport", choices=("tcp", "ucx"), default="tcp", help="how localities exchange gradients")
-    parser.add_argument("--out", type=Path, help="folder of checkpoint and report; by default a new one in runs/")
+    add, default = parser.add_argument, "(%(default)s unless given)"
+    add("model", choices=sorted(train.JOBS), help="har: human activity recognition; mlp: handwritten digits")
+    add("--epochs", type=int, help="passes over the data (as many as the model needs unless given)")
+    add("--localities", type=int, default=2, help=f"worker processes; 1 trains in this process {default}")
+    add("--batch-size", type=int, default=128, help=f"examples in a batch, over all localities {default}")
+    add("--limit", type=int, help="use only so many examples of each part")
+    add("--seed", type=int, default=0, help=f"of initial weights, batches and dropout {default}")
+    add("--lr", type=float, default=1e-3, help=f"learning rate of Adam {default}")
+    add("--transport", choices=("tcp", "ucx"), default="tcp", help=f"how localities exchange gradients {default}")
+    add("--out", type=Path, help="folder of checkpoint and report (a new one in runs/ unless given)")
     parser.set_defaults(run=train.run)
 
 

@@ -54,11 +54,9 @@ def run(options: argparse.Namespace) -> int:
     job, folder = JOBS[options.model], _folder(options)
     data = job.load() if options.limit is None else job.load().head(options.limit)
     params = job.init(np.random.default_rng(options.seed), data)
-    print(
-        f"{options.model}: {len(data.x_train):,} examples, {count(params):,} parameters, "
-        f"{options.localities} localities, batches of {options.batch_size}",
-        flush=True,
-    )
+    where = "1 locality" if options.localities == 1 else f"{options.localities} localities"
+    size = f"{len(data.x_train):,} examples, {count(params):,} parameters"
+    print(f"{options.model}: {size}, {where}, batches of {options.batch_size}", flush=True)
     with _group(options) as group:
         started = time.perf_counter()
         training = _start(options, job, data, params, group, folder)
@@ -83,7 +81,7 @@ def tree_nodes(graph: Graph) -> list[TreeNode]:
     """The nodes of a graph for drawing, with the user's lines; constants are left out.
 
     >>> import numpy as np, futurex as fx
-    >>> [node.label for node in tree_nodes(fx.lower(lambda x: x * 2.0, np.ones(3)).graph)]
+    >>> [node.label for node in tree_nodes(fx.lower(lambda x: x * 2.0, x=np.ones(3)).graph)]
     ['x', 'multiply']
     """
     shown = [node for node in graph.nodes if node.op != "const"]
@@ -125,9 +123,9 @@ def _start(options: argparse.Namespace, job: Job, data: Dataset, params: Any, gr
 
     return fx.fit(
         loss, params, (data.x_train, data.y_train), optimizer=fx.optim.adam(options.lr),
-        epochs=options.epochs or job.epochs, batch_size=options.batch_size, on=group, name=options.model,
-        seed=options.seed, validation=(data.x_test, data.y_test), metrics={"accuracy": accuracy}, checkpoint=folder,
-        trace_steps=TRACE_STEPS,
+        epochs=job.epochs if options.epochs is None else options.epochs, batch_size=options.batch_size, on=group,
+        name=options.model, seed=options.seed, validation=(data.x_test, data.y_test), metrics={"accuracy": accuracy},
+        checkpoint=folder, trace_steps=TRACE_STEPS,
     )  # fmt: skip
 
 

@@ -74,13 +74,14 @@ def step_program(
     gradient = value_and_grad(lambda params, batch, key: model(params, batch, key), has_aux=True)
     update = futurize(optimizer.update)
 
-    def step(params: Any, state: Any, key: Any, votes: Any, *batch: Any) -> Any:
+    def step(params: Any, state: Any, key: Any, votes: Any, batch: Any) -> Any:
         (value, aux), grads = gradient(params, batch, key)
         params, state = update(params, grads, state)
         return value, votes.sum(), tuple(aux.values()), params, state
 
     step.__name__ = f"step_of_{model.name}"
-    program = lower(step, params, state, np.uint64(0), np.zeros(size, np.float32), *_stand_ins(batch, rows))
+    votes = np.zeros(size, np.float32)
+    program = lower(step, params=params, state=state, key=np.uint64(0), votes=votes, batch=_stand_ins(batch, rows))
     first_out = 2 + len(model.aux_names)
     kept = len(flatten((params, state))[0])
     _check_update(program.graph, first_out, leaf_paths(flatten({"params": params, "state": state})[1]))

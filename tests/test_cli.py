@@ -1,0 +1,131 @@
+"""The command line, from arguments to files."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.cli import doctor
+from futurex.cli.main import main
+from futurex.cli.train import tree_nodes
+from futurex.errors import MissingExtra
+from futurex.training.checkpoint import load
+
+
+def test_training_prints_results_and_writes_checkpoint_and_report(tmp_path, capsys):
+    out = tmp_path / "digits"
+    assert main(["train", "mlp", "--localities", "1", "--epochs", "6", "--out", str(out)]) == 0
+    said, progress = capsys.readouterr()
+    assert "1,438 examples, 9,610 parameters, 1 locality, " in said
+    assert float(re.search(r"accuracy +([\d.]+)% on digits it has never seen", said)[1]) > 60
+    assert re.search(r"throughput +[\d,]+ samples/s", said)
+    assert "communication" not in said
+    assert str(out / "report.html") in said
+    assert progress.count("epoch ") == 6
+    checkpoint = load(out / "step-000072")
+    assert checkpoint.metrics["epoch"] == 6
+    page = (out / "report.html").read_text()
+    for part in ("softmax_cross_entropy", "Timeline", "never seen", "trace.json", "val_loss"):
+        assert part in page
+    assert "http" not in page.split("<svg")[0]
+
+
+def test_har_trains_on_what_it_is_limited_to(tmp_path, capsys):
+    pytest.importorskip("seglearn")
+    options = ["--localities", "1", "--epochs", "1", "--limit", "130", "--batch-size", "64", "--seed", "3"]
+    assert main(["train", "har", *options, "--out", str(tmp_path)]) == 0
+    assert "130 examples, 523,647 parameters" in capsys.readouterr().out
+    assert load(tmp_path / "step-000003").params["conv1"]["w"].shape == (10, 6, 100)
+
+
+@pytest.mark.cluster
+def test_two_localities_say_how_much_communication_was_hidden(tmp_path, capsys):
+    assert main(["train", "mlp", "--epochs", "2", "--limit", "200", "--out", str(tmp_path)]) == 0
+    assert re.search(r"communication hidden +\d+% of [\d.]+ s", capsys.readouterr().out)
+    page = (tmp_path / "report.html").read_text()
+    assert "rank 0" in page
+    assert "rank 1" in page
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["trian", "har"], "did you mean 'train'?"),
+        (["train", "hra"], "did you mean 'har'?"),
+        (["train", "har", "--epoch", "3"], "unrecognized arguments: --epoch 3; did you mean --epochs?"),
+        (["train", "har", "--batchsize=3"], "did you mean --batch-size?"),
+        (["train", "har", "--epochs", "many"], "invalid int value: 'many'"),
+        (["train", "har", "--transport", "udp"], "choose from 'tcp', 'ucx'"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_wrong_arguments_name_the_nearest_choice(arguments, said, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--epochs", "0"], "epochs must be at least 1"),
+        (["--limit", "0"], "limit must be at least 1"),
+        (["--lr", "-1"], "lr must be a positive number"),
+        (["--localities", "0"], "--localities must be at least 1"),
+        (["--batch-size", "0"], "batch_size must be at least 1"),
+    ],
+)
+def test_impossible_values_end_with_one_sentence(arguments, said, tmp_path, capsys):
+    assert main(["train", "mlp", "--localities", "1", "--out", str(tmp_path), *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("futurex train: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    arguments = ["train", "mlp", "--localities", "1", "--epochs", "1", "--limit", "64", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    assert main(arguments) == 1
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_is_there(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    for name in ("futurex", "python", "numpy", "onednn", "ucx", "dask", "[notebook]"):
+        assert re.search(rf"^{re.escape(name)} +\S", said, re.MULTILINE)
+    assert np.__version__ in said
+
+
+def test_the_doctor_says_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
+    def missing():
+        raise MissingExtra("libucp.so is not here: pip install 'futurex[ucx]'")
+
+    monkeypatch.setattr(doctor.ucx_library, "load", missing)
+    monkeypatch.setattr(doctor, "EXTRAS", {"train": ("no-such-package",)})
+    monkeypatch.setattr(doctor, "PACKAGES", ("no-such-core",))
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "not usable: libucp.so is not here: pip install 'futurex[ucx]'" in said
+    assert "without no-such-package: pip install 'futurex[train]'" in said
+    assert "missing: pip install futurex" in said
+
+
+def test_the_tree_has_the_lines_of_the_user():
+    nodes = tree_nodes(fx.lower(lambda x: np.exp(x) * 2.0, x=np.ones(3)).graph)
+    assert [node.label for node in nodes] == ["x", "exp", "multiply"]
+    assert nodes[2].inputs == (nodes[1].id,)
+    assert "test_cli.py" in nodes[1].title
+    assert "np.exp(x) * 2.0" in nodes[1].title
+
+
+def test_version():
+    found = subprocess.run(
+        [sys.executable, "-m", "futurex.cli.main", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout.strip() == f"futurex {fx.__version__}"
