@@ -29,7 +29,7 @@ def key(seed: int) -> np.uint64:
     """The key of a seed, 0 <= seed < 2**64.
 
     >>> import futurex as fx
-    >>> fx.random.key(1) == fx.random.key(1), fx.random.key(1) == fx.random.key(2)
+    >>> bool(fx.random.key(1) == fx.random.key(1)), bool(fx.random.key(1) == fx.random.key(2))
     (True, False)
     """
     if not 0 <= operator.index(seed) < 1 << 64:
@@ -45,7 +45,7 @@ def fold(key: Any, number: Any) -> Any:
 
     >>> import futurex as fx
     >>> key = fx.random.key(0)
-    >>> fx.random.fold(key, 3) == fx.random.fold(key, 3), fx.random.fold(key, 3) == fx.random.fold(key, 4)
+    >>> bool(fx.random.fold(key, 3) == fx.random.fold(key, 3)), bool(fx.random.fold(key, 3) == fx.random.fold(key, 4))
     (True, False)
     """
     if isinstance(number, int):

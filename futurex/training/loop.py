@@ -119,7 +119,7 @@ class _Loop:
         self._batches, self._validation = _Batches(data), validation
         self._votes = np.zeros(1, np.float32)
         self._key = random.key(task.seed)
-        self._step, self._stopped, self._told = 0, False, 0.0
+        self._step, self._stopped, self._told, self._last = 0, False, 0.0, math.nan
         self._tracing = ExitStack()
 
     def _compiled(self, program: Program) -> Step:
