@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name:<28} {value}")
     report = write_report(
         folder / "report.html", title=f"futurex train {options.model}", history=training.history,
-        tree=tree_nodes(training.graph), timeline=training.events, facts=facts,
+        tree=tree_nodes(_network(job, data, params, options.batch_size)), timeline=training.events, facts=facts,
     )  # fmt: skip
     print(f"{'checkpoint':<28} {training.saved}\n{'report':<28} {report}")
     return 0
@@ -94,6 +94,11 @@ def tree_nodes(graph: Graph) -> list[TreeNode]:
         )
         for node in shown
     ]
+
+
+def _network(job: Job, data: Dataset, params: Any, rows: int) -> Graph:
+    """The tree of the network itself; a whole training step is too large to be read."""
+    return fx.lower(job.apply, params, data.x_train[:rows], fx.random.key(0)).graph
 
 
 def _folder(options: argparse.Namespace) -> Path:

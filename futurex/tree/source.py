@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+MODELS = os.path.join(PACKAGE, "models", "")  # plain functions, such as a user writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ _override = _Override()
 
 
 def is_internal(filename: str) -> bool:
-    """True for frames that are not the user's: futurex itself, and modules without a file."""
-    return filename.startswith((PACKAGE, "<frozen", "<string>"))
+    """True for frames that are not the user's: futurex itself but for its models, and modules without a file."""
+    return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
 
 
 def here() -> Source | None:
