@@ -31,7 +31,7 @@ class LocalExecutor:
     def __init__(self, threads: int = 1, workers: int | None = None) -> None:
         self.pool = Pool(config.workers(threads) if workers is None else workers)
         self.lane = Pool(1, "collective")
-        self.waiting: set[_Run] = set()
+        self.waiting: dict[_Run, None] = {}  # in the order of submission
         self._lock = threading.Lock()
         self._last: AnyFuture[None] | None = None
 
@@ -96,7 +96,7 @@ class _Run:
         waiting = [value for value in values if isinstance(value, AnyFuture) and not value.done()]
         if waiting:
             self._missing = len(waiting)
-            self._owner.waiting.add(self)
+            self._owner.waiting[self] = None
             for future in waiting:
                 future.add_done_callback(self._arrived)
         elif self._short and not self._plan.collectives:
@@ -109,7 +109,7 @@ class _Run:
             self._missing -= 1
             if self._missing:
                 return
-        self._owner.waiting.discard(self)
+        self._owner.waiting.pop(self, None)
         try:
             self._begin()
         except RuntimeError:

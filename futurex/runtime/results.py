@@ -38,7 +38,6 @@ class Delivery:
             return lambda values: values[index]
         if number not in self._donate and root not in given:
             if slot.kind is Kind.BUFFER and self._layout.fresh.get(root) == number:
-                given.add(root)
                 return lambda values: values[index]
             if slot.kind is Kind.OWN and self._low.slots[root].kind is Kind.OWN:
                 given.add(root)

@@ -118,7 +118,7 @@ def test_readers_of_a_donated_argument_run_before_it_is_overwritten():
 def test_donation_to_an_array_that_cannot_be_written_directly(change):
     x, y = matrix("x"), matrix("y")
     product = y @ y
-    graph = Graph([x, y], [product, y @ (product - x)])
+    graph = Graph([x, y], [product, y @ product])
     backend = Picky()
     plan = compile_plan(graph, donate={0: 0}, backends=(backend, *NUMPY), optimised=True)
     first, second = inputs()
