@@ -75,7 +75,7 @@ class LocalExecutor:
 
 
 class _Run:
-    """A submission: waits for its arguments by callbacks, runs, delivers; then ``over`` is done."""
+    """A submission: waits for its arguments by callbacks, runs, delivers; then ``over`` is done, if there is one."""
 
     def __init__(
         self, owner: LocalExecutor, plan: Plan, args: Sequence[Any], communicator: Communicator | None
@@ -83,7 +83,7 @@ class _Run:
         self._owner, self._plan, self._communicator = owner, plan, communicator
         self._args = list(args)
         self.futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
-        self.over: AnyFuture[None] = AnyFuture()
+        self.over: AnyFuture[None] | None = AnyFuture() if plan.collectives else None
         self._missing = 0
         self._lock = threading.Lock()
 
@@ -178,7 +178,7 @@ class _Run:
     def _end(self) -> None:
         """Let go of everything: the futures this run waited for keep a reference to it."""
         self._args, self.futures = [], []
-        if not self.over.done():
+        if self.over is not None and not self.over.done():
             self.over.set_result(None)
 
 

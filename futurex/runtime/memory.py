@@ -58,9 +58,9 @@ class Planner:
         self.low = low
         self.donate = dict(donate)
         self.layout = Layout()
-        self._groups: dict[int, list[Slot]] = {}
+        self._content: dict[int, list[Slot]] = {}  # what lies in a root since it was last written in place
         for slot in low.slots:
-            self._groups.setdefault(slot.root, []).append(slot)
+            self._content.setdefault(slot.root, []).append(slot)
         self._check_donation()
 
     def _check_donation(self) -> None:
@@ -118,9 +118,9 @@ class Planner:
         return self.layout
 
     def _users(self, root: int) -> set[int]:
-        """Instructions that read or write the memory of ``root``."""
+        """Instructions that read or write what ``root`` holds; those of what it held before have run by then."""
         users: set[int] = set()
-        for slot in self._groups[root]:
+        for slot in self._content[root]:
             users.update(slot.readers)
             if slot.writer is not None:
                 users.add(slot.writer)
@@ -178,12 +178,12 @@ class Planner:
     def _take(self, index: int, source: Slot, target: Slot, returned: set[int]) -> None:
         self.low.drafts[index].after |= self._users(source.root) - {index}
         self.layout.shared[target.index] = source.index
-        members = self._groups.pop(target.root)
+        members = self._content.pop(target.root)
         if target.root in returned:
             returned.add(source.root)
         for slot in members:
             slot.root = source.root
-        self._groups[source.root].extend(members)
+        self._content[source.root] = members
 
     def _place_arena(self, position: Mapping[int, int]) -> None:
         roots = [
@@ -213,7 +213,8 @@ class Planner:
             if draft.communicates:
                 readers = [position[reader] for out in draft.outs for reader in self._users(self.low.slots[out].root)]
                 end = max(end, min((place for place in readers if place > position[user]), default=len(position)))
-        first = min(users, key=lambda user: position[user])
+        first = self.low.slots[root].writer
+        assert first is not None
         return position[first], end, first
 
     def _order_reuse(
