@@ -1,0 +1,80 @@
+"""Training on localities: the numbers of one, samples seen once, and a clear end when a worker dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+def loss(params, x, y):
+    hidden = np.tanh(x @ params["w1"] + params["b1"])
+    return fx.nn.softmax_cross_entropy(hidden @ params["w2"] + params["b2"], y).mean()
+
+
+def _problem(n=61):
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(n, 5)), rng.integers(0, 3, n)
+    params = {
+        "w1": rng.normal(size=(5, 8)) * 0.3, "b1": np.zeros(8), "w2": rng.normal(size=(8, 3)) * 0.3, "b2": np.zeros(3),
+    }  # fmt: skip
+    return params, (x, y)
+
+
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("optimizer", [fx.optim.sgd(0.1, momentum=0.9), fx.optim.adam(1e-2)], ids=["momentum", "adam"])
+def test_two_localities_train_as_one(transport, optimizer):
+    params, data = _problem()
+    options = {"optimizer": optimizer, "epochs": 3, "batch_size": 16, "seed": 5, "progress": False}
+    alone = fx.fit(loss, params, data, **options)
+    want = alone.result(60)
+    with _cluster(transport) as cluster:
+        run = fx.fit(loss, params, data, on=cluster, **options)
+        got = run.result(120)
+    for name in params:
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose([r["loss"] for r in run.history], [r["loss"] for r in alone.history], rtol=1e-9)
+    assert run.step == alone.step == 3 * 4  # 61 samples in batches of 16, the last of 13
+    assert all(0.0 <= record["hidden_comm_share"] <= 1.0 for record in run.history)
+
+
+def _cluster(transport):
+    try:
+        return fx.Cluster(2, transport=transport)
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+def test_a_worker_killed_during_fit_is_named():
+    params, data = _problem(4096)
+    with fx.Cluster(2) as cluster:
+        run = fx.fit(loss, params, data, epochs=100_000, batch_size=32, on=cluster, progress=False, name="doomed")
+        end = time.monotonic() + 60
+        while run.step < 10 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert run.step >= 10, "the run did not start"
+        victim = cluster.addresses[1]
+        os.kill(cluster.client.run(os.getpid)[victim], signal.SIGKILL)
+        with pytest.raises(fx.LocalityLost, match=r"locality 1 .*lost") as caught:
+            run.result(30)
+        assert caught.value.address == victim
+        assert run.status == "failed"
+        with pytest.raises(fx.LocalityLost):
+            fx.fit(loss, params, data, on=cluster, progress=False).result(30)
+
+
+def test_an_error_in_the_loss_reaches_the_driver_with_the_users_line():
+    params, (x, y) = _problem()
+    y = y.copy()
+    y[40] = 7  # a label that does not exist
+    with fx.Cluster(2) as cluster:
+        with pytest.raises(IndexError) as caught:
+            fx.fit(loss, params, (x, y), epochs=1, batch_size=61, on=cluster, progress=False).result(60)
+        assert "test_fit_on_a_cluster.py" in "\n".join(getattr(caught.value, "__notes__", []))
