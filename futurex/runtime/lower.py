@@ -136,8 +136,8 @@ class Lowering:
             return False
         sources = [self.slots[index] for index in ins]
         base = sources[kernel.view]
-        stand_ins = [slot.value if slot.layout is None else slot.layout for slot in sources]
-        if base.layout is None or any(value is None for value in stand_ins):
+        stand_ins = [base.layout if place == kernel.view else slot.value for place, slot in enumerate(sources)]
+        if any(value is None for value in stand_ins):  # an index that only the run knows makes no fixed view
             return False
         result = kernel.call(None, *stand_ins)
         if not isinstance(result, np.ndarray) or not np.may_share_memory(result, base.layout):
