@@ -9,6 +9,7 @@ import concurrent.futures
 import itertools
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -117,7 +118,7 @@ class Locality:
 SpmdFunction = Callable[..., Any]
 
 
-class SpmdRun:
+class SpmdRun(ABC):
     """A function under way on all localities of a group."""
 
     def __init__(self, name: str, size: int) -> None:
@@ -152,9 +153,9 @@ class SpmdRun:
                 fn(rank, event)
             self._subscribers.append(fn)
 
+    @abstractmethod
     def send(self, command: Command) -> None:
         """Give every locality a command; it sees it at its next look."""
-        raise NotImplementedError
 
     def publish(self, rank: int, event: Event) -> None:
         """An event arrived (called by the group)."""
