@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
+import sys
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,20 +16,26 @@ from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape
-from futurex.frontend.outside import any_traced
+from futurex.frontend.hooks import Runtime
+from futurex.frontend.outside import any_traced, items
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, lift, node_of
+from futurex.frontend.tracer import Tracer, fresh, node_of
 
 
 def _scalar(kind: str, builtin: Any) -> Special:
     def convert(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], Tracer):
             node = args[0]._node
-            if node.size != 1:
+            if node.size != 1 or (node.ndim and builtin is not bool):
                 raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
             if node.op == "const":
                 return builtin(node.value)
+            if node.dtype.kind == "c" and kind in "fi":
+                raise Escape(f"{builtin.__name__}() of a complex value", "it raises or warns")
             return fresh(emit("python_scalar", emit("reshape", node, shape=()) if node.ndim else node, kind=kind))
+        if any_traced(args):
+            raise Escape(f"{builtin.__name__}() with options on traced values", "plain Python needs the value here")
+        Runtime.known(args[0] if args else None)
         return builtin(*args, **kwargs)
 
     return convert
@@ -47,24 +55,27 @@ def _range(*args: Any) -> Any:
     for bound in (start, stop):
         if isinstance(bound, Tracer) and bound.dtype.kind not in "iu":
             raise TypeError(f"'{bound.dtype}' object cannot be interpreted as an integer")
+    if operator.index(step) == 0:
+        raise ValueError("range() arg 3 must not be zero")
     return TracedRange(start, stop, operator.index(step))
 
 
 @special(len)
 def _len(value: Any) -> int:
-    return len(value)
+    method = getattr(type(value), "__len__", None)
+    return call(method, (value,), {}) if isinstance(method, types.FunctionType) and method is not Tracer.__len__ else len(value)
 
 
 @special(abs)
 def _abs(value: Any) -> Any:
-    return abs(value) if not isinstance(value, np.ndarray) else abs(lift(value))
+    return abs(value)
 
 
 @special(isinstance)
 def _isinstance(value: Any, kinds: Any) -> bool:
     if not isinstance(value, Tracer):
         return isinstance(value, kinds)
-    stand_in: Any = value.dtype.type(0) if value.ndim == 0 else np.empty((0,) * value.ndim, value.dtype)
+    stand_in: Any = value.dtype.type(0) if value.is_scalar else np.empty((0,) * value.ndim, value.dtype)
     return isinstance(stand_in.item() if value.aval.weak else stand_in, kinds)
 
 
@@ -72,40 +83,63 @@ def _isinstance(value: Any, kinds: Any) -> bool:
 def _type(*args: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], Tracer):
         raise Escape("type() of a traced value", "it stands for an array and is none")
+    if len(args) != 1:
+        raise Escape("a class made by type()", "it would be made once instead of at every run")
     return type(*args)
 
 
-def _extreme(builtin: Any, ufunc: Any) -> Special:
+SPECIAL[getattr] = lambda value, name, *default: _getattr(value, name, *default)
+SPECIAL[setattr] = Runtime.setattr_
+
+
+def _getattr(value: Any, name: str, *default: Any) -> Any:
+    if default and not hasattr(value, name):
+        raise Escape(f"getattr() of {name!r}, which is not there", "it may be there at the next call")
+    return Runtime.getattr_(value, name)
+
+
+@special(hasattr)
+def _hasattr(value: Any, name: str) -> bool:
+    if isinstance(value, Tracer):
+        return hasattr(np.ndarray, name)
+    if isinstance(value, types.ModuleType | type) or not current().is_own(value):
+        raise Escape("hasattr() of an object from outside", "the answer may change between calls")
+    return hasattr(value, name)
+
+
+def _extreme(builtin: Any, better: Callable[[Any, Any], Any]) -> Special:
     def choose(*args: Any, **kwargs: Any) -> Any:
-        values = list(args[0]) if len(args) == 1 else list(args)
-        if not any_traced(values):
-            return builtin(*args, **kwargs)
+        values = list(items(args[0])) if len(args) == 1 else list(args)
         if kwargs:
-            raise Escape(f"{builtin.__name__}() with options on traced values", "only plain values are compared")
+            raise Escape(f"{builtin.__name__}() with options", "only plain values are compared")
+        if not any_traced(values):
+            return builtin(values)
         best = values[0]
         for value in values[1:]:
-            test = value > best if ufunc is np.maximum else value < best
+            test = Runtime.binary("gt" if builtin is max else "lt", value, best)
             best = control.if_expression(test, lambda value=value: value, lambda best=best: best)
         return best
 
     return choose
 
 
-SPECIAL[max] = _extreme(max, np.maximum)
-SPECIAL[min] = _extreme(min, np.minimum)
+SPECIAL[max] = _extreme(max, operator.gt)
+SPECIAL[min] = _extreme(min, operator.lt)
 
 
 @special(sum)
 def _sum(values: Any, start: Any = 0) -> Any:
-    total = start
-    for value in values:
-        total = total + value
-    return total
+    entries = list(items(values))
+    if not any_traced(entries) and not any_traced([start]):
+        return sum(entries, start)
+    if sys.version_info >= (3, 12) and any(isinstance(entry, Tracer) and entry.aval.weak for entry in entries):
+        raise Escape("sum() of traced Python floats", "Python compensates its rounding", "use np.sum")
+    return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries, start)
 
 
 @special(round)
 def _round(value: Any, digits: Any = None) -> Any:
-    if isinstance(value, Tracer):
+    if any_traced([value, digits]):
         raise Escape("round() of a traced value", "its result is a Python int", "use np.rint")
     return round(value, digits)
 
@@ -116,55 +150,96 @@ def _print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flus
         raise Escape("print() to a file", "the file may be closed at the next run")
     nodes, parts = [], []
     for value in values:
-        if isinstance(value, Tracer | np.ndarray):
+        if isinstance(value, Tracer):
             nodes.append(node_of(value))
             parts.append(None)
+        elif any_traced([value]) or not isinstance(value, str | int | float | complex | bool | type(None) | np.generic | tuple):
+            raise Escape(f"print() of a {type(value).__name__}", "its text may depend on data")
         else:
             parts.append(str(value))
-    current().effect("print", *nodes, parts=tuple(parts), sep=sep, end=end)
+    current().effect("print", *nodes, parts=tuple(parts), sep=" " if sep is None else sep, end="\n" if end is None else end)
 
 
 @special(enumerate)
 def _enumerate(values: Any, start: int = 0) -> Any:
-    _refuse_unknown(values)
-    return enumerate(values, start)
+    return current().remember(enumerate(items(_counted(values)), start))
 
 
 @special(zip)
 def _zip(*columns: Any, strict: bool = False) -> Any:
-    for column in columns:
-        _refuse_unknown(column)
-    return zip(*columns, strict=strict)
+    return current().remember(zip(*(items(_counted(column)) for column in columns), strict=strict))
 
 
 @special(reversed)
 def _reversed(values: Any) -> Any:
-    if isinstance(values, Tracer):
-        return values[::-1]
-    _refuse_unknown(values)
-    return reversed(values)
+    if isinstance(_counted(values), Tracer):
+        return current().remember(iter(values[::-1]))
+    if not isinstance(values, list | tuple | range | str | dict):
+        raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
+    return current().remember(reversed(list(items(values))))
 
 
-def _refuse_unknown(values: Any) -> None:
+def _counted(values: Any) -> Any:
+    """Refuse a range whose length depends on data where Python must iterate."""
     if isinstance(values, TracedRange):
-        raise Escape("a range that depends on data in zip, enumerate or reversed", "the number of its elements is not known")
+        raise Escape("a range that depends on data in plain Python iteration", "the number of its elements is not known")
+    return values
 
 
-@special(list, tuple)
+@special(list)
 def _list(values: Any = ()) -> Any:
-    return current().remember(list(values))
+    return current().remember(list(items(_counted(values))))
 
 
-SPECIAL[tuple] = lambda values=(): tuple(values)
+@special(set)
+def _set(values: Any = ()) -> Any:
+    entries = list(items(_counted(values)))
+    if any_traced(entries):
+        raise Escape("a set of traced values", "plain Python needs the values here")
+    return current().remember(set(entries))
+
+
+@special(dict)
+def _dict(*args: Any, **kwargs: Any) -> Any:
+    return current().remember(dict(*(arg if isinstance(arg, dict) else list(items(arg)) for arg in args), **kwargs))
+
+
+SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
+
+
+@special(sorted)
+def _sorted(values: Any, **options: Any) -> Any:
+    entries = list(items(_counted(values)))
+    if any_traced(entries) or options.get("key") is not None:
+        raise Escape("sorted() of traced values, or with a key", "their order is not known before the run", "use np.sort")
+    return current().remember(sorted(entries, **options))
 
 
 def _each(function: Any, *columns: Any) -> Any:
-    return [call(function, row, {}) for row in zip(*columns, strict=False)]
+    rows = zip(*(items(_counted(column)) for column in columns), strict=False)
+    return current().remember(iter([call(function, row, {}) for row in rows]))
+
+
+def _reduce(function: Any, values: Any, *first: Any) -> Any:
+    return functools.reduce(lambda a, b: call(function, (a, b), {}), list(items(_counted(values))), *first)
+
+
+def _product(values: Any, *, start: Any = 1) -> Any:
+    return functools.reduce(lambda a, b: Runtime.binary("mul", a, b), list(items(_counted(values))), start)
 
 
 SPECIAL[map] = _each
-SPECIAL[functools.reduce] = lambda function, values, *first: functools.reduce(lambda a, b: call(function, (a, b), {}), values, *first)
-SPECIAL[math.prod] = lambda values, *, start=1: functools.reduce(operator.mul, values, start)
-SPECIAL[itertools.chain] = lambda *columns: [entry for column in columns for entry in column]
-SPECIAL[any] = lambda values: control.or_(False, *((lambda v=v: v) for v in values))
-SPECIAL[all] = lambda values: control.and_(True, *((lambda v=v: v) for v in values))
+SPECIAL[functools.reduce] = _reduce
+SPECIAL[math.prod] = _product
+
+
+@special(any)
+def _any(values: Any) -> Any:
+    return control.truth_of(control.or_(False, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+
+
+@special(all)
+def _all(values: Any) -> Any:
+    return control.truth_of(control.and_(True, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+
+

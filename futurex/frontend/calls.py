@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-import builtins
+import collections
+import contextlib
+import copy
 import functools
 import inspect
+import itertools
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.testing import overrides
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api import HANDLERS, UFUNCS, call_numpy, call_ufunc
-from futurex.frontend.outside import any_traced, own_container
+from futurex.frontend.numpy_api import HANDLERS, call_numpy, call_ufunc
+from futurex.frontend.outside import any_traced, captured_value, items, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import SCALARS, Tracer, fresh, lift
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.tree.node import const
+from futurex.tree.pytree import flatten, unflatten
 from futurex.tree.source import is_internal
-
-MUTATORS = frozenset(
-    "append extend insert pop remove clear sort reverse update setdefault popitem add discard appendleft popleft".split()
-)
-_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "builtins", "collections", "dataclasses", "typing", "enum", "numbers", "abc", "copy", "string", "re"})
-_IMPURE_BUILTINS = frozenset({builtins.input, builtins.open, builtins.exec, builtins.eval, builtins.compile, builtins.id, builtins.__import__, builtins.breakpoint})
-
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
+MUTATORS = frozenset(
+    {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add",
+     "discard", "__setitem__", "__delitem__", "__iadd__", "__ior__", "difference_update", "intersection_update",
+     "symmetric_difference_update", "move_to_end"}
+)  # fmt: skip
+_COMPARING = frozenset({"index", "count", "sort", "remove"})
+_PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools", "string", "re", "numbers", "typing"})
+_PURE_BUILTINS = frozenset(
+    {bin, callable, chr, divmod, format, hex, issubclass, iter, next, oct, ord, pow, slice, ascii, repr}
+)  # fmt: skip
+_PURE_NUMPY = frozenset(overrides.get_overridable_numpy_array_functions()) - {
+    getattr(np, name)
+    for name in (
+        "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromiter",
+        "frombuffer", "fromfunction", "apply_along_axis", "apply_over_axes", "piecewise",
+    )
+} | {np.broadcast_shapes, np.promote_types, np.isscalar, np.arange, np.array, np.asarray, np.zeros, np.ones, np.full, np.empty}  # fmt: skip
+_DATA_TYPES = (np.dtype, np.finfo, np.iinfo, *SCALARS, str, bytes, slice, range, object, frozenset, types.SimpleNamespace)
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def special(*functions: Any) -> Callable[[Special], Special]:
-    """Register what a function object means in staged code when it is called (also from :mod:`futurex.nn` and transforms)."""
+    """Register what a function object means in staged code when it is called (also from nn and transforms)."""
 
     def register(handler: Special) -> Special:
         for function in functions:
@@ -63,6 +80,8 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(function.__func__, (function.__self__, *args), kwargs)
     if isinstance(function, functools.partial):
         return call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+    if isinstance(function, type):
+        return _construct(function, args, kwargs)
     return _call_other(function, args, kwargs)
 
 
@@ -77,67 +96,64 @@ def _module(function: Any) -> str:
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ndarray):  # a method of an array from outside
-        return getattr(lift(owner), function.__name__)(*args, **kwargs)
-    if owner is not None and not isinstance(owner, types.ModuleType | np.generic | np.ufunc | type):
-        raise Escape(f"a method of {type(owner).__name__}", "objects with a state of their own run as plain Python")
+        return call(getattr(entered(owner), function.__name__), args, kwargs)
     if isinstance(owner, np.ufunc):
         return call_ufunc(owner, function.__name__, args, kwargs)
     if isinstance(function, np.ufunc):
-        return _folded(lambda: call_ufunc(function, "__call__", args[: function.nin], {**kwargs, **_positional_out(function, args)}), function in UFUNCS, function, args, kwargs)
+        out = {"out": args[function.nin :]} if len(args) > function.nin else {}
+        if not out and not kwargs and all(type(arg) in SCALARS or isinstance(arg, np.generic) for arg in args):
+            return function(*args)  # NumPy and Python scalars: the value is known now
+        return call_ufunc(function, "__call__", args[: function.nin], {**kwargs, **out})
+    if isinstance(owner, np.generic):
+        return _wrapped(function(*args, **kwargs))
     if function in HANDLERS:
         return call_numpy(function, args, kwargs)
-    if getattr(function, "__module__", "").startswith("numpy.random"):
-        raise Escape(f"numpy.random.{function.__name__}", "it draws from a state of its own", "use fx.random with a key")
-    if any_traced(args) or any_traced(kwargs.values()) or _has_array(args) or _has_array(kwargs.values()):
-        raise Escape(f"numpy.{function.__name__}", "this function has no translation yet")
-    result = function(*args, **kwargs)
-    return _wrapped(result)
-
-
-def _positional_out(ufunc: np.ufunc, args: tuple[Any, ...]) -> dict[str, Any]:
-    return {"out": args[ufunc.nin :]} if len(args) > ufunc.nin else {}
-
-
-def _folded(staged: Callable[[], Any], translated: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if any_traced(args) or any_traced(kwargs.values()) or _has_array(args) or not _all_scalars(args):
-        return staged()
-    return function(*args, **kwargs)  # NumPy and Python scalars: the value is known now
-
-
-def _all_scalars(args: Any) -> bool:
-    return all(type(arg) in SCALARS or isinstance(arg, np.generic) for arg in args)
-
-
-def _has_array(values: Any) -> bool:
-    return any(isinstance(v, np.ndarray) or (isinstance(v, list | tuple) and _has_array(v)) for v in values)
+    name = getattr(function, "__name__", repr(function))
+    if getattr(function, "__module__", "").startswith("numpy.random") or owner is not None:
+        raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
+    if any_traced(args) or any_traced(kwargs.values()) or function not in _PURE_NUMPY:
+        raise Escape(f"numpy.{name}", "this function has no translation yet")
+    return _wrapped(function(*args, **kwargs))
 
 
 def _wrapped(result: Any) -> Any:
     """Arrays made during the trace are traced constants, so that writes into them are seen."""
     if isinstance(result, np.ndarray):
-        return fresh(node_of_constant(result))
-    if isinstance(result, tuple) and not hasattr(result, "_fields"):
-        return tuple(_wrapped(entry) for entry in result)
+        if result.dtype.kind not in "biufc":
+            raise Escape(f"an array of dtype {result.dtype}", "only numbers and booleans are traced")
+        return new_array(const(result)) if result.flags.c_contiguous else fresh(const(result))
+    if isinstance(result, tuple):
+        parts = [_wrapped(entry) for entry in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if isinstance(result, list):
         return current().remember([_wrapped(entry) for entry in result])
-    return result
-
-
-def node_of_constant(array: np.ndarray) -> Any:
-    if array.dtype.kind not in "biufc":
-        raise Escape(f"an array of dtype {array.dtype}", "only numbers and booleans are traced")
-    return const(array)
+    if isinstance(result, np.generic | np.dtype | type | str) or type(result) in (*SCALARS, type(None)):
+        return result
+    raise Escape(f"a {type(result).__qualname__} made by NumPy", "what it holds is not known to the tracer")
 
 
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
-    if is_rewritten(function):
-        return function(*args, **kwargs)
-    if is_internal(function.__code__.co_filename):
+    if is_rewritten(function) or is_internal(function.__code__.co_filename):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
-    if _module(function) == "numpy" or function.__code__.co_flags & _GENERATORS:
+    if function.__code__.co_flags & _GENERATORS:
         raise Escape(f"a call of {function.__qualname__}", "generators and coroutines are not staged")
+    _guard_defaults(function)
     return staged_twin(function)(*args, **kwargs)
+
+
+def _guard_defaults(function: types.FunctionType) -> None:
+    """Default values live as long as the function: what changes in them changes what it means."""
+
+    def read() -> Any:
+        return function.__defaults__, function.__kwdefaults__
+
+    if any(not isinstance(value, SCALARS) for value in (*(read()[0] or ()), *(read()[1] or {}).values())):
+        values = tuple(read()[0] or ()), tuple((read()[1] or {}).items())
+        captured_value(
+            f"defaults of {function.__name__}", values,
+            lambda: (tuple(read()[0] or ()), tuple((read()[1] or {}).items())), (id(function), "defaults"),
+        )  # fmt: skip
 
 
 def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
@@ -145,7 +161,7 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
     from futurex.frontend.hooks import Runtime
 
     try:
-        return rewrite(function, Runtime(function, lambda: function))
+        return rewrite(function, Runtime(function))
     except NoSource as error:
         raise Escape(f"a call of {function.__qualname__}", str(error), "define it in a file or a notebook cell") from None
 
@@ -153,53 +169,143 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", "")
-    if isinstance(owner, list | dict | set | bytearray) or type(owner).__module__ == "collections":
-        if name in MUTATORS:
-            own_container(owner, f"a {type(owner).__name__} with {name}()")
-        return current().remember(function(*args, **kwargs)) if name == "copy" else function(*args, **kwargs)
-    if isinstance(function, type):
-        return _construct(function, args, kwargs)
-    if function in _IMPURE_BUILTINS:
-        raise Escape(f"a call of {name}()", "it does more than compute")
-    if isinstance(owner, str | bytes | tuple | int | float | complex) or (getattr(function, "__module__", None) in _PURE_MODULES):
-        if any_traced(args) and getattr(function, "__module__", None) in ("math", "cmath"):
-            return _math(name, args)
-        return function(*args, **kwargs)
-    if not isinstance(function, types.BuiltinFunctionType) and isinstance(getattr(type(function), "__call__", None), types.FunctionType):
-        return call(type(function).__call__, (function, *args), kwargs)
+    if isinstance(owner, list | dict | set | frozenset):
+        return _container_method(function, owner, name, args, kwargs)
+    if isinstance(owner, str | bytes | tuple | int | float | complex) or isinstance(owner, type) and name == "fromkeys":
+        return _plainly(function, args, kwargs)
+    if function in _PURE_BUILTINS or getattr(function, "__module__", None) in _PURE_MODULES:
+        return _library_call(function, name, args, kwargs)
+    method = getattr(type(function), "__call__", None)
+    if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
+        return call(method, (function, *args), kwargs)
     raise Escape(f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer")
+
+
+def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name in MUTATORS:
+        own_container(owner, f"a {type(owner).__name__} with {name}()")
+    if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
+        raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
+    result = function(*args, **kwargs)
+    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else entered(result)
+
+
+def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A method of a text or number: Python needs values."""
+    if any_traced(args) or any_traced(kwargs.values()):
+        raise Escape(f"{function.__qualname__} of a traced value", "plain Python needs the value here")
+    result = function(*args, **kwargs)
+    return current().remember(result) if isinstance(result, list | dict) else result
+
+
+def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    module = getattr(function, "__module__", None)
+    traced = any_traced(args) or any_traced(kwargs.values())
+    if module in ("math", "cmath") and traced:
+        same = getattr(np, name.replace("atan", "arctan").replace("asin", "arcsin").replace("acos", "arccos"), None)
+        hint = f"use np.{same.__name__}" if isinstance(same, np.ufunc) else ""
+        raise Escape(f"math.{name} of a traced value", "it raises where NumPy gives nan or inf", hint)
+    if module in ("operator", "_operator"):
+        return _operator_call(function, name, args, kwargs)
+    if function is next:
+        own_container(args[0], f"the position of a {type(args[0]).__name__}")
+    if function in (divmod, pow, format, repr, ascii) and traced:
+        raise Escape(f"{name}() of a traced value", "plain Python needs the value here")
+    return current().remember(function(*map(_staged_callback, args), **kwargs))
+
+
+def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from futurex.frontend.hooks import Runtime
+
+    if name == "getitem":
+        return Runtime.getitem(*args)
+    if isinstance(function, operator.attrgetter | operator.itemgetter | operator.methodcaller):
+        if all(isinstance(arg, Tracer) for arg in args):
+            return function(*args)
+    elif len(args) == 2 and not name.startswith("i") and name not in ("setitem", "delitem", "contains"):
+        return Runtime.binary(name, *args)
+    raise Escape(f"operator.{name}", "this use of it is not traced")
+
+
+def _staged_callback(value: Any) -> Any:
+    """A function given to a library function is staged when that calls it."""
+    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+        return lambda *args, **kwargs: call(value, tuple(map(entered, args)), kwargs)
+    return value
 
 
 def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
-    if kind in (list, dict, set) or issubclass(kind, BaseException | tuple) or kind.__module__ in _PURE_MODULES:
-        result = kind(*args, **kwargs)
-        return current().remember(result) if isinstance(result, list | dict | set) else result
     if issubclass(kind, np.generic):
-        return _scalar_type(kind, args)
+        return _scalar_type(kind, args, kwargs)
+    if kind.__module__ == "itertools" or kind is functools.partial:
+        held = [items(arg) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
+        return current().remember(kind(*map(_staged_callback, held), **kwargs))
+    if kind in _DATA_TYPES or kind is collections.OrderedDict or issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if kind in (str, bytes) and (any_traced(args) or kwargs):
+            raise Escape(f"{kind.__name__}() of a traced value", "plain Python needs the value here")
+        return current().remember(kind(*args, **kwargs))
+    if kind in (contextlib.nullcontext,):
+        return kind(*args, **kwargs)
     init = kind.__init__
-    if isinstance(init, types.FunctionType) and kind.__new__ is object.__new__ and not hasattr(type(kind), "_member_map_"):
-        instance = current().remember(object.__new__(kind))
-        if hasattr(kind, "__dataclass_fields__") and init.__code__.co_filename == "<string>":
-            init(instance, *args, **kwargs)
-        else:
-            call(init, (instance, *args), kwargs)
-        return instance
+    if issubclass(kind, BaseException) and not isinstance(init, types.FunctionType):
+        return kind(*args, **kwargs)
+    plain = kind.__new__ is object.__new__ and type(kind) is type and not issubclass(kind, dict | list | set | np.ndarray)
+    if plain and (isinstance(init, types.FunctionType) or init is object.__init__):
+        return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
 
 
-def _scalar_type(kind: type, args: tuple[Any, ...]) -> Any:
-    if args and isinstance(args[0], Tracer):
+def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    instance = current().remember(object.__new__(kind))
+    if hasattr(kind, "__dataclass_fields__") and init.__code__.co_filename == "<string>":
+        if hasattr(kind, "__post_init__") or any(
+            isinstance(field.default_factory, types.FunctionType) for field in kind.__dataclass_fields__.values()
+        ):
+            raise Escape(f"making a {kind.__qualname__}", "its __post_init__ or default factories would run unseen")
+        init(instance, *args, **kwargs)
+    elif isinstance(init, types.FunctionType):
+        call(init, (instance, *args), kwargs)
+    return instance
+
+
+def _scalar_type(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and not kwargs and isinstance(args[0], Tracer):
+        if np.dtype(kind).kind not in "biufc":
+            raise Escape(f"numpy.{kind.__name__} of a traced value", "this dtype is not traced")
         return fresh(emit("cast", args[0]._node, dtype=np.dtype(kind)))
-    return kind(*args)
+    if any_traced(args) or any_traced(kwargs.values()):
+        raise Escape(f"numpy.{kind.__name__} of containers with traced values", "use np.array")
+    return _wrapped(kind(*args, **kwargs))
 
 
-_MATH = {
-    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh, "fabs": np.absolute,
-    "atan": np.arctan, "atan2": np.arctan2, "hypot": np.hypot, "log2": np.log2, "log10": np.log10, "asin": np.arcsin, "acos": np.arccos,
-    "sinh": np.sinh, "cosh": np.cosh,
-}  # fmt: skip
+@special(copy.copy)
+def _copy(value: Any) -> Any:
+    if isinstance(value, Tracer):
+        return value if value.is_scalar else new_array(value._node)
+    if type(value) in (list, dict, set):
+        return current().remember(copy.copy(value))
+    raise Escape(f"copy.copy of a {type(value).__qualname__}", "what the copy shares is not known to the tracer")
 
 
-def _math(name: str, args: tuple[Any, ...]) -> Any:
-    raise Escape(f"math.{name} of a traced value", "it raises where NumPy gives nan or inf", f"use np.{_MATH[name].__name__}" if name in _MATH else "")
+@special(copy.deepcopy)
+def _deepcopy(value: Any) -> Any:
+    leaves, structure = flatten(value)
+    if len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
+        isinstance(leaf, np.ndarray | Tracer) for leaf in leaves
+    ):
+        raise Escape("copy.deepcopy of containers that hold an array twice", "the copies would have to be one array again")
+    copies = [_copy(entered(leaf)) if isinstance(leaf, np.ndarray | Tracer) else leaf for leaf in leaves]
+    if not all(isinstance(leaf, (Tracer, str, np.generic, type(None), *SCALARS)) for leaf in copies):
+        raise Escape("copy.deepcopy of objects", "what they hold is not known to the tracer")
+    return current().remember_all(unflatten(structure, copies))
+
+
+@special(np.errstate)
+def _errstate(**modes: Any) -> Any:
+    if set(modes.values()) - {"ignore", "warn"}:
+        raise Escape("np.errstate that raises or calls", "the state at run time is another one")
+    return current().remember(np.errstate(**modes))
+
+
+SPECIAL[itertools.chain] = lambda *columns: current().remember(itertools.chain(*map(items, columns)))

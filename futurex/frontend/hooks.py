@@ -1,8 +1,9 @@
-"""The runtime object that rewritten code calls: every read, write, choice and call of a staged function comes through it."""
+"""The runtime object that rewritten code calls: every read, write, choice and call of a staged function comes through."""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import operator
 import types
 from collections.abc import Callable
@@ -12,23 +13,33 @@ import numpy as np
 
 from futurex.frontend import control
 from futurex.frontend.calls import call
-from futurex.frontend.control import UNDEF, TracedRange, is_unknown
+from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.errors import Escape
-from futurex.frontend.outside import PLAIN, any_traced, captured_value, own_container
+from futurex.frontend.outside import PLAIN, any_traced, captured_value, check_state, items, own_container
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, lift, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 
-_IN_PLACE = {name: getattr(operator, f"i{name.rstrip('_')}") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift")}
+_NUMBERS = (Tracer, bool, int, float, complex, np.generic)
+_CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_ANSWERS = {name: answer for pair in ("lt gt", "le ge", "eq eq", "ne ne") for name, answer in (pair.split(), pair.split()[::-1])}
+_IN_PLACE = {
+    name: getattr(operator, f"i{name.rstrip('_')}")
+    for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+    )
+}  # fmt: skip
+
 
 class Runtime:
     """``__fx__`` of one rewritten function."""
 
     UNDEF = UNDEF
+    Escape = Escape
     slice = builtins.slice
 
-    def __init__(self, function: types.FunctionType, owner: Callable[[], Any]) -> None:
+    def __init__(self, function: types.FunctionType) -> None:
         self.function = function
-        self.owner = owner
 
     if_ = staticmethod(control.if_)
     while_ = staticmethod(control.while_)
@@ -38,33 +49,47 @@ class Runtime:
     or_ = staticmethod(control.or_)
     not_ = staticmethod(control.not_)
     assert_ = staticmethod(control.assert_)
+    items = staticmethod(items)
 
     # -- names from outside ------------------------------------------------------------------------------------------
 
     def captured(self, name: str, value: Any) -> Any:
         """A global or closure variable: guarded; arrays become inputs."""
-        return captured_value(name, value, self._reader(name), (id(self.function.__globals__), name, id(self.function)))
+        key = id(self.function.__globals__), name, id(self.function)
+        guard = current().guards.get(key)
+        if guard is not None and guard.value is value:
+            return value
+        return captured_value(name, value, self._reader(name), key)
 
     def _reader(self, name: str) -> Callable[[], Any]:
-        function = self.owner()
+        function = self.function
         freevars = function.__code__.co_freevars
         if name in freevars:
-            cell = function.__closure__[freevars.index(name)]
+            cell = (function.__closure__ or ())[freevars.index(name)]
             return lambda: cell.cell_contents
         scope, fallback = function.__globals__, vars(builtins)
         return lambda: scope[name] if name in scope else fallback[name]
 
-    def getattr_(self, value: Any, name: str) -> Any:
+    @staticmethod
+    def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
+        value = entered(value)
+        if isinstance(value, Tracer):
+            return getattr(value, name)
+        stored = getattr(type(value), name, None) if not isinstance(value, type) else None
+        if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):
+            return call(stored.fget, (value,), {})
         result = getattr(value, name)
-        if isinstance(value, Tracer | types.ModuleType | type) or isinstance(result, types.BuiltinMethodType | types.MethodType):
+        if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
-        if isinstance(value, np.ndarray | np.generic | PLAIN | types.FunctionType) or current().is_own(value):
-            return result
-        return captured_value(f"{type(value).__name__}.{name}", result, lambda: getattr(value, name), (id(value), name, value))
+        if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().is_own(value):
+            return entered(result)
+        what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
+        return captured_value(what, result, lambda: getattr(value, name), (id(value), name))
 
     @staticmethod
     def read(thunk: Callable[[], Any]) -> Any:
+        """A name of a statement's state, which need not be bound."""
         try:
             return thunk()
         except NameError:
@@ -72,56 +97,102 @@ class Runtime:
 
     @staticmethod
     def born(container: Any) -> Any:
+        """A container or iterator that the function made itself."""
         return current().remember(container)
 
     @staticmethod
     def refuse(why: str) -> None:
         raise Escape("this function is not staged", why)
 
+    @staticmethod
+    def scope() -> Any:
+        """The innermost branch or loop being traced."""
+        return current().scopes[-1] if current().scopes else current()
+
+    @classmethod
+    def same_scope(cls, scope: Any, names: str) -> None:
+        """Refuse a write into variables further out from inside a branch or loop that does not know of it."""
+        if cls.scope() is not scope:
+            raise Escape(f"changing {names} through a call inside a staged branch or loop", "the branch would not know of it")
+
     # -- known values ------------------------------------------------------------------------------------------------
 
     @staticmethod
     def known(value: Any) -> Any:
+        """A test that Python itself decides."""
         if is_unknown(value):
             raise Escape("a test on data where Python must decide", "it leaves a with, try or comprehension, or binds a name")
         return value
 
     @staticmethod
-    def known_iterable(value: Any) -> Any:
-        if isinstance(value, TracedRange):
-            raise Escape("a comprehension over a range that depends on data", "the number of its elements is not known")
+    def known_subject(value: Any) -> Any:
+        """The subject of a ``match``."""
+        if any_traced([value]):
+            raise Escape("match on traced values", "which pattern fits is not known before the run")
+        check_state(value, "the subject of a match")
         return value
 
     @staticmethod
-    def known_subject(value: Any) -> Any:
-        if any_traced([value]):
-            raise Escape("match on traced values", "which pattern fits is not known before the run")
+    def text(value: Any) -> Any:
+        """A value that becomes text in an f-string."""
+        if any_traced([value]) and not (isinstance(value, Tracer) and not is_unknown(value)):
+            raise Escape("the text of a value that is not known before the run", "plain Python needs it here")
         return value
+
+    @staticmethod
+    def context(manager: Any) -> Any:
+        """A context manager: only those that change nothing but warnings can be entered once instead of at every run."""
+        if isinstance(manager, np.errstate) and current().is_own(manager):
+            return manager
+        if isinstance(manager, contextlib.nullcontext):
+            return manager
+        raise Escape(f"a with statement on a {type(manager).__qualname__}", "what it does at its end is not known to the tracer")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def protected() -> Any:
+        """The body of a ``try``: an exception in it, now or at run time, would have to reach the handlers."""
+        trace = current()
+        trace.protected += 1
+        try:
+            yield
+        except Exception as error:
+            raise Escape(f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python") from error
+        finally:
+            trace.protected -= 1
 
     # -- items -------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def getitem(container: Any, index: Any) -> Any:
-        if isinstance(container, np.ndarray):
-            return lift(container)[index]
-        if isinstance(container, Tracer) or not _traced_index(index):
-            result = container[index]
-            if isinstance(result, np.ndarray) and isinstance(container, list | tuple | dict):
-                return lift(result)
-            return result
-        if isinstance(container, list | tuple) and any_traced([container]):
-            return fresh(node_of(container))[index]
-        return container[operator.index(index) if isinstance(index, Tracer) else index]
+        container, index = entered(container), entered(index)
+        if isinstance(container, Tracer):
+            return container[index]
+        if type(container) in (list, tuple) and _traced_index(index):
+            if any_traced([container]):
+                return fresh(node_of(container))[index]
+            return container[operator.index(index) if isinstance(index, Tracer) else index]
+        method = getattr(type(container), "__getitem__", None)
+        if isinstance(method, types.FunctionType):
+            return call(method, (container, index), {})
+        if not isinstance(container, list | tuple | dict | str | bytes | range | types.MappingProxyType | type):
+            raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
+        result = entered(container[index])
+        return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
     @staticmethod
     def setitem(container: Any, index: Any, value: Any) -> None:
-        if isinstance(container, np.ndarray):
-            container = lift(container)
+        container = entered(container)
         if isinstance(container, Tracer):
-            container[index] = value
+            container[entered(index)] = value
             return
-        own_container(container, f"an item of a {type(container).__name__}", unchanged=lambda: container[index] is value)
-        container[index] = value
+        method = getattr(type(container), "__setitem__", None)
+        if isinstance(method, types.FunctionType):
+            call(method, (container, index, value), {})
+            return
+        what = f"an item of a {type(container).__name__}"
+        if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
+            container[index] = value
 
     @staticmethod
     def delitem(container: Any, index: Any) -> None:
@@ -129,53 +200,80 @@ class Runtime:
         del container[index]
 
     @classmethod
-    def isetitem(cls, container: Any, index: Any, name: str, value: Any) -> None:
-        cls.setitem(container, index, cls.iop(name, cls.getitem(container, index), value))
-
-    @staticmethod
-    def iop(name: str, target: Any, value: Any) -> Any:
-        if isinstance(target, np.ndarray):
-            target = lift(target)
+    def iop(cls, name: str, target: Any, value: Any) -> Any:
+        target, value = entered(target), entered(value)
         if isinstance(target, list | dict | set):
             own_container(target, f"a {type(target).__name__}")
+        elif not isinstance(target, (*_NUMBERS, *_CONTAINERS)):
+            method = getattr(type(target), f"__i{name.rstrip('_')}__", None)
+            if method is not None:
+                return _dunder(method, target, value)
+            return cls.binary(name, target, value)
+        elif not isinstance(target, Tracer):
+            return cls.binary(name, target, value)
         return _IN_PLACE[name](target, value)
 
-    def setattr_(self, target: Any, name: str, value: Any) -> None:
+    @staticmethod
+    def setattr_(target: Any, name: str, value: Any) -> None:
+        target = entered(target)
         if isinstance(target, Tracer):
             setattr(target, name, value)
             return
-        own_container(target, f"the attribute {name!r}", unchanged=lambda: getattr(target, name, UNDEF) is value)
-        setattr(target, name, value)
-
-    def iattr(self, target: Any, attr: str, name: str, value: Any) -> None:
-        self.setattr_(target, attr, self.iop(name, self.getattr_(target, attr), value))
+        if own_container(target, f"the attribute {name!r}", lambda: entered(getattr(target, name, UNDEF)) is value):
+            setattr(target, name, value)
 
     @staticmethod
     def unpack(value: Any, count: int, starred: int) -> Any:
-        return list(value) if isinstance(value, Tracer) else value
+        value = entered(value)
+        return list(value) if isinstance(value, Tracer) else items(value)
 
-    # -- tests -------------------------------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def chain(names: tuple[str, ...], first: Any, *others: Callable[[], Any]) -> Any:
+    def binary(name: str, left: Any, right: Any) -> Any:
+        """``left <operator> right``."""
+        left, right = entered(left), entered(right)
+        function = getattr(operator, name)
+        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            return function(left, right)
+        known = (*_NUMBERS, *_CONTAINERS)
+        if isinstance(left, known) and isinstance(right, known):
+            return _on_containers(name, function, left, right)
+        return _on_objects(name, left, right)
+
+    @staticmethod
+    def unary(name: str, value: Any) -> Any:
+        """``-value``, ``+value``, ``~value``."""
+        value = entered(value)
+        if isinstance(value, _NUMBERS):
+            return getattr(operator, name)(value)
+        return _dunder(getattr(type(value), f"__{name}__", None), value)
+
+    @classmethod
+    def chain(cls, names: tuple[str, ...], first: Any, *others: Callable[[], Any]) -> Any:
         """``a < b < c`` with every operand evaluated at most once."""
 
         def link(left: Any, position: int) -> Any:
             right = others[position]()
-            result = getattr(operator, names[position])(left, right)
+            result = cls.binary(names[position], left, right)
             return result if position == len(names) - 1 else control.and_(result, lambda: link(right, position + 1))
 
         return link(first, 0)
 
     @staticmethod
     def in_(value: Any, container: Any) -> Any:
+        value, container = entered(value), entered(container)
         if isinstance(container, Tracer):
-            return fresh(emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False))
-        if isinstance(value, Tracer):
-            if isinstance(container, list | tuple | range) and value.ndim == 0:
+            found = emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False)
+            return fresh(emit("python_scalar", found, kind="b"))
+        if isinstance(value, Tracer) or any_traced([container]):
+            simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
+            if simple and all(isinstance(entry, _NUMBERS) and np.ndim(entry) == 0 for entry in container):
                 tests = [(lambda entry=entry: value == entry) for entry in container]
-                return control.or_(False, *tests)
+                return control.truth_of(control.or_(False, *tests))
             raise Escape("`in` with a traced value", f"a {type(container).__name__} needs the value itself")
+        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType)):
+            raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
         return value in container
 
     @classmethod
@@ -192,8 +290,9 @@ class Runtime:
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(function, args, kwargs)
+    @staticmethod
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(function, tuple(map(entered, args)), {name: entered(value) for name, value in kwargs.items()})
 
 
 def _traced_index(index: Any) -> bool:
@@ -202,3 +301,44 @@ def _traced_index(index: Any) -> bool:
     if isinstance(index, slice):
         return any(isinstance(part, Tracer) for part in (index.start, index.stop, index.step))
     return isinstance(index, Tracer)
+
+
+def _is_library(value: Any) -> bool:
+    """Modules that no program changes: their functions and constants need no guard."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    return isinstance(value, types.ModuleType | type) and (name or "").split(".")[0] in ("numpy", "futurex", "math", "builtins")
+
+
+def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """An operator on Python's own types."""
+    traced = isinstance(left, Tracer) or isinstance(right, Tracer)
+    if not traced and any_traced([left, right]) and (name not in ("add", "mul") or isinstance(left, str)):
+        raise Escape("comparing or formatting containers that hold arrays", "plain Python needs the values here")
+    result = function(left, right)
+    return current().remember(result) if isinstance(result, list | dict | set) else result
+
+
+def _dunder(method: Any, *args: Any) -> Any:
+    """An operator of a user's class: staged like any other function."""
+    if not isinstance(method, types.FunctionType):
+        raise Escape(f"an operator of a {type(args[0]).__qualname__}", "what it does is not known to the tracer")
+    return call(method, args, {})
+
+
+def _on_objects(name: str, left: Any, right: Any) -> Any:
+    """A binary operator where an operand is an object of a user's class."""
+    forward = f"__{name.rstrip('_')}__"
+    backward = f"__{_ANSWERS[name]}__" if name in _COMPARISONS else f"__r{name.rstrip('_')}__"
+    first, second = (left, forward, right), (right, backward, left)
+    if type(right) is not type(left) and isinstance(right, type(left)):
+        first, second = second, first
+    for value, method_name, other in (first, second):
+        method = getattr(type(value), method_name, None)
+        if isinstance(value, (*_NUMBERS, *_CONTAINERS)) or method is None or method is getattr(object, method_name, None):
+            continue
+        result = _dunder(method, value, other)
+        if result is not NotImplemented:
+            return result
+    if name in ("eq", "ne"):
+        return (left is right) == (name == "eq")
+    raise TypeError(f"unsupported operand types for {name}: {type(left).__name__!r} and {type(right).__name__!r}")

@@ -1,53 +1,32 @@
-"""Arguments of runs that are under way: the caller may not change them before they are read.
-
-Small arrays are copied at the call. Large ones are lent: read-only until the run is done, so that a write raises NumPy's
-own error at the caller's line instead of changing what the run computes.
-"""
+"""Runs and their arguments: a run sees its arrays as they were when it was called, whatever the caller does next."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from futurex.frontend.array import Array
 from futurex.runtime.futures import Future
+from futurex.runtime.local import LocalExecutor
+from futurex.runtime.plan import Plan
 
-COPY_BYTES = 1 << 20
-
-_lent: dict[int, tuple[np.ndarray, int]] = {}
-_lock = threading.Lock()
-
-
-def snapshot(array: np.ndarray) -> np.ndarray:
-    """A private copy of a small array; a large one as it is (to be lent with :func:`hold`)."""
-    return array.copy() if array.nbytes <= COPY_BYTES else array
+SHORT = 50e-6  # estimated seconds of a run that is not worth a hand-over, and so needs no copies
+COPY_RATE = 5e9  # bytes a second
+WORTH = 4.0  # a run must take this many times longer than copying its arguments, else the call waits for it
 
 
-def hold(arrays: Sequence[np.ndarray], run: Future[Any]) -> None:
-    """Make large arrays read-only until ``run`` is done."""
-    mine = [array for array in arrays if array.nbytes > COPY_BYTES]
-    if not mine:
-        return
-    with _lock:
-        for array in mine:
-            _, count = _lent.get(id(array), (array, 0))
-            if count == 0 and not array.flags.writeable:
-                continue
-            array.flags.writeable = False
-            _lent[id(array)] = (array, count + 1)
-    run.add_done_callback(lambda _: _release(mine))
-
-
-def _release(arrays: Sequence[np.ndarray]) -> None:
-    with _lock:
-        for array in arrays:
-            entry = _lent.get(id(array))
-            if entry is None:
-                continue
-            if entry[1] > 1:
-                _lent[id(array)] = (array, entry[1] - 1)
-                continue
-            del _lent[id(array)]
-            array.flags.writeable = True
+def submitted(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: bool) -> list[Future[Any]]:
+    """Start a run. The caller's arrays are copied, unless the run is over when this returns."""
+    pending = any(isinstance(value, Array) and not value.done() for value in inputs)
+    given = [value._pending() if isinstance(value, Array) else value for value in inputs]
+    copied = sum(value.nbytes for value in given if isinstance(value, np.ndarray))
+    waits = waits or (not pending and plan.cost < max(SHORT, WORTH * copied / COPY_RATE))
+    if not waits:
+        given = [value.copy() if isinstance(value, np.ndarray) else value for value in given]
+    futures = executor.submit(plan, given)
+    if waits:
+        for future in futures:
+            future.exception()
+    return futures

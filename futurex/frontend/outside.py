@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import collections
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import Guard, current
-from futurex.frontend.tracer import Tracer, lift
+from futurex.frontend.tracer import Tracer, entered
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
+_PLAIN_TYPES = frozenset(PLAIN)
+_NESTING = 32
 
 
 def any_traced(values: Any) -> bool:
+    """Is there an array, traced or from outside, among the values or in containers among them?"""
     return any(
-        isinstance(value, Tracer) or hasattr(type(value), "__fx_future__") or (isinstance(value, list | tuple) and any_traced(value))
+        isinstance(value, Tracer | np.ndarray) or hasattr(type(value), "__fx_future__")
+        or (isinstance(value, list | tuple | set | frozenset) and any_traced(value))
         or (isinstance(value, dict) and any_traced(value.values()))
         for value in values
     )  # fmt: skip
@@ -24,39 +30,83 @@ def any_traced(values: Any) -> bool:
 
 def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> Any:
     """Guard a value from outside; an array becomes an input read again at every call."""
+    trace = current()
     if isinstance(value, Tracer):
         return value
-    trace = current()
-    if isinstance(value, np.ndarray):
-        return lift(value, read)
-    if hasattr(type(value), "__fx_future__"):
-        return Tracer(trace.capture(value, read))
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
+        return trace.captured(value, read, key, Guard(name, read, value, ("array", id(value))))
     if key not in trace.guards and not trace.is_own(value):
-        trace.guards[key] = Guard(name, read, fingerprint(value))
+        check_state(value, name)
+        trace.guards[key] = Guard(name, read, value, fingerprint(value))
     return value
+
+
+def check_state(value: Any, name: str = "a value") -> None:
+    """Refuse objects from outside whose state a guard cannot see."""
+    kind = type(value)
+    if kind in _PLAIN_TYPES or isinstance(value, type | types.ModuleType | types.FunctionType):
+        return
+    containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque, collections.UserDict)
+    known = kind in (list, dict, set, frozenset, tuple, collections.OrderedDict)
+    if hasattr(kind, "__next__") or (isinstance(value, containers) and not known):
+        raise Escape(f"{name}, a {kind.__qualname__} from outside the function", "its state may change between calls")
+    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        if type(entry) not in _PLAIN_TYPES:
+            check_state(entry, f"an entry of {name}")
 
 
 def fingerprint(value: Any, depth: int = 0) -> Any:
     """What must stay the same for a trace to stay valid: value for plain data, contents of containers, identity else."""
-    if isinstance(value, PLAIN) or isinstance(value, np.generic):
-        return (type(value), repr(value))
+    kind = type(value)
+    if kind in _PLAIN_TYPES or isinstance(value, PLAIN) or isinstance(value, np.generic):
+        return (kind, repr(value))
+    if depth > _NESTING:
+        raise Escape("a value from outside the function that nests deeper than guards look", "a change would not be seen")
     if isinstance(value, np.ndarray):
         return ("array", id(value))
-    if isinstance(value, tuple | list) and depth < 6:
-        return (type(value), id(value) if isinstance(value, list) else 0, tuple(fingerprint(entry, depth + 1) for entry in value))
-    if isinstance(value, dict) and depth < 6 and len(value) < 10_000:
-        return (dict, id(value), tuple((repr(k), fingerprint(entry, depth + 1)) for k, entry in value.items()))
+    if isinstance(value, tuple):
+        return (kind, tuple(fingerprint(entry, depth + 1) for entry in value))
+    if isinstance(value, list):
+        return (list, id(value), tuple(fingerprint(entry, depth + 1) for entry in value))
+    if isinstance(value, set | frozenset):
+        return (kind, frozenset(fingerprint(entry, depth + 1) for entry in value))
+    if isinstance(value, dict):
+        entries = ((fingerprint(k, depth + 1), fingerprint(entry, depth + 1)) for k, entry in value.items())
+        return (kind, id(value), tuple(entries))
     return ("object", id(value))
 
 
-def own_container(container: Any, what: str, unchanged: Callable[[], bool] | None = None) -> None:
-    """Refuse to change a Python object that code outside the trace can see."""
-    if current().is_own(container):
-        return
+def own_container(container: Any, what: str, unchanged: Callable[[], bool] | None = None) -> bool:
+    """Refuse to change a Python object that code outside the trace can see. False if nothing would change."""
+    if current().is_own(container) and not current().journals:
+        return True
     try:
         if unchanged is not None and unchanged():
-            return
+            return False
     except (LookupError, AttributeError):
         pass
     where = "inside a staged branch or loop" if current().scopes else "that was not made by the function"
     raise Escape(f"changing {what} {where}", "the change would happen once, while tracing, not at every run")
+
+
+def items(value: Any) -> Any:
+    """What iterating over a value gives in staged code: arrays in containers are traced, iterators are used up once."""
+    value = entered(value)
+    if isinstance(value, Tracer | range | str | bytes):
+        return value
+    if hasattr(type(value), "__next__"):
+        own_container(value, f"the position of a {type(value).__name__}")
+    elif not isinstance(value, list | tuple | dict | set | frozenset | types.MappingProxyType) and not _is_view(value):
+        method = getattr(type(value), "__iter__", None)
+        if method is not None:
+            raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
+    return _entered_items(iter(value))
+
+
+def _is_view(value: Any) -> bool:
+    return isinstance(value, collections.abc.KeysView | collections.abc.ValuesView | collections.abc.ItemsView)
+
+
+def _entered_items(iterator: Iterator[Any]) -> Iterator[Any]:
+    for value in iterator:
+        yield tuple(map(entered, value)) if type(value) is tuple else entered(value)

@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.frontend import calls
 from futurex.frontend.array import Array
-from futurex.frontend.inflight import hold, snapshot
+from futurex.frontend.inflight import submitted
 from futurex.frontend.trace import tracing
 from futurex.frontend.variants import Variant, leaf_key, trace_call
 from futurex.ops.views import view
@@ -103,7 +103,7 @@ class Futurized(Generic[P, R]):
         return self if instance is None else functools.partial(self, instance)
 
     def _variant(self, leaves: list[Any], structure: Structure) -> Variant:
-        key = (structure, tuple(leaf_key(leaf) for leaf in leaves))
+        key = (structure, tuple(map(leaf_key, leaves)), _alias_pattern(leaves))
         with self._lock:
             found = self._variants.get(key, ())
             for variant in found:
@@ -150,28 +150,26 @@ class Futurized(Generic[P, R]):
         return self.plain(*args, **kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        if variant.written and _overlap(leaves, [array for array, _ in variant.captures]):
+        captured = variant.captured()
+        if variant.written and _overlap(leaves, captured):
             return self._run_plain(args, kwargs)
-        captured = [read() if read is not None else array for array, read in variant.captures]
         inputs = [leaves[k] for k in variant.inputs] + captured
-        pending = any(isinstance(value, Array) and not value.done() for value in inputs)
-        plan = variant.plan
-        inline = not pending and plan.cost < SHORT
-        operands = [_operand(value, inline) for value in inputs]
-        futures = executor().submit(plan, operands)
-        if not inline and futures and not futures[0].done():
-            hold([value for value in operands if isinstance(value, np.ndarray)], futures[0])
-        if variant.written:
+        futures = submitted(executor(), variant.plan, inputs, variant.waits)
+        if variant.waits:
+            error = next((error for future in futures if (error := future.exception()) is not None), None)
+            if error is not None and not variant.prints:
+                return self._run_plain(args, kwargs)  # fails as NumPy does, with what was written until then
+            if error is not None:
+                raise error
             self._write_back(variant, leaves, captured, futures)
         return _assemble(variant, leaves, captured, futures)
 
     def _write_back(self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> None:
-        values = [(place, futures[out].result()) for place, out in variant.written]
-        for place, value in values:
+        for place, out in variant.written:
             target = leaves[place] if place >= 0 else captured[~place]
             if isinstance(target, Array):
                 raise TypeError(f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)")
-            np.copyto(target, value)
+            np.copyto(target, futures[out].result())
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -229,9 +227,6 @@ class Futurized(Generic[P, R]):
         return f"<futurized {self._name()}>"
 
 
-SHORT = 50e-6  # estimated seconds below which a call runs in the caller: a hand-over costs about as much
-
-
 def _describe_key(key: Any) -> str:
     parts = []
     for entry in key[1]:
@@ -255,12 +250,6 @@ def _describe(variant: Variant) -> list[str]:
     return out + variant.notes
 
 
-def _operand(value: Any, inline: bool) -> Any:
-    if isinstance(value, Array):
-        return value._pending()
-    return value if inline or not isinstance(value, np.ndarray) else snapshot(value)
-
-
 def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> Any:
     out = []
     for output in variant.outputs:
@@ -279,9 +268,16 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
     return unflatten(variant.structure, out)
 
 
+def _alias_pattern(leaves: list[Any]) -> Any:
+    """Which arguments are one array; None where all differ."""
+    ids = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
+    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
+
+
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
-    """Do two arrays among the arguments share memory?"""
-    arrays = [leaf for leaf in (*leaves, *captured) if isinstance(leaf, np.ndarray)]
+    """Do two different arrays among the arguments, or an argument and an array from outside, share memory?"""
+    own = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values())
+    arrays = own + [array for array in captured if isinstance(array, np.ndarray)]
     return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
 
 

@@ -11,27 +11,35 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import Strides
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
 
 FOLD_LIMIT = 1 << 16
+SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
+# Ops that may fail at run time: an exception there could not reach the handlers of a ``try``.
+_MAY_FAIL = frozenset({"check", "print", "python_scalar", "scalar_power", "gather", "scatter", "take_along_axis"})
 
 
 class Cell:
     """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
 
     ``origin``: the caller's array that the cell stands for (an argument or a captured array).
-    ``entangled``: the cell may, in some branch, be the same storage as another; then writes cannot be traced.
+    ``is_array``: False for a NumPy or Python scalar, which is 0-dimensional and never changes.
+    ``strides``: how NumPy lays the array out, None where that is not known.
+    ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why.
     """
 
-    __slots__ = ("_value", "born", "entangled", "origin", "written")
+    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "strides", "written")
 
-    def __init__(self, value: Node, origin: Any = None) -> None:
+    def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
         self.born = next_id()
         self.origin = origin
-        self.entangled = False
+        self.is_array = is_array
+        self.strides = origin.strides if origin is not None else strides
+        self.entangled = ""
         self.written = False
 
     @property
@@ -41,13 +49,9 @@ class Cell:
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
-            raise Escape(
-                "a write into an array that is the same as another one in some branches only",
-                "whether the other array changes too is not known before the run",
-                "copy the array before the branch",
-            )
+            raise Escape(f"a write into an array that {self.entangled}", "whether another array changes too is not known")
         trace = current()
-        for scope in trace.scopes:
+        for scope in (*trace.scopes, *trace.journals):
             if self.born < scope.start:
                 scope.journal.setdefault(self, self._value)
         self._value = value
@@ -73,7 +77,27 @@ class Guard:
 
     name: str
     read: Callable[[], Any]
+    value: Any
     expected: Any
+
+    def holds(self, fingerprint: Callable[[Any], Any]) -> bool:
+        """Is the value still what it was?"""
+        now = self.read()
+        if now is self.value and self.expected[0] in ("object", "array"):
+            return True
+        return bool(fingerprint(now) == self.expected)
+
+
+@dataclass
+class Capture:
+    """An array from outside: an input that is not an argument. ``read`` gives it anew at every call (None: it is fixed)."""
+
+    array: Any
+    node: Node
+    tracer: Any
+    read: Callable[[], Any] | None
+    key: Any = None
+    guard: Guard | None = None
 
 
 class Trace:
@@ -85,12 +109,16 @@ class Trace:
         self.effects: list[Node] = []
         self.born: dict[int, Any] = {}
         self.guards: dict[Any, Guard] = {}
-        self.captures: dict[int, tuple[Any, Node, Callable[[], Any] | None]] = {}
-        self.cells: dict[int, Cell] = {}
+        self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
+        self.protected = 0
+        self.journals: list[Scope] = []
+        self.prints = False
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
+        _refuse_failing(self, name, attrs)
+        self.prints |= name == "print"
         effects = self.scopes[-1].effects if self.scopes else self.effects
         effects.append(apply(name, *inputs, *effects[-1:], **attrs))
 
@@ -109,14 +137,52 @@ class Trace:
             return id(value) in self.scopes[-1].born
         return id(value) in self.born
 
-    def capture(self, array: np.ndarray, read: Callable[[], Any] | None) -> Cell:
-        """The cell of an array from outside the function: an input that is not an argument."""
-        cell = self.cells.get(id(array))
-        if cell is None:
-            node = param(aval_of(array), "captured")
-            self.captures[id(array)] = (array, node, read)
-            cell = self.cells[id(array)] = Cell(node, origin=array)
-        return cell
+    def remember_all(self, value: Any) -> Any:
+        """Remember a container and those in it."""
+        if isinstance(value, dict | list | tuple):
+            for entry in value.values() if isinstance(value, dict) else value:
+                self.remember_all(entry)
+        return self.remember(value)
+
+    def captured(self, array: Any, read: Callable[[], Any] | None = None, key: Any = None, guard: Guard | None = None) -> Any:
+        """The tracer of an array from outside the function. An array of several names must stay the same one."""
+        found = self.captures.get(id(array))
+        if found is None:
+            found = self.captures[id(array)] = self._capture(array, read, key, guard)
+        elif found.key != key:
+            for place, one in ((found.key, found.guard), (key, guard)):
+                if one is not None:
+                    self.guards[place] = one
+            found.read = None
+        return found.tracer
+
+    @staticmethod
+    def _capture(array: Any, read: Any, key: Any, guard: Guard | None) -> Capture:
+        from futurex.frontend.tracer import Tracer
+
+        aval = aval_of(array) if isinstance(array, np.ndarray) else array.aval
+        if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
+            raise Escape(f"an array of dtype {aval.dtype}", "only native numbers and booleans are traced")
+        node = param(aval, "captured")
+        origin = array if isinstance(array, np.ndarray) else None
+        return Capture(array, node, Tracer(Cell(node, origin, is_array=origin is not None)), read, key, guard)
+
+    @contextmanager
+    def tentative(self) -> Iterator[None]:
+        """Take back all writes of the block if it raises; Python objects may not be changed in it."""
+        journal = Scope(next_id())
+        self.journals.append(journal)
+        effects = self.scopes[-1].effects if self.scopes else self.effects
+        n_effects = len(effects)
+        try:
+            yield
+        except BaseException:
+            for cell, value in journal.journal.items():
+                cell.restore(value)
+            del effects[n_effects:]
+            raise
+        finally:
+            self.journals.remove(journal)
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
@@ -164,6 +230,8 @@ def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
 
 def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
+    if _stack.traces and _stack.traces[-1].protected:
+        _refuse_failing(_stack.traces[-1], name, attrs)
     node = apply(name, *inputs, **attrs)
     if (
         node.inputs
@@ -177,6 +245,15 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
             value = value.item()
         return const(value)
     return node
+
+
+def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any]) -> None:
+    if trace.protected and (name in _MAY_FAIL or _is_dynamic(attrs.get("chain", ()))):
+        raise Escape(f"{name} in a try statement", "if it failed at run time, the handlers would not see it")
+
+
+def _is_dynamic(chain: tuple[Any, ...]) -> bool:
+    return any(entry[0] == "d" for step in chain if step[0] == "index" for entry in step[1])
 
 
 def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:

@@ -6,16 +6,16 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import Index, encode
-from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.layout import Strides, c_strides, is_contiguous, reshapes_as_view, same_but_ones, view_strides
+from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
-from futurex.ops.views import Chain, view
+from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.node import Node, const
 
@@ -25,7 +25,7 @@ SCALARS = (bool, int, float, complex)
 class Tracer:
     """Stands for an ndarray (or a NumPy or Python scalar) while a function is traced."""
 
-    __slots__ = ("_aval", "_cell", "_chain", "_dynamic", "_guard")
+    __slots__ = ("_aval", "_cell", "_chain", "_dynamic", "_guard", "_loose", "_readonly")
     __array_priority__ = 1e6
     __hash__ = None  # type: ignore[assignment]
 
@@ -34,6 +34,8 @@ class Tracer:
         self._chain = chain
         self._dynamic = dynamic
         self._guard: tuple[Node, str] | None = None  # is the name bound, and which name
+        self._loose = False  # a Python number in some branch, a NumPy scalar of the same type in another
+        self._readonly = False
         self._aval: Aval | None = None if chain else cell.value.aval
 
     # -- reading and writing -----------------------------------------------------------------------------------------
@@ -63,6 +65,8 @@ class Tracer:
 
     def _write(self, value: Any) -> None:
         """Replace all elements: ``view[...] = value``."""
+        if self._readonly:
+            raise ValueError("assignment destination is read-only")
         node = node_of(value)
         if self._chain:
             self._cell.write(emit("store", self._cell.value, node, *self._dynamic, chain=self._chain, mode="set"))
@@ -74,7 +78,28 @@ class Tracer:
         self._cell.write(node)
 
     def _extended(self, *steps: Any, dynamic: tuple[Node, ...] = ()) -> Tracer:
-        return Tracer(self._cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
+        extended = Tracer(self._cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
+        extended._readonly = self._readonly
+        return extended
+
+    def readonly(self) -> Tracer:
+        """A view that NumPy does not let anybody write through."""
+        frozen = self._extended()
+        frozen._readonly = True
+        return frozen
+
+    @property
+    def is_scalar(self) -> bool:
+        """Is it a NumPy or Python scalar? Those never change; 0-dimensional arrays do."""
+        return not self._chain and not self._cell.is_array
+
+    @property
+    def strides_in_memory(self) -> Strides:
+        """How NumPy lays this view out; None where that is not known."""
+        if self._cell.strides is None or not self._chain:
+            return self._cell.strides
+        base = self._cell.value.aval
+        return view_strides(base.shape, self._cell.strides, base.dtype, self._chain, len(self._dynamic))
 
     # -- attributes --------------------------------------------------------------------------------------------------
 
@@ -112,13 +137,16 @@ class Tracer:
 
     @property
     def real(self) -> Tracer:
-        return self._extended(("real",)) if self.dtype.kind == "c" else self
+        return self._extended(("real",)) if self.dtype.kind == "c" and not self.is_scalar else self._part("real")
 
     @property
     def imag(self) -> Tracer:
         if self.dtype.kind == "c":
-            return self._extended(("imag",))
-        return fresh(emit("full", const(np.zeros((), self.dtype)[()]), shape=self.shape, dtype=self.dtype))
+            return self._extended(("imag",)) if not self.is_scalar else self._part("imag")
+        return fresh(emit("full", const(np.zeros((), self.dtype)[()]), shape=self.shape, dtype=self.dtype)).readonly()
+
+    def _part(self, name: str) -> Tracer:
+        return fresh(emit(name, self._node)) if self.dtype.kind == "c" else self
 
     @property
     def flat(self) -> Any:
@@ -144,41 +172,49 @@ class Tracer:
         if len(shape) == 1 and isinstance(shape[0], tuple | list):
             shape = tuple(shape[0])
         target = self._resolved(shape, order)
-        if target == self.shape:
-            return self._extended() if self._chain else Tracer(self._cell)
-        if self._reshapes_as_view(target):
+        if self.is_scalar:
+            return new_array(emit("reshape", self._node, shape=target))
+        strides = self.strides_in_memory
+        if strides is None and same_but_ones(self.shape, target):
             return self._extended(("reshape", target))
-        return fresh(emit("reshape", self._node, shape=target))
+        if strides is None:
+            return self._entangled_copy(emit("reshape", self._node, shape=target))
+        if not reshapes_as_view(self.shape, strides, target):
+            return new_array(emit("reshape", self._node, shape=target))
+        if not reshapes_as_view(self.shape, self._strides_at_run_time, target):
+            return self._entangled_copy(emit("reshape", self._node, shape=target))
+        return self._extended(("reshape", target))
+
+    @property
+    def _strides_at_run_time(self) -> tuple[int, ...]:
+        """How this view is laid out in a plan, which keeps its arrays in C order."""
+        base = self._cell.value.aval
+        return view_strides(base.shape, c_strides(base), base.dtype, self._chain, len(self._dynamic)) or ()
+
+    def _entangled_copy(self, node: Node) -> Tracer:
+        """A view or a copy: nobody may write into either from now on."""
+        result = fresh(node)
+        result._cell.is_array = True
+        result._cell.entangled = self._cell.entangled = "was reshaped where NumPy's memory order is not known"
+        return result
 
     def _resolved(self, shape: tuple[Any, ...], order: str) -> tuple[int, ...]:
-        if order not in ("C", "A"):
+        if order not in ("C", "A") or (order == "A" and self._cell.strides != c_strides(self._cell.value.aval)):
             raise Escape(f"reshape with order={order!r}", "only C order is traced")
         wanted = tuple(operator.index(extent) for extent in shape)
         dummy = np.broadcast_to(np.zeros(()), self.shape)
         return np.reshape(dummy, wanted).shape
 
-    def _reshapes_as_view(self, target: tuple[int, ...]) -> bool:
-        """Ask NumPy, on storage laid out as this view is (fresh cells are C-contiguous, so are most arguments)."""
-        if self._cell.origin is not None:
-            base = self._cell.origin
-        else:
-            base = np.empty(self._cell.value.shape, np.int8) if self._cell.value.size < 1 << 22 else None
-        if base is None:
-            return not self._chain
-        mine = view(base, self._chain, [0] * len(self._dynamic)) if self._chain else np.asarray(base)
-        probe = mine.view()
-        try:
-            probe.shape = target
-        except AttributeError:
-            return False
-        return True
-
     def ravel(self, order: str = "C") -> Tracer:
-        return self.reshape(-1, order=order)
+        """A view of contiguous arrays, a copy of all others."""
+        strides = self.strides_in_memory
+        if strides is None or self.is_scalar or is_contiguous(self.aval, strides):
+            return self.reshape(-1, order=order)
+        self._resolved((-1,), order)
+        return new_array(emit("reshape", self._node, shape=(self.size,)))
 
     def flatten(self, order: str = "C") -> Tracer:
-        flat = self.reshape(-1, order=order)
-        return fresh(flat._node)
+        return new_array(emit("reshape", self._node, shape=self._resolved((-1,), order)))
 
     def squeeze(self, axis: Any = None) -> Tracer:
         axes = [k for k, extent in enumerate(self.shape) if extent == 1] if axis is None else _axes(axis, self.ndim)
@@ -188,12 +224,15 @@ class Tracer:
         return self._extended(("index", entries)) if axes else self
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
-        return self._extended(("diagonal", offset, axis1, axis2))
+        return self._extended(("diagonal", offset, axis1, axis2)).readonly()
 
     def view(self, *args: Any, **kwargs: Any) -> Tracer:
         if args or kwargs:
             raise Escape("a view with another dtype or type", "reinterpreting bytes has no form in the tree")
         return self._extended()
+
+    def __copy__(self) -> Tracer:
+        return self if self.is_scalar else new_array(self._node)
 
     # -- indexing ----------------------------------------------------------------------------------------------------
 
@@ -227,6 +266,8 @@ class Tracer:
             axis += 1
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self.is_scalar:
+            raise TypeError(f"'{type(self.dtype.type(0)).__name__}' object does not support item assignment")
         mask = self._mask(index)
         if mask is not None:
             self._write_masked(mask, value)
@@ -308,7 +349,7 @@ class Tracer:
         return str(self._known("the text"))
 
     def __repr__(self) -> str:
-        return f"<traced {self.aval!r}>"
+        return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
     def item(self, *args: Any) -> Any:
         target = self
@@ -352,89 +393,53 @@ class Tracer:
             raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
 
 
-def _operator(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        if not is_arraylike(other):
-            return NotImplemented
-        from futurex.frontend.numpy_api import call_ufunc
-
-        return call_ufunc(ufunc, "__call__", (other, self) if reflected else (self, other), {})
-
-    return method
-
-
-def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        from futurex.frontend.numpy_api import call_ufunc
-
-        if self.aval.weak or is_scalar_result(self):
-            return call_ufunc(ufunc, "__call__", (self, other), {})
-        return call_ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
-
-    return method
-
-
-def _power(self: Any, other: Any) -> Any:
-    """``ndarray ** scalar`` takes NumPy's short cuts, which differ from np.power in the last bit."""
-    from futurex.frontend.numpy_api import call_ufunc
-
-    known = other if type(other) in (int, float) else None
-    quick = {-1: np.reciprocal, 0.5: np.sqrt, 1: np.positive, 2: np.square}
-    if known in quick and not self.aval.weak and self.dtype.kind in "fc":
-        return call_ufunc(quick[known], "__call__", (self,), {})
-    if known == 2 and not self.aval.weak and self.dtype.kind in "iu" and type(other) is int:
-        return call_ufunc(np.square, "__call__", (self,), {})
-    if not is_arraylike(other):
-        return NotImplemented
-    return call_ufunc(np.power, "__call__", (self, other), {})
-
-
-_OPERATORS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-}  # fmt: skip
-for _name, _ufunc in _OPERATORS.items():
-    setattr(Tracer, f"__{_name}__", _operator(_ufunc, reflected=False))
-    setattr(Tracer, f"__r{_name}__", _operator(_ufunc, reflected=True))
-    setattr(Tracer, f"__i{_name}__", _in_place(_ufunc))
-Tracer.__pow__ = _power  # type: ignore[attr-defined]
-for _name, _ufunc in {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-}.items():  # fmt: skip
-    setattr(Tracer, f"__{_name}__", _operator(_ufunc, reflected=False))
-for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-
-    def _unary(self: Any, _ufunc: Any = _ufunc) -> Any:
-        from futurex.frontend.numpy_api import call_ufunc
-
-        return call_ufunc(_ufunc, "__call__", (self,), {})
-
-    setattr(Tracer, f"__{_name}__", _unary)
-
-
-def is_scalar_result(tracer: Tracer) -> bool:
-    """0-d results are immutable NumPy scalars unless they are views or were made as arrays."""
-    return tracer.ndim == 0 and not tracer._chain and tracer._cell.origin is None
-
-
 def fresh(node: Node) -> Tracer:
-    """A new array that holds a value."""
-    return Tracer(Cell(node))
+    """The result of an operation: a scalar if it has no dimensions, else a new array whose layout may not be known."""
+    return Tracer(Cell(node, is_array=node.ndim > 0, strides=c_strides(node.aval) if node.ndim < 2 else None))
+
+
+def new_array(node: Node) -> Tracer:
+    """A new C-contiguous array, also where it has no dimensions."""
+    if node.aval.weak:
+        node = emit("cast", node, dtype=node.dtype)
+    return Tracer(Cell(node, strides=c_strides(node.aval)))
 
 
 def is_arraylike(value: Any) -> bool:
-    return isinstance(value, Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex) or hasattr(value, "__fx_future__")
+    kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
+    return isinstance(value, kinds) or hasattr(value, "__fx_future__")
 
 
-def lift(array: np.ndarray, read: Callable[[], Any] | None = None) -> Tracer:
+def lift(array: Any) -> Tracer:
     """The tracer of an array from outside the function."""
-    return Tracer(current().capture(array, read))
+    if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+        raise Escape(f"a {type(array).__name__}", "only plain arrays are traced")
+    return current().captured(array)
+
+
+_AS_IT_IS = frozenset({bool, int, float, complex, str, type(None), slice})
+
+
+def entered(value: Any) -> Any:
+    """A value that staged code is about to use: arrays from outside become traced ones."""
+    kind = type(value)
+    if kind is Tracer or kind in _AS_IT_IS:
+        return value
+    if isinstance(value, np.ndarray) or hasattr(kind, "__fx_future__"):
+        return lift(value)
+    return value
 
 
 def as_tracer(value: Any) -> Tracer:
     """A traced or concrete array as a tracer; arrays from outside share their storage with it."""
-    return value if isinstance(value, Tracer) else lift(value) if isinstance(value, np.ndarray) else fresh(node_of(value))
+    value = entered(value)
+    return value if isinstance(value, Tracer) and not value.aval.weak else new_array(node_of(value))
+
+
+def array_node(value: Any) -> Node:
+    """The node of ``np.asarray(value)``: Python numbers have NumPy's default types."""
+    node = node_of(value)
+    return emit("cast", node, dtype=node.dtype) if node.aval.weak else node
 
 
 def node_of(value: Any) -> Node:
@@ -445,10 +450,8 @@ def node_of(value: Any) -> Node:
         return value
     if type(value) in SCALARS or isinstance(value, np.generic):
         return const(value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
         return lift(value)._node
-    if hasattr(value, "__fx_future__"):
-        return current().capture(value, None).value
     if isinstance(value, list | tuple | range):
         from futurex.frontend.numpy_api import stack_nested
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from futurex.frontend import builtin_calls, calls  # noqa: F401  (the builtins register themselves)
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape
-from futurex.frontend.outside import fingerprint
-from futurex.frontend.trace import Cell, Guard, Trace, current, start
+from futurex.frontend.outside import PLAIN, check_state, fingerprint
+from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Tracer
 from futurex.ops.views import Chain
 from futurex.runtime import config
@@ -46,10 +46,12 @@ class Variant:
     outputs: list[Output] = field(default_factory=list)
     structure: Structure = field(default_factory=lambda: Structure(None))
     guards: list[Guard] = field(default_factory=list)
-    captures: list[tuple[Any, Callable[[], Any] | None]] = field(default_factory=list)
+    captures: list[Capture] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
     notes: list[str] = field(default_factory=list)
+    waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
+    prints: bool = False
     keepalive: list[Any] = field(default_factory=list)
     _plan: Plan | None = None
 
@@ -62,20 +64,21 @@ class Variant:
 
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""
-        for guard in self.guards:
-            try:
-                if fingerprint(guard.read()) != guard.expected:
-                    return False
-            except Exception:
-                return False
-        return all(self._same_capture(array, read) for array, read in self.captures)
+        try:
+            return all(guard.holds(fingerprint) for guard in self.guards) and all(map(self._same_capture, self.captures))
+        except (Exception, Escape):
+            return False
 
     @staticmethod
-    def _same_capture(array: Any, read: Callable[[], Any] | None) -> bool:
-        if read is None:
+    def _same_capture(capture: Capture) -> bool:
+        if capture.read is None:
             return True
-        now = read()
+        now, array = capture.read(), capture.array
         return now is array or (type(now) is type(array) and leaf_key(now) == leaf_key(array))
+
+    def captured(self) -> list[Any]:
+        """The arrays from outside as they are now."""
+        return [capture.read() if capture.read is not None else capture.array for capture in self.captures]
 
 
 def leaf_key(leaf: Any) -> Any:
@@ -92,6 +95,8 @@ def leaf_key(leaf: Any) -> Any:
         return "number", kind
     if kind in (bool, int, str, bytes, type(None), type(Ellipsis)):
         return "static", kind, leaf
+    if isinstance(leaf, set | frozenset):
+        return "set", fingerprint(leaf)
     if isinstance(leaf, slice | range | np.dtype | type) or callable(leaf):
         return "object", _hashable(leaf)
     return "object", id(leaf)
@@ -141,17 +146,23 @@ def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
     """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not."""
     paths = [path.removeprefix("0/").removeprefix("1/") for path in leaf_paths(structure)]
     entered = Arguments([], [], {})
+    same: dict[int, Tracer] = {}
     for position, leaf in enumerate(leaves):
         if not _is_traced_leaf(leaf):
+            check_state(leaf, f"argument {paths[position]}")
             entered.values.append(leaf)
+            continue
+        if isinstance(leaf, np.ndarray) and id(leaf) in same:
+            entered.values.append(same[id(leaf)])
             continue
         aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
             raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
         entered.params.append(param(aval, paths[position].replace("/", "_")))
-        cell = Cell(entered.params[-1], origin=leaf if isinstance(leaf, np.ndarray) else None)
+        origin = leaf if isinstance(leaf, np.ndarray) else None
+        cell = Cell(entered.params[-1], origin, is_array=origin is not None, strides=() if aval.ndim == 0 else None)
         entered.positions[cell] = position
-        entered.values.append(Tracer(cell))
+        entered.values.append(same.setdefault(id(leaf), Tracer(cell)))
     return entered
 
 
@@ -166,9 +177,9 @@ def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any]
 def _collect(variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any) -> None:
     """Outputs, write-backs, effects and captured arrays of a finished trace."""
     result_leaves, variant.structure = flatten(result)
-    for number, (array, _, _) in enumerate(trace.captures.values()):
-        if isinstance(array, np.ndarray):
-            cells[trace.cells[id(array)]] = ~number
+    for number, capture in enumerate(trace.captures.values()):
+        if isinstance(capture.array, np.ndarray):
+            cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     bases: dict[Cell, int] = {}
     shared = _shared_cells(result_leaves)
@@ -181,10 +192,12 @@ def _collect(variant: Variant, trace: Trace, params: list[Node], cells: dict[Cel
                 raise Escape("a write into a scalar argument", "NumPy scalars cannot be changed")
             variant.written.append((position, len(outs)))
             outs.append(cell.value)
+    variant.prints = trace.prints
+    variant.waits = bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
-    variant.captures = [(array, read) for array, _, read in trace.captures.values()]
+    variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))
-    everything = [*params, *(node for _, node, _ in trace.captures.values())]
+    everything = [*params, *(capture.node for capture in trace.captures.values())]
     variant.graph = Graph(everything, outs, trace.name)
 
 
@@ -211,12 +224,12 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
         outs.append(node)
         return Output("out", len(outs) - 1, (), node.aval)
     if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):
-        return _output(Tracer(_captured_cell(leaf)), outs, bases, cells, shared)
+        return _output(current().captured(leaf), outs, bases, cells, shared)
+    if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
+        raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
+    if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
+        raise Escape("a function as a result", "it would be the same object at every call")
     return Output("static", value=leaf)
-
-
-def _captured_cell(array: Any) -> Cell:
-    return current().capture(array, None)
 
 
 def _located(error: Exception) -> Exception:

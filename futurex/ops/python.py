@@ -8,10 +8,10 @@ import numpy as np
 
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
-from futurex.tree.record import Sample, op
+from futurex.tree.record import Cost, Sample, op, record
 
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-_DTYPES = {kind: np.dtype(np.int64 if python is int else python) for kind, python in _KINDS.items()}
+_DTYPES = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(float), "c": np.dtype(complex)}
 
 
 def _python_scalar_rule(g: Node, out: Node, x: Node, kind: str) -> tuple[Node | None]:
@@ -26,6 +26,35 @@ op(
         Sample((np.float64(1.5),), {"kind": "i"}, order=0),
         Sample((np.bool_(True),), {"kind": "b"}, order=0),
     ],
+)  # fmt: skip
+
+
+def _scalar_power(x: Any, y: Any) -> Any:
+    """``x ** y`` of scalars, which NumPy and Python compute with another function than arrays."""
+    x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
+    result = x**y
+    if isinstance(result, complex) and not isinstance(x, complex):
+        raise ValueError("a negative Python float to a fractional power is complex; take np.power for NaN, or complex(x)")
+    return result
+
+
+def _scalar_power_aval(x: Aval, y: Aval) -> Aval:
+    return record("power").infer((x, y), (None, None), {})  # type: ignore[return-value]
+
+
+def _scalar_power_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((np.float64(rng.uniform(0.5, 2)), np.float64(rng.uniform(0.5, 2)))),
+        Sample((np.float64(rng.uniform(0.5, 2)), 2)),
+        Sample((np.float32(1.5), 3), order=0),
+        Sample((np.int64(3), np.int64(4)), order=0),
+        Sample((1.5, 2.5), order=0),
+    ]
+
+
+op(
+    "scalar_power", _scalar_power, aval=_scalar_power_aval, vjp=record("power").vjp, samples=_scalar_power_samples,
+    cost=lambda x, y: Cost(20.0, 24.0),
 )  # fmt: skip
 
 

@@ -7,6 +7,6 @@ is known, Python runs as Python. Where staging cannot work it raises Escape; a l
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.choices import and_, assert_, if_expression, not_, or_
 from futurex.frontend.control.loops import for_, while_
-from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown
+from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown, truth_of
 
-__all__ = ["UNDEF", "TracedRange", "and_", "assert_", "for_", "if_", "if_expression", "is_unknown", "not_", "or_", "while_"]
+__all__ = ["UNDEF", "TracedRange", "and_", "assert_", "for_", "if_", "if_expression", "is_unknown", "not_", "or_", "truth_of", "while_"]

@@ -11,12 +11,14 @@ import numpy as np
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
+    Kind,
     Set,
     State,
     bound_flag,
     coerce,
     common_type,
     is_internal_name,
+    is_loose,
     is_numeric,
     is_shared,
     is_unknown,
@@ -25,6 +27,7 @@ from futurex.frontend.control.values import (
     owned_cells,
     raw,
     same_value,
+    same_view,
     truth,
     zeros,
 )
@@ -148,7 +151,7 @@ Owned = tuple[dict[Cell, int], dict[Cell, int]]
 
 def _plan_name(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
     """How to rebuild one merged name from the outputs."""
-    if a is b or (a is UNDEF and b is UNDEF) or _same_view(a, b):
+    if a is b or (a is UNDEF and b is UNDEF) or same_view(a, b):
         return lambda outs, pred: a
     if a is UNDEF or b is UNDEF:
         return _plan_half_bound(builder, name, a, b, owned)
@@ -162,20 +165,19 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Pl
     return lambda outs, pred: current().remember(unflatten(tree_a, [part(outs, pred) for part in parts]))
 
 
-def _same_view(a: Any, b: Any) -> bool:
-    return isinstance(a, Tracer) and isinstance(b, Tracer) and a._cell is b._cell and a._chain == b._chain and a._dynamic == b._dynamic
-
-
 def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
-    if a is b or _same_view(a, b) or (type(a) is type(b) and not isinstance(a, Tracer | np.ndarray) and same_value(a, b)):
+    if a is b or same_view(a, b) or (type(a) is type(b) and not isinstance(a, Tracer | np.ndarray) and same_value(a, b)):
         return lambda outs, pred: a
     if not (is_numeric(a) and is_numeric(b)):
         raise Escape(f"{name} is {kind_of(a)} in one branch and {kind_of(b)} in the other", "only arrays and numbers can depend on data")
+    kind, loose = Kind.of_both(a, b, name), is_loose(a, b)
     slot = builder.add(raw(a), raw(b), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(*(const(True) if flag is None else flag for flag in flags), name) if flags != (None, None) else None
     shared = is_shared(a, owned[0]) or is_shared(b, owned[1])
-    return lambda outs, pred: merged_tracer(outs[slot], shared, outs[guarded] if guarded is not None else None, name)
+    return lambda outs, pred: merged_tracer(
+        outs[slot], kind, shared, outs[guarded] if guarded is not None else None, name, loose
+    )
 
 
 def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
@@ -196,8 +198,10 @@ def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owne
     pair = [raw(leaf), zeros(raw(leaf).aval)]
     slot = builder.add(*(pair if in_then else pair[::-1]), name)
     shared = is_shared(leaf, owned)
+    kind, loose = Kind.of(leaf), is_loose(leaf)
     if is_internal_name(name):
-        return lambda outs, pred: merged_tracer(outs[slot], shared)
-    flags = [bound_flag(leaf) or const(True), const(False)]
+        return lambda outs, pred: merged_tracer(outs[slot], kind, shared, loose=loose)
+    flag = bound_flag(leaf)
+    flags = [const(True) if flag is None else flag, const(False)]
     bound = builder.add(*(flags if in_then else flags[::-1]), name)
-    return lambda outs, pred: merged_tracer(outs[slot], shared, outs[bound], name)
+    return lambda outs, pred: merged_tracer(outs[slot], kind, shared, outs[bound], name, loose)

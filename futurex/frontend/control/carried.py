@@ -11,12 +11,14 @@ import numpy as np
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
+    Kind,
     Set,
     State,
     bound_flag,
     coerce,
     common_type,
     is_internal_name,
+    is_loose,
     is_numeric,
     is_shared,
     kind_of,
@@ -24,16 +26,19 @@ from futurex.frontend.control.values import (
     owned_cells,
     raw,
     same_value,
+    same_view,
     truth,
     zeros,
 )
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import Cell, Scope, close, current, emit_many
+from futurex.frontend.tracer import Tracer
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const, param
 from futurex.tree.pytree import Structure, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
+FIRST_ROUND = "its first round has types of its own"
 
 
 @dataclass
@@ -49,6 +54,8 @@ class _Carried:
     leaves: list[Any]
     avals: list[Aval | None]  # None: not carried, stays as it is
     flags: list[Node | None]
+    arrays: list[bool]
+    loose: list[bool]
 
     @property
     def unbound(self) -> bool:
@@ -63,15 +70,28 @@ class _Carried:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
 
 
-def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Sequence[str], *, runs_once: bool = False) -> None:
-    """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``."""
+class TypeChanges(Escape):
+    """What a loop carries has another type after the first round."""
+
+
+def stage_loop(
+    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Sequence[str], *, runs_once: bool = False
+) -> None:
+    """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
+
+    Raises TypeChanges, instead of merging types, if the loop runs at least once: its first round can stand before it.
+    """
     before = get()
     carried = [_initial(name, value) for name, value in zip(names, before, strict=True)]
     cells: dict[Cell, Aval] = {}
     try:
         for _ in range(FIXPOINT_ROUNDS):
             round_ = _trace_round(test, body, get, set_, before, carried, cells)
-            if _settled(carried, cells, round_):
+            types = {entry.name: list(entry.avals) for entry in carried if not entry.unbound}
+            settled = _settled(carried, cells, round_)
+            if runs_once and any(_differ(types.get(entry.name, []), entry.avals) for entry in carried):
+                raise TypeChanges("a variable changes its type", FIRST_ROUND)
+            if settled:
                 set_(_build_loop(round_, carried, cells, before, runs_once))
                 return
     except Escape:
@@ -81,12 +101,23 @@ def stage_loop(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_:
     raise Escape("a loop whose variables keep changing type", "it has no fixed point", "give them their final dtype before the loop")
 
 
+def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
+    return any(a is not None and a != b for a, b in zip(before, after, strict=False))
+
+
 def _initial(name: str, value: Any) -> _Carried:
     if value is UNDEF:
-        return _Carried(name, Structure(None), [UNDEF], [None], [None])
+        return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
-    avals = [raw(leaf).aval if is_numeric(leaf) else None for leaf in leaves]
-    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves])
+    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) else None for leaf in leaves]
+    arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
+    loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
+    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose)
+
+
+def _stays(leaf: Any) -> bool:
+    """Arrays are thought to stay the same ones, with changing contents, until the body shows otherwise."""
+    return isinstance(leaf, Tracer) and not leaf.is_scalar and bound_flag(leaf) is None
 
 
 @dataclass
@@ -133,7 +164,8 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
         if entry.flags[k] is not None:
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
-        leaves[k] = merged_tracer(value, is_shared(entry.leaves[k], {}), bound, entry.name)
+        shared = entry.arrays[k] and not isinstance(entry.leaves[k], Node)
+        leaves[k] = merged_tracer(value, Kind(entry.arrays[k]), shared, bound, entry.name, entry.loose[k])
     return unflatten(entry.structure, leaves)
 
 
@@ -159,13 +191,21 @@ def _settled_name(entry: _Carried, value: Any) -> bool:
         raise Escape(f"{entry.name} changes its structure in a staged loop", f"{entry.structure} becomes {structure}")
     settled = True
     for position, (leaf, aval) in enumerate(zip(leaves, entry.avals, strict=True)):
+        if aval is None and _stays(entry.leaves[position]):
+            if not same_view(leaf, entry.leaves[position]):
+                entry.avals[position] = entry.leaves[position].aval
+                settled = False
+            continue
         if aval is None:
             if leaf is not entry.leaves[position] and not same_value(leaf, entry.leaves[position]):
                 raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
             continue
+        if Kind.of(leaf).is_array != entry.arrays[position]:
+            raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
         wide = common_type(aval, raw(leaf).aval, entry.name)
-        if wide != aval:
-            entry.avals[position] = wide
+        loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
+        if wide != aval or loose != entry.loose[position]:
+            entry.avals[position], entry.loose[position] = wide, loose
             settled = False
     return settled
 
@@ -181,6 +221,8 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
     entry.leaves = [zeros(raw(leaf).aval) if is_numeric(leaf) else leaf for leaf in leaves]
     entry.avals = [raw(leaf).aval if is_numeric(leaf) else None for leaf in leaves]
     entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
+    entry.arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
+    entry.loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
     return True
 
 
@@ -231,7 +273,7 @@ def _after_loop(entry: _Carried, original: Any, final: Any, results: Any, owned:
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
-        shared = is_shared(finals[k], owned) or (not runs_once and is_shared(entry.leaves[k], {}))
-        leaves[k] = merged_tracer(node, shared, bound, entry.name)
+        shared = is_shared(finals[k], owned) or (not runs_once and entry.arrays[k] and not isinstance(entry.leaves[k], Node))
+        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), shared, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
     return value if entry.structure.kind is None else current().remember(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import Cell, emit
-from futurex.frontend.tracer import SCALARS, Tracer, fresh, node_of
+from futurex.frontend.layout import Strides
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, emit
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import flatten
@@ -50,12 +52,24 @@ def bound_flag(value: Any) -> Node | None:
 
 def is_internal_name(name: str) -> bool:
     """Variables of the rewriter: read only where a flag says that they are bound."""
-    return name.startswith("__loop_")
+    return name.startswith("__fx_loop_")
 
 
 def is_unknown(value: Any) -> bool:
-    """A traced value that is not a constant."""
-    return isinstance(value, Tracer) and value._node.op != "const"
+    """A value that is not known before the run. Refuses objects whose truth is a method's answer."""
+    if isinstance(value, Tracer):
+        return value._node.op != "const"
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
+        return True
+    for name in ("__bool__", "__len__"):
+        if isinstance(getattr(type(value), name, None), types.FunctionType):
+            raise Escape(f"the truth of a {type(value).__qualname__}", "its class computes it", "compare explicitly")
+    return False
+
+
+def truth_of(value: Any) -> Any:
+    """``bool(value)``, traced where it is not known."""
+    return fresh(emit("python_scalar", truth(value), kind="b")) if is_unknown(value) else bool(value)
 
 
 def truth(value: Any) -> Node:
@@ -81,24 +95,20 @@ def owned_cells(values: Sequence[Any], start: int) -> dict[Cell, int]:
 def is_shared(value: Any, owned: dict[Cell, int]) -> bool:
     """Could another name see a write into this value?"""
     if isinstance(value, Tracer):
-        return value.ndim > 0 and owned.get(value._cell, 0) != 1
+        return not value.is_scalar and owned.get(value._cell, 0) != 1
     return isinstance(value, np.ndarray)
 
 
 def common_type(a: Aval, b: Aval, what: str) -> Aval:
-    """The type of a value that is ``a`` or ``b``. Python scalars give way to arrays; anything else must be equal."""
+    """The type of a value that is ``a`` or ``b``: a Python number may stand where NumPy's default type of it stands."""
     if a == b:
         return a
-    if a.shape == b.shape:
-        if a.weak and b.weak and "b" not in (a.dtype.kind, b.dtype.kind):
-            return Aval(a.shape, np.result_type(a.dtype, b.dtype), weak=True)
-        if a.weak != b.weak:
-            strong, weak = (b, a) if a.weak else (a, b)
-            if "biufc".index(strong.dtype.kind) >= "biufc".index("i" if weak.dtype.kind == "b" else weak.dtype.kind):
-                return strong
+    if a.shape == b.shape and a.weak != b.weak and a.dtype == b.dtype:
+        return b if a.weak else a
     raise Escape(
-        f"{what} is {a!r} in one branch and {b!r} in the other", "one node has one type", "make both the same shape and dtype"
-    )
+        f"{what} is {a!r} in one branch or round and {b!r} in another (~ marks Python numbers)", "one node has one type",
+        "give it the same shape and dtype everywhere, as with np.float64(0) or x.dtype.type(0)",
+    )  # fmt: skip
 
 
 def coerce(node: Node, target: Aval) -> Node:
@@ -109,7 +119,14 @@ def coerce(node: Node, target: Aval) -> Node:
     return emit("cast", node, dtype=target.dtype)
 
 
+def same_view(a: Any, b: Any) -> bool:
+    """Are both the same part of the same storage?"""
+    return isinstance(a, Tracer) and isinstance(b, Tracer) and a._cell is b._cell and a._chain == b._chain and a._dynamic == b._dynamic
+
+
 def same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, float | complex | np.generic):
+        return repr(a) == repr(b)  # 0.0 is not -0.0
     try:
         return bool(a == b)
     except (TypeError, ValueError):
@@ -124,12 +141,51 @@ def kind_of(value: Any) -> str:
     return repr(value) if isinstance(value, str | type(None)) else f"a {type(value).__name__}"
 
 
-def merged_tracer(node: Node, shared: bool, bound: Node | None = None, name: str = "") -> Tracer:
+@dataclass(frozen=True)
+class Kind:
+    """Is a value an array or a scalar, and how is the array laid out?"""
+
+    is_array: bool
+    strides: Strides = None
+
+    @classmethod
+    def of(cls, value: Any) -> Kind:
+        value = entered(value)
+        if not isinstance(value, Tracer) or value.is_scalar:
+            return SCALAR
+        return cls(True, value.strides_in_memory)
+
+    @classmethod
+    def of_both(cls, a: Any, b: Any, what: str) -> Kind:
+        """The kind of a merger. Arrays and scalars do not merge; layouts that differ are not known."""
+        first, second = cls.of(a), cls.of(b)
+        if first.is_array != second.is_array:
+            raise Escape(f"{what} is an array in one branch or round and a scalar in another", "one node has one type")
+        return first if first == second else cls(first.is_array)
+
+
+SCALAR = Kind(False)
+
+
+def merged_tracer(
+    node: Node, kind: Kind, shared: bool, bound: Node | None = None, name: str = "", loose: bool = False
+) -> Tracer:
+    """The value of a name after a branch or loop; ``bound`` says whether the name is bound."""
     tracer = fresh(node)
-    tracer._cell.entangled = shared
+    if kind.is_array:
+        tracer._cell.is_array = True
+        tracer._cell.strides = kind.strides
+    tracer._cell.entangled = SAME_IN_SOME_BRANCHES if shared else ""
+    tracer._loose = loose and not node.aval.weak
     if bound is not None and not (bound.op == "const" and bound.value):
         tracer._guard = (bound, name)
     return tracer
+
+
+def is_loose(*values: Any) -> bool:
+    """Is a merger of the values a Python number in some branch and a NumPy scalar in another?"""
+    weak = [raw(value).aval.weak for value in values]
+    return any(isinstance(value, Tracer) and value._loose for value in values) or (any(weak) and not all(weak))
 
 
 def zeros(aval: Aval) -> Node:

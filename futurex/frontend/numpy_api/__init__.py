@@ -1,11 +1,12 @@
 """NumPy functions on traced arrays, by function object: ufuncs and reductions by their records, the rest decomposed."""
 
-from futurex.frontend.numpy_api import methods, products, reductions, selection, shapes
+from futurex.frontend.numpy_api import methods, operators, products, reductions, selection, shapes
 from futurex.frontend.numpy_api.creation import stack_nested
+from futurex.frontend.numpy_api.operators import operate
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import UFUNCS, call_ufunc
 
 __all__ = [
-    "HANDLERS", "METHODS", "UFUNCS", "call_numpy", "call_ufunc", "handles", "methods", "products", "reductions", "selection",
+    "HANDLERS", "METHODS", "UFUNCS", "call_numpy", "call_ufunc", "handles", "methods", "operate", "operators", "products", "reductions", "selection",
     "shapes", "stack_nested",
 ]  # fmt: skip

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.errors import Escape
+from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import into
+from futurex.frontend.numpy_api.ufuncs import into, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, abstract, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, new_array, node_of
 from futurex.tree.node import Node, const
 
 
@@ -23,34 +25,41 @@ def as_shape(shape: Any) -> tuple[int, ...]:
     return tuple(_extent(extent) for extent in shape) if isinstance(shape, tuple | list) else (_extent(shape),)
 
 
-def _filled(shape: Any, value: Any, dtype: Any) -> Tracer:
+def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
     node = node_of(value)
     dtype = np.dtype(dtype) if dtype is not None else (np.asarray(node.value).dtype if node.op == "const" else node.dtype)
     shape = as_shape(shape)
+    if dtype.kind not in "biufc" or (order != "C" and len(shape) > 1):
+        raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers and booleans in C order are traced")
     if node.ndim:
-        return fresh(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
-    return fresh(emit("full", const(np.asarray(node.value, dtype)[()]) if node.op == "const" else node, shape=shape, dtype=dtype))
+        return new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
+    value = const(np.asarray(node.value).astype(dtype)[()]) if node.op == "const" else node
+    return new_array(emit("full", value, shape=shape, dtype=dtype))
 
 
 @handles(np.full)
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> Tracer:
-    return _filled(shape, fill_value, dtype)
+    return _filled(shape, fill_value, dtype, order)
 
 
 @handles(np.zeros, np.empty)
 def zeros(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
-    return _filled(shape, 0, np.dtype(dtype or float))
+    return _filled(shape, 0, np.dtype(dtype or float), order)
 
 
 @handles(np.ones)
 def ones(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
-    return _filled(shape, 1, np.dtype(dtype or float))
+    return _filled(shape, 1, np.dtype(dtype or float), order)
 
 
 @handles(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Tracer:
-    aval = abstract(a)
-    return _filled(aval.shape if shape is None else shape, fill_value, dtype or aval.dtype)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Tracer:
+    a = as_tracer(a)
+    result = _filled(a.shape if shape is None else shape, fill_value, dtype or a.dtype, "C" if order in "KA" else order)
+    result._cell.strides = layout_of(result.aval, [a], [a._node])
+    return result
 
 
 @handles(np.zeros_like, np.empty_like)
@@ -65,7 +74,7 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
 
 def stack_nested(values: list[Any]) -> Node:
     """The array that NumPy makes of a nested list, some of whose elements are traced."""
-    if not _any_traced(values):
+    if not any_array(values):
         return const(np.array(values))
     parts = [node_of(value) for value in values]
     shapes = {part.shape for part in parts}
@@ -74,47 +83,80 @@ def stack_nested(values: list[Any]) -> Node:
             "setting an array element with a sequence. The requested array has an inhomogeneous shape after "
             f"{1 if not parts[0].ndim else parts[0].ndim} dimensions: {sorted(shapes)}"
         )
-    dtype = np.result_type(*(_result_operand(part) for part in parts))
+    dtype = np.result_type(*(np.dtype(part.dtype) for part in parts))
     rows = [emit("reshape", as_dtype(part, dtype), shape=(1, *part.shape)) for part in parts]
     return emit("concatenate", *rows, axis=0)
-
-
-def _result_operand(node: Node) -> Any:
-    return np.dtype(node.dtype)
 
 
 def as_dtype(node: Node, dtype: Any) -> Node:
     return node if node.dtype == dtype and not node.aval.weak else emit("cast", node, dtype=np.dtype(dtype))
 
 
-def _any_traced(value: Any) -> bool:
+def any_array(value: Any) -> bool:
+    """Is there an array in a nested list, traced or from outside?"""
     if isinstance(value, list | tuple):
-        return builtins.any(_any_traced(entry) for entry in value)
-    return isinstance(value, Tracer) or hasattr(value, "__fx_future__")
+        return builtins.any(any_array(entry) for entry in value)
+    return isinstance(value, Tracer | np.ndarray) or hasattr(type(value), "__fx_future__")
+
+
+def _copied(a: Tracer, dtype: Any, order: str) -> Tracer:
+    """A new array that keeps the memory order of ``a`` where NumPy does."""
+    node = array_node(a) if dtype is None else as_dtype(a._node, np.dtype(dtype))
+    result = new_array(node)
+    if order in ("K", "A"):
+        result._cell.strides = layout_of(result.aval, [a], [node])
+    elif order != "C":
+        raise Escape(f"an array in order {order!r}", "only C order is traced")
+    return result
 
 
 @handles(np.array)
-def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0) -> Tracer:
-    node = node_of(object)
-    if node.aval.weak and dtype is None:
-        dtype = node.dtype
-    if dtype is not None:
-        node = as_dtype(node, np.dtype(dtype))
-    if node.ndim < ndmin:
-        node = emit("reshape", node, shape=(1,) * (ndmin - node.ndim) + node.shape)
-    return fresh(node)
+def array(
+    object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0
+) -> Tracer:
+    if dtype is not None and np.dtype(dtype).kind not in "biufc":
+        raise Escape(f"an array of dtype {np.dtype(dtype)}", "only numbers and booleans are traced")
+    value = entered(object)
+    if not copy and isinstance(value, Tracer):
+        if copy is False and (value.is_scalar or (dtype is not None and np.dtype(dtype) != value.dtype)):
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        result = asarray(value, dtype, order)
+    elif isinstance(value, Tracer) and not value.is_scalar:
+        result = _copied(value, dtype, order)
+    elif copy is False or order not in ("K", "C", "A"):
+        raise Escape("np.array of this with copy=False or another order", "these options are not traced")
+    else:
+        node = node_of(value)
+        result = new_array(node if dtype is None else as_dtype(node, np.dtype(dtype)))
+    return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 
 
-@handles(np.asarray, np.asanyarray, np.ascontiguousarray)
-def asarray(a: Any, dtype: Any = None, order: Any = None) -> Tracer:
-    if isinstance(a, Tracer) and not a.aval.weak and (dtype is None or np.dtype(dtype) == a.dtype):
-        return a
-    return array(a, dtype)
+@handles(np.asarray, np.asanyarray)
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None) -> Tracer:
+    value = entered(a)
+    if copy is not None:
+        return array(value, dtype, copy=copy, order=order or "K")
+    if isinstance(value, Tracer) and not value.is_scalar and (dtype is None or np.dtype(dtype) == value.dtype):
+        if order not in (None, "K", "A"):
+            raise Escape(f"np.asarray with order={order!r}", "whether it copies depends on the memory order")
+        return value
+    return array(value, dtype, order=order or "K")
+
+
+@handles(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None) -> Tracer:
+    value = asarray(a, dtype)
+    if value.ndim == 0:
+        value = value.reshape(1)
+    strides = value.strides_in_memory
+    if strides is None:
+        raise Escape("np.ascontiguousarray of a result", "whether it copies depends on the memory order")
+    return value if is_contiguous(value.aval, strides) else new_array(value._node)
 
 
 @handles(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Tracer:
-    return array(a)
+    return array(a, order=order)
 
 
 @handles(np.copyto)
@@ -125,4 +167,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 @handles(np.arange)
 def arange(*args: Any, dtype: Any = None) -> Tracer:
     known = [value._known("a bound of arange") if isinstance(value, Tracer) else value for value in args]
-    return fresh(const(np.arange(*known, dtype=dtype)))
+    result = np.arange(*known, dtype=dtype)
+    if result.dtype.kind not in "biufc":
+        raise Escape(f"an array of dtype {result.dtype}", "only numbers and booleans are traced")
+    return new_array(const(result))

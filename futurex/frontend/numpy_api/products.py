@@ -10,22 +10,24 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into
+from futurex.frontend.numpy_api.ufuncs import call_ufunc
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, as_tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh
 from futurex.tree.node import Node
 
 
 @handles(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = node_of(a), node_of(b)
+    x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
         result = emit("multiply", x, y)
     elif y.ndim <= 2 or x.ndim == 1:
         result = emit("matmul", x, y) if y.ndim <= 2 else _tensordot(x, y, ([0], [y.ndim - 2]))
     else:
         result = _tensordot(x, y, ([x.ndim - 1], [y.ndim - 2]))
-    return fresh(result) if out is None else into(out, result, True, "same_kind")
+    if out is not None:
+        raise Escape("numpy.dot with out=", "this option is not traced")
+    return fresh(result)
 
 
 def _tensordot(x: Node, y: Node, axes: Any) -> Node:
@@ -43,7 +45,7 @@ def _tensordot(x: Node, y: Node, axes: Any) -> Node:
 
 @handles(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tracer:
-    x, y = node_of(a), node_of(b)
+    x, y = array_node(a), array_node(b)
     if isinstance(axes, int):
         axes = (list(range(x.ndim - axes, x.ndim)), list(range(axes)))
     pair = [entry if isinstance(entry, tuple | list) else [entry] for entry in axes]
@@ -58,7 +60,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 @handles(np.inner)
 def inner(a: Any, b: Any) -> Any:
-    x, y = node_of(a), node_of(b)
+    x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
         return fresh(emit("multiply", x, y))
     return fresh(_tensordot(x, y, ([x.ndim - 1], [y.ndim - 1])))
@@ -74,7 +76,7 @@ def einsum(subscripts: Any, *operands: Any, **options: Any) -> Tracer:
     if not isinstance(subscripts, str) or set(options) - {"optimize"}:
         raise Escape("numpy.einsum with lists of axes or with options", "only the text form is traced")
     text = subscripts.replace(" ", "")
-    nodes = [node_of(operand) for operand in operands]
+    nodes = [array_node(operand) for operand in operands]
     if "." in text or builtins.any(len(set(part)) != len(part) for part in text.split("->")[0].split(",")):
         raise Escape("numpy.einsum with an ellipsis or a repeated index", "only plain index letters are traced")
     inputs, arrow, out = text.partition("->")

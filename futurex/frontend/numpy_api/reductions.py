@@ -10,9 +10,9 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, NO_VALUE, Handler, handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes, reduce_with
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, normal_axes, reduce_with
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import abstract, as_tracer, fresh, node_of
+from futurex.frontend.tracer import array_node, as_tracer, fresh, node_of
 from futurex.tree.node import const
 
 
@@ -48,15 +48,16 @@ for _name, _functions in {"max": (np.max, np.amax), "min": (np.min, np.amin), "a
 @handles(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
     _plain_options(NO_VALUE, where)
-    x = node_of(a)
+    x = array_node(a)
+    if out is not None:
+        raise Escape("numpy.mean with out=", "this option is not traced")
     final = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
     half = x.dtype == np.float16 and dtype is None
     wide = np.dtype(dtype) if dtype is not None else np.dtype(np.float32) if half else np.dtype(float) if x.dtype.kind in "iub" else None
-    total = node_of(reduce_with("sum", fresh(x), axis, wide, None, keepdims))
+    total = node_of(reduce_with("sum", as_tracer(a), axis, wide, None, keepdims))
     count = _count(x.shape, normal_axes(axis, x.ndim))
     result = emit("divide", total, const(count)) if count else emit("divide", total, const(0))
-    result = emit("cast", result, dtype=final) if result.dtype != final else result
-    return fresh(result) if out is None else into(out, result, True, "same_kind")
+    return fresh(emit("cast", result, dtype=final) if result.dtype != final else result)
 
 
 def _count(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> int:
@@ -66,9 +67,9 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> int:
 @handles(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
     _plain_options(NO_VALUE, where)
-    if out is not None or dtype is not None or abstract(a).dtype.kind not in "fiub" or abstract(a).dtype == np.float16:
+    if out is not None or dtype is not None or array_node(a).dtype.kind not in "fiub" or array_node(a).dtype == np.float16:
         raise Escape("numpy.var with out=, dtype=, or a half or complex array", "these options are not traced")
-    x = fresh(node_of(a))
+    x = as_tracer(a)
     axes = normal_axes(axis, x.ndim)
     n = _count(x.shape, axes)
     centred = x - mean(x, axis, keepdims=True)
@@ -83,7 +84,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int 
 
 def _arg_reduction(name: str) -> Handler:
     def handler(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        x = node_of(a)
+        x = array_node(a)
         keep = keepdims is not NO_VALUE and bool(keepdims)
         if out is not None or (axis is None and keep):
             raise Escape(f"numpy.{name} with out= or with keepdims over all axes", "these options are not traced")
@@ -102,18 +103,20 @@ for _name, _function in {"argmax": np.argmax, "argmin": np.argmin}.items():
 
 @handles(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    x = node_of(a)
+    x = array_node(a)
     if axis is None:
         x, axis = emit("reshape", x, shape=(x.size,)), 0
     axes = normal_axes(axis, x.ndim)
     assert axes is not None
     result = emit("cumsum", x, axis=axes[0], dtype=np.dtype(dtype) if dtype is not None else None)
-    return fresh(result) if out is None else into(out, result, True, "same_kind")
+    if out is not None:
+        raise Escape("numpy.cumsum with out=", "this option is not traced")
+    return fresh(result)
 
 
 @handles(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return reduce_with("sum", fresh(node_of(a)) != 0, axis, np.intp, None, keepdims)
+    return reduce_with("sum", as_tracer(a) != 0, axis, np.intp, None, keepdims)
 
 
 @handles(np.trace)

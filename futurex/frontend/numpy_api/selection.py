@@ -10,9 +10,9 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.products import dot
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, reduce_with
+from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, reduce_with
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, as_tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array, node_of
 from futurex.tree.node import const
 
 
@@ -23,18 +23,22 @@ def where(condition: Any, /, *branches: Any) -> Any:
     test = node_of(condition)
     if test.dtype.kind != "b":
         test = emit("not_equal", test, 0)
-    return fresh(emit("where", test, *(node_of(branch) for branch in branches)))
+    return applied("where", fresh(test) if test is not node_of(condition) else condition, *branches)
 
 
 @handles(np.clip)
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
     result = as_tracer(a)
+    if low is None and high is None:
+        raise Escape("numpy.clip without bounds", "this use is not traced")
     if low is not None:
         result = call_ufunc(np.maximum, "__call__", (result, low), {})
     if high is not None:
         result = call_ufunc(np.minimum, "__call__", (result, high), {})
-    return result if out is None else into(out, result._node, True, "same_kind")
+    if out is not None:
+        raise Escape("numpy.clip with out=", "this option is not traced")
+    return result
 
 
 @handles(np.take)
@@ -45,7 +49,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None:
         x, axis = x.ravel(), 0
     axis = operator.index(axis) % x.ndim
-    return x[(slice(None),) * axis + (_index_array(indices),)]
+    taken = x[(slice(None),) * axis + (_index_array(indices),)]
+    return taken if not taken.ndim else new_array(taken._node)
 
 
 def _index_array(indices: Any) -> Any:

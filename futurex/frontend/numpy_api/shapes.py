@@ -12,14 +12,16 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
 from futurex.frontend.numpy_api.registry import NO_VALUE, handles
 from futurex.frontend.numpy_api.selection import take
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, layout_of, normal_axes
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import SCALARS, Tracer, as_tracer, fresh, node_of
+from futurex.frontend.tracer import SCALARS, Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import const
 
 
 @handles(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C") -> Tracer:
+    if isinstance(shape, Tracer):
+        raise Escape("a shape that is an array", "the shape of the result depends on data")
     return as_tracer(a).reshape(shape, order=order)
 
 
@@ -70,22 +72,18 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
 
 @handles(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
-    node = emit("broadcast_to", node_of(array), shape=as_shape(shape))
-    tracer = fresh(node)
-    tracer._cell.entangled = True  # read-only in NumPy
-    return tracer
+    return as_tracer(array)._extended(("broadcast_to", as_shape(shape))).readonly()
 
 
 @handles(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
-    tracer = fresh(as_tracer(a).diagonal(offset, axis1, axis2)._node)
-    tracer._cell.entangled = True  # read-only in NumPy
-    return tracer
+    return as_tracer(a).diagonal(offset, axis1, axis2)
 
 
 @handles(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    parts = [node_of(part) for part in arrays]
+    tracers = [as_tracer(part) for part in arrays]
+    parts = [part._node for part in tracers]
     if not parts:
         raise ValueError("need at least one array to concatenate")
     if axis is None:
@@ -96,8 +94,11 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     assert axes is not None
     if dtype is not None:
         parts = [as_dtype(part, np.dtype(dtype)) for part in parts]
-    result = emit("concatenate", *parts, axis=axes[0])
-    return fresh(result) if out is None else into(out, result, True, casting)
+    result = fresh(emit("concatenate", *parts, axis=axes[0]))
+    if dtype is not None and not builtins.all(np.can_cast(part.dtype, dtype, casting) for part in tracers):
+        raise Escape("numpy.concatenate with this dtype=", "NumPy refuses the cast")
+    result._cell.strides = layout_of(result.aval, tracers, parts)
+    return result if out is None else into(out, result._node, True, casting)
 
 
 @handles(np.stack)
@@ -166,11 +167,22 @@ def flip(m: Any, axis: Any = None) -> Tracer:
     return x._extended(("flip", axes))
 
 
+@handles(np.flipud)
+def flipud(m: Any) -> Tracer:
+    return flip(m, 0)
+
+
+@handles(np.fliplr)
+def fliplr(m: Any) -> Tracer:
+    return flip(m, 1)
+
+
 @handles(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     x = as_tracer(a)
     if axis is None:
-        return fresh(roll(fresh(emit("reshape", x._node, shape=(x.size,))), shift, 0).reshape(x.shape)._node)
+        flat = roll(new_array(emit("reshape", x._node, shape=(x.size,))), shift, 0)
+        return new_array(emit("reshape", flat._node, shape=x.shape))
     shifts, axes = (entry if isinstance(entry, tuple) else (entry,) for entry in (shift, axis))
     for by, k in zip(shifts, axes, strict=True):
         n = x.shape[k]
@@ -180,7 +192,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
             tail, head = list(whole), list(whole)
             tail[k], head[k] = slice(n - by, None), slice(None, n - by)
             x = concatenate([x[tuple(tail)], x[tuple(head)]], k)
-    return fresh(x._node)
+    return fresh(x._node) if x.ndim else new_array(x._node)
 
 
 @handles(np.pad)
@@ -188,7 +200,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> T
     value = options.pop("constant_values", 0)
     if mode != "constant" or options or not (type(value) in SCALARS or isinstance(value, np.generic)):
         raise Escape(f"numpy.pad with mode={mode!r}", "only constant padding is traced")
-    x = node_of(array)
+    x = array_node(array)
     widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     if (widths < 0).any():
         raise ValueError("index can't contain negative values")
@@ -216,7 +228,7 @@ def tile(A: Any, reps: Any) -> Tracer:
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:
-    x = node_of(m)
+    x = array_node(m)
     mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)
     zero = const(np.zeros((), x.dtype)[()])
     return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))

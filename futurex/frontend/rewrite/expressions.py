@@ -5,31 +5,52 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from futurex.frontend.rewrite.syntax import FX, Ready, contains, fx, load, place_missing, thunk
+from futurex.frontend.rewrite.syntax import FX, OWN, Ready, contains, fx, load, names_of, place_missing, stored, thunk
 
+BINARY = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.LShift: "lshift",
+    ast.RShift: "rshift",
+}  # fmt: skip
+_UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
+_FRAME_READERS = ("super", "locals", "globals", "vars", "dir", "eval", "exec")
 _COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 
 
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions of one function."""
 
-    local: frozenset[str]
+    scopes: list[tuple[set[str], set[str]]]  # of every enclosing function: names bound, names declared global
+
+    def is_outside(self, name: str) -> bool:
+        """Does a name come from outside the rewritten function?"""
+        for bound, outside in reversed(self.scopes):
+            if name in outside:
+                return True
+            if name in bound:
+                return False
+        return not name.startswith(OWN)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals", "vars", "__fx__"):
-            return node
+        if isinstance(node.func, ast.Name) and node.func.id in _FRAME_READERS and self.is_outside(node.func.id):
+            return self._expression(fx("refuse", ast.Constant(f"it calls {node.func.id}()")), node)
         function = self.visit(node.func)
         args = [self.visit(arg) for arg in node.args]
         keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return self._expression(fx("call", function, *args, keywords=keywords), node)
 
+    def visit_Starred(self, node: ast.Starred) -> Any:
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(ast.Starred(self._expression(fx("items", self.visit(node.value)), node), ast.Load()), node)
+
     def visit_Name(self, node: ast.Name) -> Any:
-        if isinstance(node.ctx, ast.Load) and node.id not in self.local and not node.id.startswith("__"):
+        if isinstance(node.ctx, ast.Load) and self.is_outside(node.id):
             return self._expression(fx("captured", ast.Constant(node.id), node), node)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        if not isinstance(node.ctx, ast.Load) or node.attr.startswith("__"):
+        if not isinstance(node.ctx, ast.Load):
             return self.generic_visit(node)
         return self._expression(fx("getattr_", self.visit(node.value), ast.Constant(node.attr)), node)
 
@@ -46,7 +67,7 @@ class Expressions(ast.NodeTransformer):
         if isinstance(index, ast.Tuple):
             return ast.Tuple([self._index(entry) for entry in index.elts], ast.Load())
         if isinstance(index, ast.Starred):
-            return ast.Starred(self.visit(index.value), ast.Load())
+            return self.visit(index)
         return self.visit(index)
 
     def visit_List(self, node: ast.List) -> Any:
@@ -59,18 +80,44 @@ class Expressions(ast.NodeTransformer):
         return self._born(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
-        return self._born(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> Any:
-        return self._born(node)
+        return self._comprehension(node, ["elt"])
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:
-        return self._born(node)
+        return self._comprehension(node, ["elt"])
 
-    def visit_comprehension(self, node: ast.comprehension) -> Any:
-        node.iter = fx("known_iterable", self.visit(node.iter))
-        node.ifs = [fx("known", self.visit(test)) for test in node.ifs]
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        return self._comprehension(node, ["elt"])
+
+    def visit_DictComp(self, node: ast.DictComp) -> Any:
+        return self._comprehension(node, ["key", "value"])
+
+    def _comprehension(self, node: Any, parts: list[str]) -> Any:
+        first = self.visit(node.generators[0].iter)  # evaluated outside
+        self.scopes.append((set(stored([generator.target for generator in node.generators])), set()))
+        for position, generator in enumerate(node.generators):
+            iterable = self.visit(generator.iter) if position else first
+            generator.iter = fx("items", iterable)
+            generator.ifs = [fx("known", self.visit(test)) for test in generator.ifs]
+        for part in parts:
+            setattr(node, part, self.visit(getattr(node, part)))
+        self.scopes.pop()
+        return self._expression(fx("born", node), node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        node.args.defaults = [self.visit(default) for default in node.args.defaults]
+        self.scopes.append((set(names_of(node.args)), set()))
+        node.body = self.visit(node.body)
+        self.scopes.pop()
         return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        self.generic_visit(node)
+        node.value = fx("text", node.value)
+        return ast.fix_missing_locations(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        return self._expression(fx("binary", ast.Constant(BINARY[type(node.op)]), node.left, node.right), node)
 
     def _born(self, node: Any) -> Any:
         """Containers made by the function itself may be changed by it without anybody else noticing."""
@@ -95,8 +142,12 @@ class Expressions(ast.NodeTransformer):
         return self._expression(fx(method, first, *(thunk(other) for other in others)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.operand, ast.Constant):
+            return node
         self.generic_visit(node)
-        return self._expression(fx("not_", node.operand), node) if isinstance(node.op, ast.Not) else node
+        if isinstance(node.op, ast.Not):
+            return self._expression(fx("not_", node.operand), node)
+        return self._expression(fx("unary", ast.Constant(_UNARY[type(node.op)]), node.operand), node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
@@ -104,9 +155,12 @@ class Expressions(ast.NodeTransformer):
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 method = "in_" if isinstance(node.ops[0], ast.In) else "not_in"
                 return self._expression(fx(method, node.left, node.comparators[0]), node)
-            return node
-        if not all(type(operator) in _COMPARE for operator in node.ops):
-            return node
+            name = _COMPARE.get(type(node.ops[0]))
+            if name is None:  # ``is`` and ``is not``
+                return node
+            return self._expression(fx("binary", ast.Constant(name), node.left, node.comparators[0]), node)
+        if not all(type(operator) in _COMPARE for operator in node.ops) or contains(node.comparators, (ast.NamedExpr,)):
+            return self._expression(fx("refuse", ast.Constant("it chains `in`, `is` or := in a comparison")), node)
         names = ast.Tuple([ast.Constant(_COMPARE[type(operator)]) for operator in node.ops], ast.Load())
         return self._expression(fx("chain", names, node.left, *(thunk(value) for value in node.comparators)), node)
 

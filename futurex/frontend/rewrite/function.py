@@ -3,64 +3,52 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
 from collections.abc import Sequence
 from typing import Any
 
 from futurex.frontend.rewrite.source import FunctionNode, NoSource, find
 from futurex.frontend.rewrite.statements import Rewriter
-from futurex.frontend.rewrite.syntax import FX, arguments
+from futurex.frontend.rewrite.syntax import FX, arguments, definition
 
 
 def rewrite(function: types.FunctionType, runtime: Any) -> types.FunctionType:
     """The staged twin of a function: same globals, closure cells and defaults, rewritten body. Raises NoSource."""
     code = _rewritten_code(function.__code__, function.__code__.co_freevars, find(function))
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    if "__class__" in cells:
+        raise NoSource(f"{function.__qualname__} uses super()")
     cells[FX] = types.CellType(runtime)
-    twin = types.FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, tuple(cells[name] for name in code.co_freevars)
-    )
+    closure = tuple(cells[name] for name in code.co_freevars)
+    twin = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     twin.__kwdefaults__ = function.__kwdefaults__
     return twin
 
 
-_code_cache: dict[types.CodeType, types.CodeType] = {}
+_code_cache: dict[tuple[str, types.CodeType], types.CodeType] = {}  # equal code may stand in several files
 
 
 def _rewritten_code(code: types.CodeType, freevars: Sequence[str], node: FunctionNode) -> types.CodeType:
-    if code in _code_cache:
-        return _code_cache[code]
-    body: list[ast.stmt]
-    outside = frozenset(freevars)
-    if isinstance(node, ast.Lambda):
-        inner = ast.FunctionDef(
-            name="lambda_", args=_plain_arguments(node.args), decorator_list=[], returns=None, type_comment=None,
-            body=[ast.copy_location(ast.Return(node.body), node.body)], type_params=[],
-        )  # fmt: skip
-        ast.copy_location(inner, node)
-        name = "lambda_"
-    elif isinstance(node, ast.FunctionDef):
-        inner = ast.FunctionDef(
-            name=node.name, args=_plain_arguments(node.args), decorator_list=[], returns=None, type_comment=None,
-            body=node.body, type_params=[],
-        )  # fmt: skip
-        ast.copy_location(inner, node)
-        name = node.name
-    else:
-        raise NoSource("async functions are not staged")
-    rewritten = Rewriter(inner, outside).run()
-    maker = ast.FunctionDef(
-        name="make", args=arguments([FX, *freevars]), body=[rewritten, ast.Return(ast.Name(name, ast.Load()))],
-        decorator_list=[], returns=None, type_comment=None, type_params=[],
-    )  # fmt: skip
-    body = [ast.copy_location(maker, inner)]
-    module = ast.fix_missing_locations(ast.Module(body, []))
-    scope = compile(module, code.co_filename, "exec")
+    key = code.co_filename, code
+    if key not in _code_cache:
+        _code_cache[key] = _compiled(code, freevars, copy.deepcopy(node))
+        _remember(_code_cache[key])
+    return _code_cache[key]
+
+
+def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode) -> types.CodeType:
+    is_lambda = isinstance(node, ast.Lambda)
+    body: Any = [ast.copy_location(ast.Return(node.body), node.body)] if isinstance(node, ast.Lambda) else node.body
+    name = "lambda_" if is_lambda else code.co_name
+    inner = ast.copy_location(definition(name, _plain_arguments(node.args), body), node)
+    rewritten = Rewriter(inner, frozenset(freevars)).run()
+    maker = definition("make", arguments([FX, *freevars]), [rewritten, ast.Return(ast.Name(name, ast.Load()))])
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, inner)], []))
+    scope = compile(module, code.co_filename, "exec", dont_inherit=True)
     make = next(const for const in scope.co_consts if isinstance(const, types.CodeType))
     result = next(const for const in make.co_consts if isinstance(const, types.CodeType) and const.co_name == name)
-    _code_cache[code] = result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    _remember(_code_cache[code])
-    return _code_cache[code]
+    return result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 _rewritten: set[types.CodeType] = set()

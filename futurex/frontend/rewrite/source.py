@@ -1,4 +1,4 @@
-"""Where the source of a function stands."""
+"""Where the source of a function stands, and whether it is the source of the code that runs."""
 
 from __future__ import annotations
 
@@ -7,55 +7,88 @@ import functools
 import linecache
 import types
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = ast.FunctionDef | ast.Lambda
 
 
 class NoSource(Exception):
     """The source of a function cannot be found or does not match; it is traced without rewriting."""
 
 
-@functools.lru_cache(maxsize=256)
-def _module(filename: str, lines: tuple[str, ...]) -> ast.Module:
-    return ast.parse("".join(lines), filename)
-
-
 def find(function: types.FunctionType) -> FunctionNode:
-    """The syntax tree of a function, found by file and line. Raises NoSource."""
+    """The syntax tree of a function, found by file, line and code. Raises NoSource."""
     code = function.__code__
     lines = tuple(linecache.getlines(code.co_filename, function.__globals__))
     if not lines:
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
-        module = _module(code.co_filename, lines)
+        nodes = _functions(code.co_filename, lines)
     except SyntaxError as error:
         raise NoSource(f"{code.co_filename} does not parse: {error}") from None
-    matches = [node for node in ast.walk(module) if _matches(node, code)]
-    if len(matches) > 1:  # several lambdas on one line
-        matches = [node for node in matches if _same_code(node, code)]
-    if len(matches) != 1:
-        raise NoSource(f"{len(matches)} functions at {code.co_filename}:{code.co_firstlineno} match {code.co_name}")
-    return matches[0]
+    same = [node for node, compiled in nodes.get((code.co_name, code.co_firstlineno), ()) if same_code(compiled, code)]
+    if not same:
+        raise NoSource(f"{code.co_filename}:{code.co_firstlineno} is not the source of {code.co_name} as it runs")
+    if len(same) > 1:
+        raise NoSource(f"{len(same)} functions at {code.co_filename}:{code.co_firstlineno} match {code.co_name}")
+    return same[0]
 
 
-def _matches(node: ast.AST, code: types.CodeType) -> bool:
+Compiled = tuple[FunctionNode, types.CodeType]
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(filename: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[Compiled]]:
+    """Every function of a module by name and first line, with the code that its source compiles to."""
+    text = "".join(lines)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    module = compile(text, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    codes: dict[tuple[str, int], list[types.CodeType]] = {}
+    for code in _inner(compile(module, filename, "exec", flags, dont_inherit=True)):
+        codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    found: dict[tuple[str, int], list[Compiled]] = {}
+    for node in ast.walk(module):
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            continue
+        for code in codes.get(_place(node), ()):
+            if _stands_at(node, code):
+                found.setdefault(_place(node), []).append((node, code))
+    return found
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return inner + [deeper for one in inner for deeper in _inner(one)]
+
+
+def _place(node: FunctionNode) -> tuple[str, int]:
     if isinstance(node, ast.Lambda):
-        name, line = "<lambda>", node.lineno
-    elif isinstance(node, ast.FunctionDef):
-        name, line = node.name, min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    else:
-        return False
-    if name != code.co_name or line != code.co_firstlineno:
-        return False
-    arguments = node.args
-    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    return tuple(names) == code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return "<lambda>", node.lineno
+    return node.name, min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def _same_code(node: FunctionNode, code: types.CodeType) -> bool:
-    expression = ast.Expression(node) if isinstance(node, ast.Lambda) else None
-    if expression is None:
+def _stands_at(node: FunctionNode, code: types.CodeType) -> bool:
+    """Several lambdas may stand on one line: their code tells the columns."""
+    named = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    if tuple(named) != code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        return False
+    if isinstance(node, ast.FunctionDef):
         return True
-    compiled = compile(expression, code.co_filename, "eval")
-    inner = next(const for const in compiled.co_consts if isinstance(const, types.CodeType))
-    positions = list(inner.co_positions()) == list(code.co_positions())
-    return positions and inner.co_names == code.co_names
+    body = node.body
+    columns = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column is not None]
+    end = (body.end_lineno or body.lineno, body.end_col_offset or 0)
+    start = min((body.lineno, body.col_offset), (node.lineno, node.col_offset))
+    return all(start <= place <= end for place in columns if place != (code.co_firstlineno, 0))
+
+
+def same_code(a: types.CodeType, b: types.CodeType) -> bool:
+    """Do two code objects do the same, wherever they came from?"""
+    if (a.co_code, a.co_names, a.co_varnames, a.co_freevars) != (b.co_code, b.co_names, b.co_varnames, b.co_freevars):
+        return False
+    if len(a.co_consts) != len(b.co_consts) or list(a.co_positions()) != list(b.co_positions()):
+        return False
+    return all(_same_const(x, y) for x, y in zip(a.co_consts, b.co_consts, strict=True))
+
+
+def _same_const(x: object, y: object) -> bool:
+    if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
+        return same_code(x, y)
+    return type(x) is type(y) and repr(x) == repr(y)

@@ -6,29 +6,27 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from futurex.frontend.rewrite.expressions import Expressions
+from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.syntax import (
     FX,
     OPAQUE,
+    OWN,
     Ready,
     again,
     arguments,
     assign,
     contains,
+    declared,
+    definition,
     ends,
     exits,
     fx,
     load,
+    names_of,
     place_missing,
     stored,
     thunk,
 )
-
-_BINARY = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.LShift: "lshift",
-    ast.RShift: "rshift",
-}  # fmt: skip
 
 
 class Rewriter(Expressions):
@@ -37,22 +35,8 @@ class Rewriter(Expressions):
     def __init__(self, function: ast.FunctionDef, outside: frozenset[str]) -> None:
         self.function = function
         self.outside = outside
-        self.local = self._local_names(function) - outside
+        self.scopes = []
         self.counter = 0
-
-    @staticmethod
-    def _local_names(function: ast.FunctionDef) -> frozenset[str]:
-        names = set()
-        for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-                names.add(node.id)
-            elif isinstance(node, ast.arg):
-                names.add(node.arg)
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not function:
-                names.add(node.name)
-        names.update(stored(function.body))
-        declared = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
-        return frozenset(names - declared)
 
     def run(self) -> ast.FunctionDef:
         self._function(self.function)
@@ -60,7 +44,7 @@ class Rewriter(Expressions):
 
     def fresh(self, stem: str) -> str:
         self.counter += 1
-        return f"__{stem}_{self.counter}"
+        return f"{OWN}{stem}_{self.counter}"
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
@@ -69,24 +53,38 @@ class Rewriter(Expressions):
         if refused:
             node.body = [self._placed(ast.Expr(fx("refuse", ast.Constant(refused))), node), *node.body]
             return
+        elsewhere = declared(node.body, ast.Nonlocal)
+        bound = {*names_of(node.args), *stored(node.body)} - elsewhere
+        self.scopes.append((bound - self.outside if node is self.function else bound, set()))
         node.body = self._block(node.body, tail=True) or [ast.Pass()]
+        self.scopes.pop()
 
     def _refused(self, node: ast.FunctionDef) -> str:
         """Why a function cannot be staged at all, or nothing."""
         if contains(node.body, (ast.Yield, ast.YieldFrom, ast.Await)):
             return "it is a generator"
-        written = {name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names}
+        if contains(node.body, (ast.Import, ast.ImportFrom)):
+            return "it imports modules"
+        written = declared(node.body, ast.Global)
         if node is self.function:
-            written |= set(stored(node.body)) & self.outside
+            written |= declared(node.body, ast.Nonlocal)
         if written:
             return f"it writes variables outside itself ({', '.join(sorted(written))})"
         return ""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.args.defaults = [self.visit(default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and self.visit(default) for default in node.args.kw_defaults]
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
+        shared = declared(node.body, ast.Nonlocal)
         self._function(node)
-        return node
+        if not shared:
+            return node
+        # What a call writes into variables further out must belong to the branch or loop that the call stands in.
+        scope = self.fresh("scope")
+        same = self._placed(ast.Expr(fx("same_scope", load(scope), ast.Constant(", ".join(sorted(shared))))), node)
+        node.body.insert(0, same)
+        return [self._placed(assign(scope, fx("scope")), node), node]
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return node
@@ -123,9 +121,11 @@ class Rewriter(Expressions):
                 out += self._if(statement, statement.body, statement.orelse, loop="")
             elif isinstance(statement, ast.For | ast.While) and self._stageable(statement, tail, bool(loop)):
                 out += self._loop(statement)
+                after = self._after_loop(statement, rest)
                 if contains(statement.body, (ast.Return,)):
-                    out += self._after_return(statement, rest, tail=tail, loop=loop)
-                    return out
+                    return out + self._after_return(statement, after, tail=tail, loop=loop)
+                if statement.orelse:
+                    return out + self._block(after, tail=tail, loop=loop)
             else:
                 visited = self.visit(statement)
                 out += visited if isinstance(visited, list) else [visited]
@@ -133,9 +133,12 @@ class Rewriter(Expressions):
 
     def _stageable(self, statement: ast.For | ast.While, tail: bool, in_loop: bool) -> bool:
         """Loops whose exits stand inside ``with``, ``try`` or ``match`` stay Python loops."""
-        for node in ast.walk(statement):
-            if isinstance(node, OPAQUE) and exits(node.body if not isinstance(node, ast.Match) else node.cases):  # type: ignore[arg-type]
-                return False
+        if any(isinstance(node, OPAQUE) and exits([node]) for node in ast.walk(statement) if isinstance(node, ast.stmt)):
+            return False
+        if contains(statement.body, (ast.Nonlocal, ast.Global)):
+            return False
+        if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
+            return False
         return tail or in_loop or not contains(statement.body, (ast.Return,))
 
     def _leave(self, statement: ast.stmt, loop: str, *, returned: bool) -> list[ast.stmt]:
@@ -153,6 +156,14 @@ class Rewriter(Expressions):
         if loop:
             return self._if(node, body, orelse, loop=loop)
         return self._if(node, body, orelse, tail=tail)
+
+    def _after_loop(self, node: ast.For | ast.While, rest: list[ast.stmt]) -> list[ast.stmt]:
+        """What follows a loop: its ``else``, unless it was left, and the rest."""
+        if not node.orelse:
+            return rest
+        left = f"{getattr(node, '_fx_stem')}_left"
+        test: ast.expr = fx("not_", load(left)) if exits(node.body) else ast.Constant(True)
+        return [ast.fix_missing_locations(ast.copy_location(ast.If(Ready(test), node.orelse, []), node)), *rest]
 
     def _after_return(self, node: ast.stmt, rest: list[ast.stmt], *, tail: bool, loop: str) -> list[ast.stmt]:
         """After a loop that may return: return its value, or go on."""
@@ -175,25 +186,19 @@ class Rewriter(Expressions):
         """Closures that read and write the state of a statement; an unbound name reads as UNDEF."""
         get, set_ = self.fresh("get"), self.fresh("set")
         reads = [fx("read", thunk(load(name))) for name in names]
-        getter = self._def(get, [], [ast.Return(ast.Tuple(list(reads), ast.Load()))])
+        getter = definition(get, arguments([]), [ast.Return(ast.Tuple(list(reads), ast.Load()))])
         body: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
         for position, name in enumerate(names):
             value = ast.Subscript(load("values"), ast.Constant(position), ast.Load())
             body.append(assign(name, value))
             body.append(ast.If(ast.Compare(load(name), [ast.Is()], [ast.Attribute(load(FX), "UNDEF", ast.Load())]),
                                [ast.Delete([ast.Name(name, ast.Del())])], []))  # fmt: skip
-        setter = self._def(set_, ["values"], body or [ast.Pass()])
+        setter = definition(set_, arguments(["values"]), body)
         return [getter, setter], get, set_
-
-    def _def(self, name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
-        return ast.FunctionDef(
-            name=name, args=arguments(parameters), body=body or [ast.Pass()], decorator_list=[], returns=None,
-            type_comment=None, type_params=[],
-        )  # fmt: skip
 
     def _branch(self, names: list[str], stem: str, statements: list[ast.stmt], parameters: list[str]) -> ast.FunctionDef:
         head: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
-        return self._def(self.fresh(stem), parameters, [*head, *(statements or [ast.Pass()])])
+        return definition(self.fresh(stem), arguments(parameters), [*head, *(statements or [ast.Pass()])])
 
     def _if(
         self, node: ast.If, body: list[ast.stmt], orelse: list[ast.stmt], *, tail: bool = False, loop: str = ""
@@ -231,9 +236,6 @@ class Rewriter(Expressions):
         return new
 
     def _loop(self, node: ast.For | ast.While) -> list[ast.stmt]:
-        if contains(node.body, (ast.Nonlocal, ast.Global)):
-            visited = self.generic_visit(node)
-            return [visited] if isinstance(visited, ast.stmt) else []
         stem = self.fresh("loop")
         node._fx_stem = stem  # type: ignore[union-attr]
         leaves = exits(node.body)
@@ -255,30 +257,17 @@ class Rewriter(Expressions):
             body = self._branch(names, "body", statements, [])
             call = fx("while_", thunk(self.visit(node.test)), load(body.name), *ends)
         out: list[ast.stmt] = [*head, *self._declare(names), *accessors, body, ast.Expr(call)]
-        if node.orelse:
-            if leaves:
-                test = ast.If(Ready(fx("not_", load(f"{stem}_left"))), node.orelse, [])
-                out += self._if(ast.copy_location(test, node), node.orelse, [])
-            else:
-                out += self._block(node.orelse)
         return [self._placed(new, node) for new in out]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def visit_If(self, node: ast.If) -> Any:
-        return self._plain_if(node) if exits([node]) else self._if(node, node.body, node.orelse)
-
     def visit_For(self, node: ast.For) -> Any:
-        if self._stageable(node, False, False):
-            return self._loop(node)
-        node.iter = fx("known_iterable", self.visit(node.iter))
+        node.iter = fx("items", self.visit(node.iter))
         node.body = self._block(node.body)
         node.orelse = self._block(node.orelse)
         return ast.fix_missing_locations(node)
 
     def visit_While(self, node: ast.While) -> Any:
-        if self._stageable(node, False, False):
-            return self._loop(node)
         node.test = fx("known", self.visit(node.test))
         node.body = self._block(node.body)
         node.orelse = self._block(node.orelse)
@@ -286,17 +275,28 @@ class Rewriter(Expressions):
 
     def visit_With(self, node: ast.With) -> Any:
         for entry in node.items:
-            entry.context_expr = self.visit(entry.context_expr)
-        node.body = self._block(node.body)
-        return node
+            entry.context_expr = fx("context", self.visit(entry.context_expr))
+        node.body = self._block(node.body) or [ast.Pass()]
+        return ast.fix_missing_locations(node)
 
     def visit_Try(self, node: ast.Try) -> Any:
-        node.body = self._block(node.body)
+        """What fails in a ``try`` must fail while tracing or not at all: a run could not come back to the handlers."""
+        body = self._block(node.body) or [ast.Pass()]
+        guard = ast.With([ast.withitem(fx("protected"))], body)
+        node.body = [self._placed(guard, node)]
         for handler in node.handlers:
-            handler.body = self._block(handler.body)
+            handler.type = handler.type and self.visit(handler.type)
+            handler.body = self._block(handler.body) or [ast.Pass()]
+        if node.handlers:
+            escape = ast.ExceptHandler(ast.Attribute(load(FX), "Escape", ast.Load()), None, [ast.Raise()])
+            place_missing(ast.copy_location(escape, node), node.lineno, node.col_offset)
+            node.handlers.insert(0, escape)
         node.orelse = self._block(node.orelse)
         node.finalbody = self._block(node.finalbody)
-        return node
+        return ast.fix_missing_locations(node)
+
+    def visit_TryStar(self, node: ast.TryStar) -> Any:
+        return self._placed(ast.Expr(fx("refuse", ast.Constant("it has except*"))), node)
 
     def visit_Match(self, node: ast.Match) -> Any:
         node.subject = fx("known_subject", self.visit(node.subject))
@@ -349,24 +349,33 @@ class Rewriter(Expressions):
         return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        operator = ast.Constant(_BINARY[type(node.op)])
-        value = self.visit(node.value)
-        target = node.target
-        new: ast.stmt
+        name = ast.Constant(BINARY[type(node.op)])
+        target, value = node.target, node.value
         if isinstance(target, ast.Name):
-            current = self.visit(ast.copy_location(load(target.id), target))
-            new = assign(target.id, fx("iop", operator, current, value))
-        elif isinstance(target, ast.Subscript):
-            new = ast.Expr(fx("isetitem", self.visit(target.value), self._index(target.slice), operator, value))
+            old = self.visit(ast.copy_location(load(target.id), target))
+            return self._placed(assign(target.id, fx("iop", name, old, self.visit(value))), node)
+        place, old_name = self.fresh("place"), self.fresh("old")
+        out: list[ast.stmt] = [assign(place, self.visit(target.value))]
+        if isinstance(target, ast.Subscript):
+            index = self.fresh("index")
+            out.append(assign(index, self._index(target.slice)))
+            out.append(assign(old_name, fx("getitem", load(place), load(index))))
+            new = fx("iop", name, load(old_name), self.visit(value))
+            out.append(ast.Expr(fx("setitem", load(place), load(index), new)))
         else:
-            new = ast.Expr(fx("iattr", self.visit(target.value), ast.Constant(target.attr), operator, value))
-        return self._placed(new, node)
+            attribute = ast.Constant(target.attr)
+            out.append(assign(old_name, fx("getattr_", load(place), attribute)))
+            new = fx("iop", name, load(old_name), self.visit(value))
+            out.append(ast.Expr(fx("setattr_", load(place), attribute, new)))
+        return [self._placed(each, node) for each in out]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
         out: list[ast.stmt] = []
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 out.append(ast.Expr(fx("delitem", self.visit(target.value), self._index(target.slice))))
+            elif isinstance(target, ast.Attribute):
+                out.append(ast.Expr(fx("refuse", ast.Constant("it deletes an attribute"))))
             else:
                 out.append(ast.Delete([target]))
         return [self._placed(new, node) for new in out]
@@ -376,6 +385,6 @@ class Rewriter(Expressions):
         return self._placed(ast.Expr(fx("assert_", self.visit(node.test), message)), node)
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        if node.exc is None or node.cause is not None:
+        if node.exc is None:
             return node
         return self._placed(ast.Expr(fx("raise_", thunk(self.visit(node.exc)))), node)

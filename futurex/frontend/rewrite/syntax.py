@@ -7,7 +7,8 @@ import copy
 from collections.abc import Iterable, Sequence
 
 FX = "__fx__"
-OPAQUE = (ast.With, ast.Try, ast.Match, ast.AsyncWith, ast.AsyncFor)
+OWN = "__fx_"  # what the rewriter names begins with it
+OPAQUE = (ast.With, ast.Try, ast.TryStar, ast.Match, ast.AsyncWith, ast.AsyncFor)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -71,6 +72,31 @@ def ends(nodes: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.Return | ast.Break | ast.Continue | ast.Raise):
         return True
     return isinstance(last, ast.If) and ends(last.body) and ends(last.orelse)
+
+
+def definition(name: str, parameters: ast.arguments, body: Sequence[ast.stmt]) -> ast.FunctionDef:
+    return ast.FunctionDef(
+        name=name, args=parameters, body=list(body) or [ast.Pass()], decorator_list=[], returns=None, type_comment=None,
+        type_params=[],
+    )  # fmt: skip
+
+
+def names_of(parameters: ast.arguments) -> list[str]:
+    """The names that parameters bind."""
+    several = [parameters.vararg, parameters.kwarg]
+    single = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs]
+    return [arg.arg for arg in (*single, *several) if arg is not None]
+
+
+def declared(nodes: Sequence[ast.AST], kind: type[ast.Global] | type[ast.Nonlocal]) -> set[str]:
+    """Names that ``global`` or ``nonlocal`` statements of this function declare."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, kind):
+            names.update(node.names)
+        elif not isinstance(node, SCOPES):
+            names |= declared(list(ast.iter_child_nodes(node)), kind)
+    return names
 
 
 def load(name: str) -> ast.Name:

@@ -1,0 +1,68 @@
+"""Where elements lie in memory, as far as it decides what NumPy means: reshape gives a view of some layouts, a copy of others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.views import Chain, view
+from futurex.tree.aval import Aval
+
+Strides = tuple[int, ...] | None
+
+
+@functools.lru_cache(maxsize=4096)
+def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, chain: Chain, n_dynamic: int) -> Strides:
+    """The strides of a view of an array with the given strides; no memory is touched."""
+    dummy = np.lib.stride_tricks.as_strided(np.empty((), dtype), shape, strides)
+    return view(dummy, chain, [0] * n_dynamic).strides
+
+
+def c_strides(aval: Aval) -> tuple[int, ...]:
+    """The strides of a C-contiguous array."""
+    strides, step = [], aval.dtype.itemsize
+    for extent in reversed(aval.shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(aval: Aval, strides: tuple[int, ...]) -> bool:
+    """Is the layout C-contiguous? Strides of dimensions of extent one do not matter."""
+    same = zip(aval.shape, strides, c_strides(aval), strict=True)
+    return aval.size == 0 or all(extent == 1 or mine == c for extent, mine, c in same)
+
+
+def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
+    """Would NumPy lay out the result of an elementwise operation on such an operand in C order?"""
+    if len(shape) < 2:
+        return True
+    if strides is None:
+        return False
+    steps = [abs(stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
+    return all(a >= b > 0 for a, b in zip(steps, steps[1:], strict=False))
+
+
+def result_strides(aval: Aval, operands: Iterable[tuple[tuple[int, ...], Strides]]) -> Strides:
+    """The strides of the result of an operation that keeps its operands' order; None where they are not known."""
+    if aval.ndim < 2 or all(is_c_sorted(shape, strides) for shape, strides in operands):
+        return c_strides(aval)
+    return None
+
+
+def reshapes_as_view(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Ask NumPy whether the reshape of such an array is a view."""
+    probe = np.lib.stride_tricks.as_strided(np.empty((), np.int8), shape, strides)
+    try:
+        probe.shape = target
+    except AttributeError:
+        return False
+    return True
+
+
+def same_but_ones(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Do the shapes differ only in dimensions of extent one? Then every layout can be viewed as the other shape."""
+    return [extent for extent in shape if extent != 1] == [extent for extent in target if extent != 1]

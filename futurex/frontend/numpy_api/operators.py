@@ -1,0 +1,105 @@
+"""Python's operators on traced values: on arrays they are ufuncs, on Python numbers they give Python numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.ufuncs import UFUNCS, applied, call_ufunc
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, node_of
+from futurex.tree.node import Node
+
+# ``array ** scalar`` takes these short cuts, which differ from np.power in the last bit.
+_SHORT_CUTS = {-1: np.reciprocal, 0.5: np.sqrt, 1: np.positive, 2: np.square}
+_OF_NUMBERS = frozenset(
+    {np.add, np.subtract, np.multiply, np.floor_divide, np.remainder, np.negative, np.positive, np.invert, np.absolute,
+     np.left_shift, np.right_shift, np.divide}
+)  # fmt: skip
+
+
+def operate(ufunc: Any, *inputs: Any) -> Any:
+    """An operator: the ufunc, except that Python numbers follow Python's rules."""
+    values = [entered(value) for value in inputs]
+    if ufunc is np.power:
+        return _power(*values)
+    nodes = [node_of(value) for value in values]
+    if not all(node.aval.weak for node in nodes):
+        return applied(UFUNCS[ufunc], *values)
+    if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
+        nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
+    return applied(UFUNCS[ufunc], *map(fresh, nodes))
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    x, y = node_of(base), node_of(exponent)
+    if x.aval.weak and y.aval.weak:
+        return _python_power(x, y)
+    scalar = not any(_is_array(value, node) for value, node in ((base, x), (exponent, y)))
+    if scalar:
+        return fresh(emit("scalar_power", x, y))
+    known = exponent if type(exponent) in (int, float) else None
+    if _is_array(base, x) and known in _SHORT_CUTS and x.dtype.kind in "fc":
+        return call_ufunc(_SHORT_CUTS[known], "__call__", (base,), {})
+    if _is_array(base, x) and type(known) is int and known == 2 and x.dtype.kind in "iu":
+        return call_ufunc(np.square, "__call__", (base,), {})
+    return applied("power", base, exponent)
+
+
+def _is_array(value: Any, node: Node) -> bool:
+    return node.ndim > 0 or (isinstance(value, Tracer) and not value.is_scalar)
+
+
+def _python_power(x: Node, y: Node) -> Any:
+    whole = y.op == "const" and y.dtype.kind in "ib" and y.value >= 0
+    if "c" in (x.dtype.kind, y.dtype.kind) or (x.dtype.kind != "f" and not whole):
+        raise Escape("a power of traced Python integers or complex numbers", "its type depends on the values")
+    return fresh(emit("scalar_power", x, y))
+
+
+_OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+}  # fmt: skip
+_COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not is_arraylike(other):
+            return NotImplemented
+        if ufunc is np.matmul:
+            return call_ufunc(ufunc, "__call__", (other, self) if reflected else (self, other), {})
+        return operate(ufunc, *((other, self) if reflected else (self, other)))
+
+    return method
+
+
+def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if self.is_scalar:
+            return operate(ufunc, self, other)
+        return call_ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+
+    return method
+
+
+def _unary(ufunc: Any) -> Callable[[Any], Any]:
+    return lambda self: operate(ufunc, self)
+
+
+for _name, _ufunc in _OPERATORS.items():
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc, reflected=False))
+    setattr(Tracer, f"__r{_name}__", _binary(_ufunc, reflected=True))
+    setattr(Tracer, f"__i{_name}__", _in_place(_ufunc))
+for _name, _ufunc in _COMPARISONS.items():
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc, reflected=False))
+for _name, _ufunc in _UNARY.items():
+    setattr(Tracer, f"__{_name}__", _unary(_ufunc))

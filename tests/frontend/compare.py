@@ -1,0 +1,96 @@
+"""Compare a futurized function with plain NumPy: values bit for bit, dtypes, arguments after the call, exceptions."""
+
+import copy
+import dataclasses
+
+import numpy as np
+
+import futurex as fx
+from futurex.frontend.errors import StagingError
+
+
+@dataclasses.dataclass
+class Case:
+    """A function and arguments to run it on; ``staged`` says whether it must be traced or must run as plain NumPy."""
+
+    function: object
+    args: tuple
+    staged: bool
+
+    @property
+    def name(self):
+        return self.function.__name__
+
+
+class Cases(list):
+    """Cases of one module; ``@cases(*args)`` adds one."""
+
+    def __call__(self, *args, staged=True):
+        def add(function):
+            self.append(Case(function, args, staged))
+            return function
+
+        return add
+
+
+def plain(value):
+    """A result with every future replaced by its value."""
+    if isinstance(value, fx.Array):
+        return value.result(timeout=30)
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(entry) for entry in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(plain(entry) for entry in value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"dataclass": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+    return value
+
+
+def bits(value):
+    """A value as comparable data: structure, kind of number, shape, dtype and bytes."""
+    if isinstance(value, dict):
+        return {key: bits(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, [bits(entry) for entry in value])
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        array = np.asarray(value)
+        if array.dtype.kind in "fc":  # any NaN is as good as another
+            array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
+        return (array.dtype.str, array.shape, array.tobytes())
+    return value
+
+
+def outcome(function, args):
+    """``("value", result)`` or ``("error", type)``, and the arguments afterwards."""
+    args = copy.deepcopy(args)
+    try:
+        with np.errstate(all="ignore"):
+            result = ("value", bits(plain(function(*args))))
+    except Exception as error:
+        result = ("error", type(error))
+    return result, bits(list(map(plain, args)))
+
+
+def check(function, *args, staged=True, calls=2):
+    """Run plain and futurized on copies of ``args`` and compare; then look whether it was staged."""
+    expected = outcome(function, args)
+    futurized = fx.futurize(function)
+    for _ in range(calls):
+        actual = outcome(futurized, args)
+        assert actual == expected, f"{actual} is not {expected}\n{futurized.explain()}"
+    assert is_staged(futurized, args) == staged, futurized.explain()
+    return futurized
+
+
+def is_staged(futurized, args):
+    """Does the function have a trace for these arguments?"""
+    try:
+        futurized.trace(*copy.deepcopy(args))
+    except StagingError:
+        return False
+    except Exception as error:
+        kind, value = outcome(futurized.plain, args)[0]
+        return kind == "error" and issubclass(value, type(error))  # the error is the function's own
+    return True

@@ -1,0 +1,607 @@
+"""Functions with control flow on data."""
+
+import numpy as np
+from compare import Cases
+
+cases = Cases()
+V = np.linspace(-1.0, 2.0, 7)
+X = np.arange(12.0).reshape(3, 4)
+LONG = np.sin(np.arange(40.0))
+F4 = LONG.astype(np.float32)
+
+
+@cases(V)
+@cases(-V)
+def branches(x):
+    if x.sum() > 2:
+        y = x * 2
+    elif x.sum() > 0:
+        y = x + 1
+    else:
+        y = -x
+    return y
+
+
+@cases(V)
+@cases(-V)
+def a_branch_without_else(x):
+    y = x.copy()
+    if x[0] < 0:
+        y[0] = 5
+        z = y.sum()
+    else:
+        z = x[1]
+    if x[1] > 100:
+        y *= 0
+    return y, z
+
+
+@cases(V)
+@cases(-V)
+def early_returns(x):
+    if x[0] > 0:
+        return x * 2
+    if x[1] > 0:
+        return x * 3
+    y = x + 1
+    if y[2] > 0:
+        return y
+    return y * 4
+
+
+@cases(V, 3.0)
+@cases(V, 1.0)
+def nested_branches(x, a):
+    y = x.copy()
+    if x.max() > a:
+        y += 1
+        if a > 2:
+            y[0] = 9
+        elif x.min() < 0:
+            y[1] = a
+        z = y * 2
+    else:
+        if x.max() == 2:
+            z = y - 1
+        else:
+            z = y
+    return y, z
+
+
+@cases(V)
+@cases(-V)
+def bound_in_one_branch_and_used_there(x):
+    if x[0] > 0:
+        y = x * 2
+    z = 1.0
+    if x[0] > 0:
+        z = y.sum()
+    return x + z
+
+
+@cases(V)
+@cases(-V)
+def bound_in_one_branch_only(x):
+    if x[0] > 0:
+        y = x * 2
+    return y + 1
+
+
+@cases(V)
+def never_bound(x):
+    if x[0] > 0:
+        y = x
+    else:
+        x = x + 1
+    return y
+
+
+@cases(V)
+@cases(-V)
+def ternary_and_logic(x):
+    a = x[0] if x[0] > 0 else -x[0]
+    b = x[1] > 0 and x[2] > 0
+    c = x[1] > 0 or x[6] > 100
+    d = not (x[0] > 0)
+    e = 0 < x[3] < 2
+    return a, b, c, d, e, x[0] != x[1] > x[2]
+
+
+@cases(V)
+@cases(-V)
+def minus_zero_is_not_zero(x):
+    y = 0.0 if x[0] > 0 else -0.0
+    return np.copysign(1.0, y)
+
+
+@cases(X)
+def membership(x):
+    return 3.0 in x, 100.0 in x, x[0, 1] in (1, 2), x[0, 1] not in [5.0, 6.0], 3 in [1, 2, 3]
+
+
+@cases(V)
+@cases(-V)
+def any_and_all(x):
+    return any([x[0] > 0, x[1]]), all([x[0] < 0, True]), any(v > 1.9 for v in x), all([]), any([0.0, x[2]])
+
+
+@cases(V, 10.0)
+@cases(V, -10.0)
+def a_while_loop(x, limit):
+    s = np.float64(0)
+    y = x.copy()
+    while s < limit:
+        y = y * 1.1 + 0.01
+        s += np.abs(y).sum()
+    return y, s
+
+
+@cases(100.0)
+@cases(0.5)
+def a_while_loop_on_a_python_float(a):
+    n = 0
+    while a > 1.0:
+        a = a / 2
+        n += 1
+    return a, n
+
+
+@cases(V, 50)
+@cases(V, 0)
+@cases(V, 3)
+def a_for_loop_over_a_range(x, n):
+    y = x.copy()
+    for i in range(n):
+        y = y * 0.9 + i
+    return y
+
+
+@cases(LONG)
+def a_for_loop_with_writes(x):
+    y = np.zeros_like(x)
+    for i in range(1, len(x)):
+        y[i] = y[i - 1] * 0.5 + x[i]
+    return y
+
+
+@cases(LONG)
+def a_for_loop_over_an_array(x):
+    s = 0.0
+    for v in x:
+        if v > 0:
+            s += v
+        else:
+            s -= v * 2
+    return s
+
+
+@cases(LONG)
+def a_loop_over_rows(x):
+    y = x.reshape(20, 2).copy()
+    for row in y:
+        row[0] += row[1]
+    return y
+
+
+@cases(LONG, np.array([3, 17, 0]))
+def bounds_from_data(x, n):
+    y = x.copy()
+    for i in range(n[0], n[1]):
+        y[i] = y[i - 1] + 1
+    for _ in range(n[2]):
+        y += 1
+    return y
+
+
+@cases(LONG, np.array(30))
+@cases(LONG, np.array(0))
+def a_loop_variable_after_the_loop(x, n):
+    for i in range(n):
+        y = x[i] * 2
+    return i + y
+
+
+@cases(LONG)
+@cases(-np.ones(40))
+def break_and_continue(x):
+    s = 0.0
+    count = 0
+    for i in range(40):
+        if x[i] < -0.9:
+            continue
+        if s > 3:
+            break
+        s += x[i]
+        count += 1
+    return s, count, i
+
+
+@cases(LONG, 0.99)
+@cases(LONG, 2.0)
+def for_else(x, a):
+    for v in x:
+        if v > a:
+            found = v
+            break
+    else:
+        found = np.float64(-1.0)
+    return found
+
+
+@cases(LONG, 0.99)
+@cases(LONG, 2.0)
+def a_return_in_a_loop(x, a):
+    for i in range(len(x)):
+        if x[i] > a:
+            return i, x[i] * 2
+    return -1, x[0]
+
+
+@cases(LONG, 3.0)
+@cases(LONG, 1e9)
+def while_true(x, limit):
+    s = np.float64(0)
+    i = 0
+    while True:
+        s = s + x[i] * x[i]
+        i += 1
+        if s > limit or i >= 40:
+            break
+    return s, i
+
+
+@cases(X)
+def nested_loops(x):
+    y = x.copy()
+    for i in range(3):
+        for j in range(4):
+            if y[i, j] > 5:
+                y[i, j] = -y[i, j]
+            elif j == 3:
+                break
+    return y
+
+
+@cases(np.add.outer(np.arange(20.0), np.arange(20.0) % 7))
+def long_nested_loops(x):
+    y = x.copy()
+    for i in range(1, 19):
+        for j in range(1, 19):
+            y[i, j] = 0.25 * (y[i - 1, j] + y[i + 1, j] + x[i, j - 1] + y[i, j + 1])
+    return y
+
+
+@cases(LONG)
+def a_break_from_nested_loops(x):
+    y = x.reshape(8, 5).copy()
+    total = np.float64(0)
+    for i in range(8):
+        for j in range(5):
+            if y[i, j] < -0.9:
+                break
+            total += y[i, j]
+        else:
+            continue
+        if total > 2:
+            break
+    return total, y
+
+
+@cases(V)
+def enumerate_and_zip(x):
+    y = x.copy()
+    for k, (a, b) in enumerate(zip(x, x[::-1], strict=True)):
+        if a > b:
+            y[k] = a - b
+    for name, factor in {"a": 1.0, "b": 2.0}.items():
+        y = y * factor if name == "b" else y + factor
+    for value in [1, 2.0, x[0]]:
+        y = y + value
+    return y
+
+
+@cases(LONG)
+def python_floats_that_become_scalars(x):
+    s = 0.0
+    for i in range(40):
+        s += x[i]
+    return s
+
+
+@cases(F4)
+def loop_carried_promotion(x):
+    s = 0.0
+    p = 1
+    out = np.zeros(40, np.float32)
+    for i in range(40):
+        out[i] = x[i] * s
+        s = s + x[i]
+        p = p * x[i]
+    return s, p, out
+
+
+@cases(F4, 0.1)
+def a_first_round_with_its_own_types(x, a):
+    out = np.zeros(40)
+    for i in range(40):
+        out[i] = (x * a).sum() * 0.5
+        a = np.float64(a) * 1.01
+    return out
+
+
+@cases(F4, 1.0, staged=False)
+@cases(F4, -1.0, staged=False)
+def a_type_that_depends_on_data(x, a):
+    y = 0.1
+    if a > 0:
+        y = x[3]
+    return y
+
+
+@cases(np.float64(1.0), F4, staged=False)
+@cases(np.float64(-1.0), F4, staged=False)
+def a_promotion_that_depends_on_data(a, x):
+    y = 0.1
+    if a > 0:
+        y = a * 2
+    return x * y
+
+
+@cases(np.float64(1.0), LONG)
+@cases(np.float64(-1.0), LONG)
+def a_promotion_that_does_not(a, x):
+    y = 0.1
+    if a > 0:
+        y = a * 2
+    return x * y, y + 1
+
+
+@cases(V)
+@cases(-V)
+def staged_assertions(x):
+    assert x[0] < 0, "must be negative"
+    assert x.shape == (7,)
+    return x + 1
+
+
+@cases(V)
+@cases(-V)
+def staged_raises(x):
+    if x[0] > 0:
+        raise ValueError("positive")
+    return x * 2
+
+
+@cases(V, 2)
+@cases(V, 5)
+def plain_raises(x, n):
+    if n > 3:
+        raise KeyError(n)
+    return x * n
+
+
+@cases(V)
+@cases(-V)
+def a_write_before_a_failing_check(x):
+    y = x
+    y[1] = 9.0
+    assert x[0] < 0
+    y[2] = 8.0
+    return y
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def a_raise_that_is_caught(x):
+    try:
+        if x[0] > 0:
+            raise ValueError("positive")
+        y = x + 1
+    except ValueError:
+        y = x - 1
+    return y
+
+
+@cases(V, np.array(3), staged=False)
+@cases(V, np.array(30), staged=False)
+def an_index_error_that_is_caught(x, n):
+    try:
+        return x[n]
+    except IndexError:
+        return x[0]
+
+
+@cases(V, staged=False)
+def a_shape_error_that_is_caught(x):
+    try:
+        y = x + np.ones(3)
+    except ValueError:
+        y = x
+    return y
+
+
+@cases(V)
+def a_try_that_cannot_fail(x):
+    try:
+        y = x + 1
+    finally:
+        z = x * 2
+    return y + z
+
+
+@cases(V)
+@cases(-V)
+def with_errstate(x):
+    with np.errstate(invalid="ignore"):
+        y = np.sqrt(x)
+        if x[0] > 0:
+            y = y + 1
+    return y
+
+
+@cases(V, staged=False)
+def with_errstate_that_raises(x):
+    with np.errstate(invalid="raise"):
+        return np.sqrt(x)
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def a_return_inside_with(x):
+    with np.errstate(divide="ignore"):
+        if x[0] > 0:
+            return x
+    return x * 2
+
+
+@cases(V, staged=False)
+def a_bare_except(x):
+    try:
+        return x[x > 0].sum()
+    except:  # noqa: E722
+        return -1.0
+
+
+@cases(LONG)
+def swapping_names_in_a_loop(x):
+    u, v = x, x * 2
+    for _ in range(30):
+        u, v = v, u + v * 0.1
+    return u, v
+
+
+@cases(LONG.copy())
+def swapping_buffers_in_a_loop(x):
+    u, v = x.copy(), np.empty_like(x)
+    for _ in range(20):
+        v[1:-1] = (u[2:] + u[:-2]) * 0.5
+        v[0] = v[-1] = 1.0
+        u, v = v, u
+    return u
+
+
+@cases(LONG.copy())
+def writes_to_an_argument_in_a_loop(x):
+    for i in range(1, 40):
+        x[i] += x[i - 1]
+
+
+@cases(V)
+def comprehensions(x):
+    k = 2.0
+    squares = [v * v for v in x]
+    table = {i: x[i] + k for i in range(3) if i != 1}
+    nested = [[a * b for b in x[:2]] for a in x[:3]]
+    return squares, table, nested, sum(v for v in x), np.array([k * v for v in x])
+
+
+@cases(V)
+@cases(-V)
+def a_named_expression(x):
+    if (s := x.sum()) > 0:
+        y = x * s
+    else:
+        y = x - s
+    n = 3
+    while (n := n - 1) > 0:
+        y = y + n
+    return y, n
+
+
+@cases(V)
+@cases(-V)
+def deleting_names(x):
+    y = x * 2
+    t = y + 1
+    del y
+    y = t if x[0] > 0 else t * 2
+    return y
+
+
+@cases(V)
+@cases(-V)
+def lists_in_branches(x):
+    parts = [x, x * 2]
+    if x[0] > 0:
+        parts = [parts[1], parts[0]]
+    a, *rest = parts
+    return a, rest
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def a_list_grows_in_a_branch(x):
+    parts = [x]
+    if x[0] > 0:
+        parts.append(x * 2)
+    return parts
+
+
+@cases(LONG)
+def a_list_grows_in_a_loop(x):
+    parts = []
+    for i in range(30):
+        parts.append(x[i] * 2)
+    return np.array(parts), len(parts)
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def an_alias_in_one_branch(x):
+    a, b = x.copy(), x * 2
+    c = a if x[0] > 0 else b
+    c[0] = 100.0
+    return a, b, c
+
+
+@cases(V)
+@cases(-V)
+def an_alias_that_is_only_read(x):
+    a, b = x.copy(), x * 2
+    c = a if x[0] > 0 else b
+    return a, c + 1
+
+
+@cases(np.arange(40), np.array(7))
+def integers_and_booleans(n, k):
+    count = 0
+    flag = False
+    for i in range(40):
+        if n[i] % k == 0:
+            count += 1
+            flag = not flag
+    return count, flag, n[count] // 2
+
+
+@cases(V, 3)
+def match_on_python_values(x, n):
+    match n:
+        case 1 | 2:
+            y = x
+        case int(k) if k > 2:
+            y = x * k
+        case _:
+            y = -x
+    return y
+
+
+ITERATOR_SOURCE = [1.0, 2.0, 3.0]
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def an_iterator_in_a_branch(x):
+    it = iter(ITERATOR_SOURCE)
+    first = next(it)
+    if x[0] > 0:
+        y = next(it)
+    else:
+        y = next(it) * 2
+    return first + y + next(it)
+
+
+@cases(V)
+def an_iterator(x):
+    it = iter([1.0, 2.0, 3.0])
+    y = x * next(it)
+    return y + next(it)

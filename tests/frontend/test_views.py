@@ -1,0 +1,101 @@
+"""Views, writes and aliasing mean in staged code what they mean in NumPy."""
+
+import numpy as np
+import pytest
+import view_cases
+from compare import check
+from view_cases import cases
+
+import futurex as fx
+
+
+@pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+def test_views_and_writes(case):
+    check(case.function, *case.args, staged=case.staged)
+
+
+def test_written_arguments_are_the_callers():
+    x = np.zeros((2, 3))
+    v = x[0]
+    fx.futurize(view_cases.an_argument_is_written)(x)
+    expected = np.zeros((2, 3))
+    view_cases.an_argument_is_written(expected)
+    assert x.tobytes() == expected.tobytes()
+    assert v.tobytes() == expected[0].tobytes()
+
+
+def test_a_returned_argument_is_the_argument():
+    x = np.ones((2, 3))
+    first, second = fx.futurize(view_cases.an_argument_is_returned)(x)
+    assert first is x
+    assert second is x
+    views = fx.futurize(view_cases.a_view_of_an_argument_is_returned)(x)
+    assert all(np.shares_memory(view, x) for view in views)
+
+
+def shift_into(target, source):
+    target[:] = source + 1
+    return source.sum()
+
+
+def test_overlapping_arguments():
+    expected, actual = np.arange(6.0), np.arange(6.0)
+    wanted = shift_into(expected[1:], expected[:-1])
+    got = fx.futurize(shift_into)(actual[1:], actual[:-1])
+    assert float(got) == wanted
+    assert actual.tobytes() == expected.tobytes()
+
+
+def same_object(a, b):
+    return 1.0 if a is b else a.sum()
+
+
+def test_one_array_as_two_arguments_is_one_object():
+    x, y = np.ones(3), np.ones(3)
+    f = fx.futurize(same_object)
+    assert float(f(x, x)) == 1.0
+    assert float(f(x, y)) == 3.0
+    assert float(f(y, y)) == 1.0
+
+
+def write_both(a, b):
+    a[0] = 5.0
+    return b + 1
+
+
+def test_one_array_as_two_arguments_is_written_once():
+    x = np.zeros(3)
+    assert fx.futurize(write_both)(x, x).tolist() == [6.0, 1.0, 1.0]
+    assert x.tolist() == [5.0, 0.0, 0.0]
+
+
+def write_table(x):
+    view_cases.TABLE[0] = x
+    return view_cases.TABLE * 2
+
+
+def test_global_arrays_are_written():
+    before = view_cases.TABLE.copy()
+    try:
+        result = fx.futurize(write_table)(np.float64(9.0))
+        assert view_cases.TABLE[0] == 9.0
+        assert result[0] == 18.0
+    finally:
+        view_cases.TABLE[:] = before
+
+
+def test_results_do_not_share_memory_with_the_callers_arrays():
+    f = fx.futurize(lambda x, y: (x + 0, np.zeros(3), y))
+    x, y = np.ones(3), np.ones(3)
+    total, zeros, _ = f(x, y)
+    x[:] = 7
+    assert total.tolist() == [1, 1, 1]
+    np.asarray(zeros)[...] if not np.asarray(zeros).flags.writeable else np.asarray(zeros).fill(5)
+    assert f(x, y)[1].tolist() == [0, 0, 0]
+
+
+def test_a_python_power_that_is_complex_is_refused():
+    f = fx.futurize(lambda a: a**0.5)
+    assert float(f(4.0)) == 2.0
+    with pytest.raises(ValueError, match="negative Python float"):
+        f(-4.0).result()

@@ -1,0 +1,535 @@
+"""Functions with views, writes and aliasing."""
+
+import dataclasses
+from collections import namedtuple
+
+import numpy as np
+from compare import Cases
+
+cases = Cases()
+X = np.arange(12.0).reshape(3, 4)
+V = np.linspace(-1.0, 2.0, 7)
+N = np.array([3, 1, 2])
+
+
+@cases(X)
+def slices_share_memory(x):
+    y = x.copy()
+    v = y[1:, ::2]
+    v += 10
+    y[0] = 7
+    return y, v
+
+
+@cases(X)
+def transposes_share_memory(x):
+    y = x.copy()
+    t = y.T
+    t[1, 2] = -5.0
+    y[0, 0] = 9.0
+    return y, t, t.T
+
+
+@cases(X)
+def reshaped_views_share_memory(x):
+    y = x.copy()
+    flat = y.reshape(-1)
+    flat[5] = 100.0
+    y[2, 3] = 7.0
+    return y, flat
+
+
+@cases(X)
+def reshape_of_a_transpose_is_a_copy(x):
+    y = x.copy()
+    flat = y.T.reshape(-1)
+    flat[0] = 50.0
+    return y, flat
+
+
+@cases(X, staged=False)
+def reshape_after_a_result_in_column_order(x):
+    y = x.T + 1  # NumPy keeps the order of the transposed operand
+    flat = y.ravel()
+    flat[1] = 99.0
+    return y, flat
+
+
+@cases(X)
+def reshape_of_a_result_that_nobody_writes(x):
+    y = x.T + 1
+    return y.ravel(), y.reshape(2, 6)
+
+
+@cases(X)
+def chained_views(x):
+    y = x.copy()
+    y.T[::-1][1:3, 0] = [1.0, 2.0]
+    y[1:][:, 1:][0][2] = 33.0
+    return y
+
+
+@cases(X)
+def writes_through_views_in_order(x):
+    y = x.copy()
+    a, b = y[:2], y[1:]
+    a *= 2
+    b -= 1
+    a[1] = b[1]
+    return y, a, b
+
+
+@cases(V)
+def overlapping_forward(u):
+    u = u.copy()
+    u[1:] = u[:-1]
+    return u
+
+
+@cases(V)
+def overlapping_backward(u):
+    u = u.copy()
+    u[:-1] = u[1:]
+    u[2:5] += u[1:4]
+    return u
+
+
+@cases(V)
+def overlapping_reversed(u):
+    u = u.copy()
+    u[:] = u[::-1]
+    return u
+
+
+@cases(V)
+def negative_steps(u):
+    y = u.copy()
+    y[::-2] = y[:4]
+    return y[::-1], y[5:1:-2], y[-1], y[-3:-1]
+
+
+@cases(X)
+def diagonals(x):
+    y = x[:3, :3].copy()
+    return y.diagonal(), np.diagonal(y, 1), y.trace(), np.trace(y)
+
+
+@cases(X)
+def a_diagonal_sees_later_writes(x):
+    y = x[:3, :3].copy()
+    d = np.diagonal(y)
+    y[1, 1] = 77.0
+    return d, y
+
+
+@cases(X)
+def a_diagonal_is_read_only(x):
+    y = x[:3, :3].copy()
+    y.diagonal()[0] = 1.0
+    return y
+
+
+@cases(X)
+def a_broadcast_sees_later_writes(x):
+    y = x[0].copy()
+    b = np.broadcast_to(y, (2, 4))
+    y[0] = 5.0
+    return b
+
+
+@cases(X)
+def newaxis_and_squeeze(x):
+    y = x.copy()
+    column = y[:, None, :]
+    column[0] = 3.0
+    flat = column.squeeze(1)
+    flat[1, 1] = 4.0
+    return y, column.shape, np.expand_dims(y, 0), y[..., 0], y[..., None].shape
+
+
+@cases(X)
+def masked_writes(x):
+    y = x.copy()
+    y[y > 5] = 0
+    y[y == 3] = -1.5
+    y[np.array([True, False, True])] = 8
+    return y
+
+
+@cases(X, staged=False)
+def masked_reads(x):
+    return x[x > 4], x[x > 4].sum()
+
+
+@cases(X, staged=False)
+def masked_augmented_assignment(x):
+    y = x.copy()
+    y[y > 5] += 10
+    return y
+
+
+@cases(X, N)
+def fancy_reads(x, n):
+    return x[n - 1], x[:, n], x[[0, 2]], x[[0, 2], [1, 3]], x[n - 1][:, n], x[np.array([[0], [2]]), n]
+
+
+@cases(X)
+def fancy_writes(x):
+    y = x.copy()
+    y[[0, 2]] = 5
+    y[:, [1, 3]] = y[:, [3, 1]]
+    y[[0, 1], [0, 1]] = [-1.0, -2.0]
+    return y
+
+
+@cases(V)
+def the_last_of_repeated_indices_wins(u):
+    y = u.copy()
+    y[[1, 1, 2]] = [5.0, 6.0, 7.0]
+    y[[3, 3]] += 1
+    return y
+
+
+@cases(V, N)
+def traced_indices(u, n):
+    y = u.copy()
+    y[n[0]] = 5.0
+    y[n] *= 2
+    y[n[1] + 1] += n[2]
+    return y, y[n[0]], y[n]
+
+
+@cases(X.copy())
+def an_argument_is_written(x):
+    x[0] = 1.0
+    x += 1
+    x[:, 1] *= 3
+
+
+@cases(X.copy())
+def an_argument_is_written_through_a_view(x):
+    v = x.T[1]
+    v[:] = 0
+    x.ravel()[3] = 8
+    return v
+
+
+@cases(X.copy())
+def an_argument_is_returned(x):
+    return x, x
+
+
+@cases(X.copy())
+def a_view_of_an_argument_is_returned(x):
+    return x[1:], x.T, x.reshape(-1)[::2]
+
+
+@cases(np.asfortranarray(X), staged=False)
+def a_column_ordered_argument(x):
+    flat = x.reshape(-1)
+    flat[0] = 44.0
+    t = x.T.reshape(-1)
+    t[1] = 33.0
+    return x, flat, t
+
+
+@cases(X.copy(), V.copy())
+def two_arguments_are_written(x, v):
+    x[:] = v[:4]
+    v[0] = x[1, 1]
+    return v.sum()
+
+
+@cases(np.array(2.0))
+def zero_dimensional(x):
+    y = x.copy()
+    z = y
+    z += 1
+    z[()] = z + 1
+    w = np.zeros(())
+    alias = w
+    w += 4
+    return y, z, w, alias
+
+
+@cases(np.array(2.0))
+def a_zero_dimensional_argument_is_written(x):
+    x += 1
+    x[...] = x * 2
+
+
+@cases(V)
+def scalars_are_not_views(u):
+    y = u.copy()
+    s = y[2]
+    s += 10
+    y[2] = -1
+    return y, s
+
+
+@cases(V)
+def full_indexing_with_an_ellipsis_is_a_view(u):
+    y = u.copy()
+    v = y[2, ...]
+    v += 10
+    y[3] = 0
+    return y, v
+
+
+@cases(X)
+def real_and_imaginary_parts_are_views(x):
+    z = x + 1j * x
+    z.real[0] = 5
+    z.imag = 2
+    return z, z.real, z.imag, x.real, x.imag
+
+
+@cases(X)
+def flips_are_views(x):
+    y = x.copy()
+    f = np.flip(y, 1)
+    f[0] = 9
+    np.flipud(y)[0, 0] = 3
+    return y, f
+
+
+@cases(X)
+def parts_of_a_split_are_views(x):
+    y = x.copy()
+    a, b = np.split(y, 2, axis=1)
+    a[:] = 0
+    b *= 2
+    return y
+
+
+@cases(X)
+def asarray_keeps_and_array_copies(x):
+    y = x.copy()
+    a, b = np.asarray(y), np.array(y)
+    y[0, 0] = 8
+    return a, b
+
+
+@cases(X)
+def array_without_copying(x):
+    y = x.copy()
+    a = np.array(y, copy=None)
+    b = np.array(y, copy=False)
+    y[0, 0] = 8
+    return a, b
+
+
+@cases(X)
+def out_arguments(x):
+    y = np.empty_like(x)
+    np.multiply(x, 2, out=y)
+    r = np.add(y, 1, y)
+    y[0, 0] = 0
+    s = np.zeros(4)
+    np.sum(x, axis=0, out=s)
+    np.add(y, 1, out=y, where=x > 5)
+    return y, r, s
+
+
+@cases(X)
+def augmented_assignment_keeps_the_array(x):
+    y = x.copy()
+    z = y
+    y += 1
+    y = y + 1
+    y *= 2
+    return y, z
+
+
+@cases(N.copy())
+def augmented_assignment_keeps_the_dtype(n):
+    y = n.copy()
+    y += 2
+    y //= 2
+    y <<= 1
+    z = n.astype(np.float32)
+    z *= 1.1
+    return y, z
+
+
+@cases(N)
+def augmented_assignment_that_numpy_refuses(n):
+    y = n.copy()
+    y /= 2
+    return y
+
+
+@cases(N)
+def assignment_casts(n):
+    y = n.copy()
+    y[0] = 2.7
+    z = np.zeros(3, np.uint8)
+    z[:] = n * 1.5
+    b = np.zeros(3, bool)
+    b[1:] = n[1:]
+    return y, z, b
+
+
+@cases(X)
+def shapes_that_do_not_fit(x):
+    y = x.copy()
+    y[0] = x[:, 0]
+    return y
+
+
+@cases(X)
+def an_index_out_of_bounds(x):
+    return x[5]
+
+
+@cases(X)
+def swapping_rows(x):
+    y = x.copy()
+    y[0], y[1] = y[1], y[0]  # views: not a swap
+    y[[1, 2]] = y[[2, 1]]
+    return y
+
+
+@cases(V)
+def swapping_elements(v):
+    y = v.copy()
+    y[0], y[1] = y[1], y[0]
+    return y
+
+
+TABLE = np.arange(4.0)
+PAIR = (np.ones(4), np.arange(4.0))
+BANK = {"w": np.full(4, 2.0), "rows": [np.ones(4), np.zeros(4)]}
+
+
+@cases(X)
+def global_arrays(x):
+    w = BANK["w"]
+    a, b = PAIR
+    total = x + TABLE + w + a * b
+    for row in BANK["rows"]:
+        total = total + row * 2 + (row + 1)
+    return total, TABLE * 2, [r + 1 for r in BANK["rows"]]
+
+
+@dataclasses.dataclass
+class Weights:
+    w: np.ndarray
+    b: float
+
+
+Point = namedtuple("Point", "x y")
+
+
+class Model:
+    def __init__(self):
+        self.w = np.arange(4.0)
+        self.rate = 0.5
+
+    def __deepcopy__(self, memo):
+        other = Model()
+        other.w = self.w.copy()
+        return other
+
+    def __eq__(self, other):
+        return isinstance(other, Model) and np.array_equal(self.w, other.w)
+
+    __hash__ = None
+
+    def step(self, x):
+        return x * self.w + self.rate
+
+
+@cases(X, {"a": V, "b": [N, {"c": 2.0}]})
+def containers(x, tree):
+    out = {"sum": tree["a"].sum(), "list": [tree["b"][0] * tree["b"][1]["c"], (x[0],)]}
+    out["extra"] = x.max()
+    return out
+
+
+@cases(Weights(V.copy(), 2.0))
+def dataclasses_are_read_and_written(p):
+    p.w[0] = 5.0
+    return Weights(p.w * p.b, p.b + 1.0)
+
+
+@cases(Point(V, N))
+def namedtuples(p):
+    return Point(p.y, p.x + p.y.sum())
+
+
+@cases(X, Model())
+def objects(x, model):
+    return model.step(x) + model.w[0]
+
+
+@cases(X, Model())
+def arrays_of_objects_are_written(x, model):
+    model.w[1] = 5.0
+    model.w *= 2
+    return model.w + x
+
+
+@cases(X)
+def the_same_array_twice_in_a_result(x):
+    y = x * 2
+    v = y[0]
+    return y, v, {"again": y}
+
+
+@cases(V)
+def rows_of_an_iteration_are_views(v):
+    y = np.outer(v, v)
+    for row in y:
+        row[0] = 1.0
+    for k, row in enumerate(y):
+        row[1] += k
+    for a, b in zip(y, y[::-1]):
+        a[2] = b[3]
+    return y
+
+
+@cases(X)
+def copies_are_independent(x):
+    y = x.copy()
+    z = np.copy(y)
+    w = y.astype(float)
+    f = y.flatten()
+    y[:] = 0
+    return z, w, f
+
+
+@cases(X)
+def roll_repeat_tile_concatenate(x):
+    return np.roll(x, 1), np.roll(x, -1, axis=1), np.repeat(x, 2, axis=0), np.tile(x, (2, 1)), np.concatenate([x, x[::-1]])
+
+
+@cases(np.arange(5.0).astype(np.float32))
+def python_scalars_as_arrays(x):
+    return np.dot(0.1, x), np.outer(0.1, x), np.inner(0.1, x), np.where(x > 1, 0.1, x), np.full(2, 0.1), np.multiply(0.1, x)
+
+
+@cases(0.3, np.arange(5.0).astype(np.float32))
+def python_floats_stay_weak(a, x):
+    return a * x, (a * 2 + 1) * x, np.exp(a) * x, np.float64(a) * x, np.sqrt(a), abs(a) * x, np.dot(a, x), max(a, 0.1) * x
+
+
+@cases(2.5)
+def python_comparisons_add_up(a):
+    return (a > 1) + (a > 2), -(a > 1), (a > 1) * 2, (a > 1) & (a > 3), not a, ~(a > 1)
+
+
+@cases(V)
+def numpy_comparisons_do_not_add_up(v):
+    return (v > 0) + (v > 1), (v[0] > 0) + (v[1] > -5), (v > 0).sum()
+
+
+@cases(V)
+def powers(v):
+    y = np.abs(v) + 0.1
+    return y**2, y**0.5, y**-1, y**3, y**1.7, y[1] ** 2, y[2] ** 0.5, y[3] ** 3, 2**y, y.sum() ** 2, [u**2 for u in y]
+
+
+@cases(2.5, 3.0)
+def python_powers(a, b):
+    return a**2, a**b, a**0.5, b**-1
