@@ -6,4 +6,15 @@ from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize
 
-__all__ = ["Array", "Futurized", "Program", "StagingError", "disable", "futurize", "grad", "lower", "stop_gradient", "value_and_grad"]
+__all__ = [
+    "Array",
+    "Futurized",
+    "Program",
+    "StagingError",
+    "disable",
+    "futurize",
+    "grad",
+    "lower",
+    "stop_gradient",
+    "value_and_grad",
+]

@@ -16,9 +16,9 @@ from futurex.tree.aval import Aval
 class Array:
     """A future that is also an array: shape and dtype are known at once, the elements when they are needed.
 
-    ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those of a future;
-    NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``, ``print`` and
-    ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy.
+    ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those
+    of a future; NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``,
+    ``print`` and ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy.
 
     >>> import numpy as np, futurex as fx
     >>> double = fx.futurize(lambda x: x * 2)

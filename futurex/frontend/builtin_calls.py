@@ -63,7 +63,11 @@ def _range(*args: Any) -> Any:
 @special(len)
 def _len(value: Any) -> int:
     method = getattr(type(value), "__len__", None)
-    return call(method, (value,), {}) if isinstance(method, types.FunctionType) and method is not Tracer.__len__ else len(value)
+    return (
+        call(method, (value,), {})
+        if isinstance(method, types.FunctionType) and method is not Tracer.__len__
+        else len(value)
+    )
 
 
 @special(abs)
@@ -107,6 +111,10 @@ def _hasattr(value: Any, name: str) -> bool:
     return hasattr(value, name)
 
 
+def _constantly(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
 def _extreme(builtin: Any, better: Callable[[Any, Any], Any]) -> Special:
     def choose(*args: Any, **kwargs: Any) -> Any:
         values = list(items(args[0])) if len(args) == 1 else list(args)
@@ -117,7 +125,7 @@ def _extreme(builtin: Any, better: Callable[[Any, Any], Any]) -> Special:
         best = values[0]
         for value in values[1:]:
             test = Runtime.binary("gt" if builtin is max else "lt", value, best)
-            best = control.if_expression(test, lambda value=value: value, lambda best=best: best)
+            best = control.if_expression(test, _constantly(value), _constantly(best))
         return best
 
     return choose
@@ -148,16 +156,21 @@ def _round(value: Any, digits: Any = None) -> Any:
 def _print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False) -> None:
     if file is not None:
         raise Escape("print() to a file", "the file may be closed at the next run")
-    nodes, parts = [], []
+    nodes: list[Any] = []
+    parts: list[str | None] = []
     for value in values:
         if isinstance(value, Tracer):
             nodes.append(node_of(value))
             parts.append(None)
-        elif any_traced([value]) or not isinstance(value, str | int | float | complex | bool | type(None) | np.generic | tuple):
+        elif any_traced([value]) or not isinstance(
+            value, str | int | float | complex | bool | type(None) | np.generic | tuple
+        ):
             raise Escape(f"print() of a {type(value).__name__}", "its text may depend on data")
         else:
             parts.append(str(value))
-    current().effect("print", *nodes, parts=tuple(parts), sep=" " if sep is None else sep, end="\n" if end is None else end)
+    current().effect(
+        "print", *nodes, parts=tuple(parts), sep=" " if sep is None else sep, end="\n" if end is None else end
+    )
 
 
 @special(enumerate)
@@ -182,7 +195,9 @@ def _reversed(values: Any) -> Any:
 def _counted(values: Any) -> Any:
     """Refuse a range whose length depends on data where Python must iterate."""
     if isinstance(values, TracedRange):
-        raise Escape("a range that depends on data in plain Python iteration", "the number of its elements is not known")
+        raise Escape(
+            "a range that depends on data in plain Python iteration", "the number of its elements is not known"
+        )
     return values
 
 
@@ -211,7 +226,9 @@ SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
 def _sorted(values: Any, **options: Any) -> Any:
     entries = list(items(_counted(values)))
     if any_traced(entries) or options.get("key") is not None:
-        raise Escape("sorted() of traced values, or with a key", "their order is not known before the run", "use np.sort")
+        raise Escape(
+            "sorted() of traced values, or with a key", "their order is not known before the run", "use np.sort"
+        )
     return current().remember(sorted(entries, **options))
 
 
@@ -241,5 +258,3 @@ def _any(values: Any) -> Any:
 @special(all)
 def _all(values: Any) -> Any:
     return control.truth_of(control.and_(True, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
-
-

@@ -29,23 +29,78 @@ from futurex.tree.source import is_internal
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
 MUTATORS = frozenset(
-    {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add",
-     "discard", "__setitem__", "__delitem__", "__iadd__", "__ior__", "difference_update", "intersection_update",
-     "symmetric_difference_update", "move_to_end"}
-)  # fmt: skip
+    {
+        "append",
+        "extend",
+        "insert",
+        "pop",
+        "remove",
+        "clear",
+        "sort",
+        "reverse",
+        "update",
+        "setdefault",
+        "popitem",
+        "add",
+        "discard",
+        "__setitem__",
+        "__delitem__",
+        "__iadd__",
+        "__ior__",
+        "difference_update",
+        "intersection_update",
+        "symmetric_difference_update",
+        "move_to_end",
+    }
+)
 _COMPARING = frozenset({"index", "count", "sort", "remove"})
 _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools", "string", "re", "numbers", "typing"})
 _PURE_BUILTINS = frozenset(
     {bin, callable, chr, divmod, format, hex, issubclass, iter, next, oct, ord, pow, slice, ascii, repr}
-)  # fmt: skip
+)
 _PURE_NUMPY = frozenset(overrides.get_overridable_numpy_array_functions()) - {
     getattr(np, name)
     for name in (
-        "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromiter",
-        "frombuffer", "fromfunction", "apply_along_axis", "apply_over_axes", "piecewise",
+        "save",
+        "savez",
+        "savez_compressed",
+        "savetxt",
+        "loadtxt",
+        "genfromtxt",
+        "fromfile",
+        "fromregex",
+        "fromiter",
+        "frombuffer",
+        "fromfunction",
+        "apply_along_axis",
+        "apply_over_axes",
+        "piecewise",
     )
-} | {np.broadcast_shapes, np.promote_types, np.isscalar, np.arange, np.array, np.asarray, np.zeros, np.ones, np.full, np.empty}  # fmt: skip
-_DATA_TYPES = (np.dtype, np.finfo, np.iinfo, *SCALARS, str, bytes, slice, range, object, frozenset, types.SimpleNamespace)
+} | {
+    np.broadcast_shapes,
+    np.promote_types,
+    np.isscalar,
+    np.arange,
+    np.array,
+    np.asarray,
+    np.zeros,
+    np.ones,
+    np.full,
+    np.empty,
+}
+_DATA_TYPES = (
+    np.dtype,
+    np.finfo,
+    np.iinfo,
+    *SCALARS,
+    str,
+    bytes,
+    slice,
+    range,
+    object,
+    frozenset,
+    types.SimpleNamespace,
+)
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -151,9 +206,11 @@ def _guard_defaults(function: types.FunctionType) -> None:
     if any(not isinstance(value, SCALARS) for value in (*(read()[0] or ()), *(read()[1] or {}).values())):
         values = tuple(read()[0] or ()), tuple((read()[1] or {}).items())
         captured_value(
-            f"defaults of {function.__name__}", values,
-            lambda: (tuple(read()[0] or ()), tuple((read()[1] or {}).items())), (id(function), "defaults"),
-        )  # fmt: skip
+            f"defaults of {function.__name__}",
+            values,
+            lambda: (tuple(read()[0] or ()), tuple((read()[1] or {}).items())),
+            (id(function), "defaults"),
+        )
 
 
 def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
@@ -163,7 +220,9 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
     try:
         return rewrite(function, Runtime(function))
     except NoSource as error:
-        raise Escape(f"a call of {function.__qualname__}", str(error), "define it in a file or a notebook cell") from None
+        raise Escape(
+            f"a call of {function.__qualname__}", str(error), "define it in a file or a notebook cell"
+        ) from None
 
 
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,14 +230,18 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     name = getattr(function, "__name__", "")
     if isinstance(owner, list | dict | set | frozenset):
         return _container_method(function, owner, name, args, kwargs)
-    if isinstance(owner, str | bytes | tuple | int | float | complex) or isinstance(owner, type) and name == "fromkeys":
+    if isinstance(owner, str | bytes | tuple | int | float | complex) or (
+        isinstance(owner, type) and name == "fromkeys"
+    ):
         return _plainly(function, args, kwargs)
     if function in _PURE_BUILTINS or getattr(function, "__module__", None) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
-    method = getattr(type(function), "__call__", None)
+    method = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
-    raise Escape(f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer")
+    raise Escape(
+        f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer"
+    )
 
 
 def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -241,7 +304,7 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if kind.__module__ == "itertools" or kind is functools.partial:
         held = [items(arg) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(kind(*map(_staged_callback, held), **kwargs))
-    if kind in _DATA_TYPES or kind is collections.OrderedDict or issubclass(kind, tuple) and hasattr(kind, "_fields"):
+    if kind in _DATA_TYPES or kind is collections.OrderedDict or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         if kind in (str, bytes) and (any_traced(args) or kwargs):
             raise Escape(f"{kind.__name__}() of a traced value", "plain Python needs the value here")
         return current().remember(kind(*args, **kwargs))
@@ -250,7 +313,9 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     init = kind.__init__
     if issubclass(kind, BaseException) and not isinstance(init, types.FunctionType):
         return kind(*args, **kwargs)
-    plain = kind.__new__ is object.__new__ and type(kind) is type and not issubclass(kind, dict | list | set | np.ndarray)
+    plain = (
+        kind.__new__ is object.__new__ and type(kind) is type and not issubclass(kind, dict | list | set | np.ndarray)
+    )
     if plain and (isinstance(init, types.FunctionType) or init is object.__init__):
         return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
@@ -294,7 +359,9 @@ def _deepcopy(value: Any) -> Any:
     if len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
         isinstance(leaf, np.ndarray | Tracer) for leaf in leaves
     ):
-        raise Escape("copy.deepcopy of containers that hold an array twice", "the copies would have to be one array again")
+        raise Escape(
+            "copy.deepcopy of containers that hold an array twice", "the copies would have to be one array again"
+        )
     copies = [_copy(entered(leaf)) if isinstance(leaf, np.ndarray | Tracer) else leaf for leaf in leaves]
     if not all(isinstance(leaf, (Tracer, str, np.generic, type(None), *SCALARS)) for leaf in copies):
         raise Escape("copy.deepcopy of objects", "what they hold is not known to the tracer")

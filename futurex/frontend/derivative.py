@@ -19,7 +19,9 @@ from futurex.tree.pytree import flatten, leaf_paths, unflatten
 class _Derivative:
     """A function's value and gradients as a staged function."""
 
-    def __init__(self, function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool
+    ) -> None:
         self.function = function
         self.argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         self.single = isinstance(argnums, int)
@@ -27,7 +29,9 @@ class _Derivative:
         self.with_value = with_value
         self.__name__ = f"{'value_and_' if with_value else ''}grad_{getattr(function, '__name__', 'function')}"
         self.__qualname__ = self.__name__
-        self.__doc__ = f"The gradient of {getattr(function, '__name__', 'a function')} with respect to argument {argnums}."
+        self.__doc__ = (
+            f"The gradient of {getattr(function, '__name__', 'a function')} with respect to argument {argnums}."
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("a derivative exists only as a tree; call it through fx.grad")
@@ -37,8 +41,12 @@ class _Derivative:
             if not 0 <= number < len(args):
                 raise TypeError(f"argnums={number}, but the function was called with {len(args)} positional arguments")
         parts = [flatten(arg) for arg in args]
-        wrt = [_checked(leaf, path) for k in self.argnums for leaf, path in zip(parts[k][0], leaf_paths(parts[k][1], f"argument {k}"), strict=True)]
-        results, grads, value = self._differentiate(args, kwargs, wrt)
+        wrt = [
+            _checked(leaf, path)
+            for k in self.argnums
+            for leaf, path in zip(parts[k][0], leaf_paths(parts[k][1], f"argument {k}"), strict=True)
+        ]
+        grads, value = self._differentiate(args, kwargs, wrt)
         position = 0
         out = []
         for number in self.argnums:
@@ -50,8 +58,8 @@ class _Derivative:
             return (gradient, value[1]) if self.has_aux else gradient
         return value, gradient
 
-    def _differentiate(self, args: Any, kwargs: Any, wrt: list[Any]) -> tuple[list[Node], list[Node], Any]:
-        """Trace the function on stand-ins for what it is differentiated by, and put value and gradient into the tree."""
+    def _differentiate(self, args: Any, kwargs: Any, wrt: list[Any]) -> tuple[list[Node], Any]:
+        """Trace the function on stand-ins for what it is differentiated by; put gradient and value into the tree."""
         outer = [node_of(leaf) for leaf in wrt]
         with current().scope() as scope:
             inner = [param(node.aval, "x") for node in outer]
@@ -59,7 +67,9 @@ class _Derivative:
             arguments = [_replaced(arg, stand_ins) if k in self.argnums else arg for k, arg in enumerate(args)]
             result = calls.call(self.function, tuple(arguments), kwargs)
             if scope.journal:
-                raise Escape("a write into an array from outside the differentiated function", "its derivative is not defined")
+                raise Escape(
+                    "a write into an array from outside the differentiated function", "its derivative is not defined"
+                )
             if scope.effects:
                 raise Escape("a check or print inside a differentiated function", "effects are not differentiated yet")
             leaves, structure = flatten(result)
@@ -70,7 +80,7 @@ class _Derivative:
         value = unflatten(structure, [fresh(node) for node in outs[: len(nodes)]])
         if self.has_aux and not (isinstance(value, tuple) and len(value) == 2):
             raise TypeError("has_aux=True needs a function that returns (value, aux)")
-        return outs[: len(nodes)], outs[len(nodes) :], value
+        return outs[len(nodes) :], value
 
 
 def _as_node(leaf: Any) -> Node:
@@ -87,11 +97,16 @@ def _checked(leaf: Any, path: str) -> Any:
     traced = isinstance(leaf, Tracer)
     if not traced or leaf.dtype.kind not in "fc":
         kind = f"{leaf.dtype} array" if traced else f"{type(leaf).__name__} ({leaf!r})"
-        raise TypeError(f"cannot differentiate with respect to {path}: it is a {kind}; only floats have gradients. Keep it in another argument")
+        raise TypeError(
+            f"cannot differentiate with respect to {path}: it is a {kind}; only floats have gradients. "
+            "Keep it in another argument"
+        )
     return leaf
 
 
-def _made(function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool) -> Futurized[Any, Any]:
+def _made(
+    function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool
+) -> Futurized[Any, Any]:
     if not callable(function):
         raise TypeError(f"a derivative is taken of a function, not of {type(function).__name__}")
     return Futurized(_Derivative(function, argnums, has_aux, with_value), strict=True)
@@ -110,7 +125,9 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux
     return _made(function, argnums, has_aux, False)
 
 
-def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Futurized[Any, Any]:
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Futurized[Any, Any]:
     """Like :func:`grad`, and returns ``(value, gradient)`` from one tree.
 
     >>> import numpy as np, futurex as fx

@@ -7,11 +7,17 @@ from futurex.tree.source import Source, here
 
 
 class StagingError(FuturexError, TypeError):
-    """A function could not be staged where only a staged one will do (a derivative, a cluster). Names the user's line."""
+    """A function could not be staged where only a staged one will do (a derivative, a cluster).
+
+    Names the user's line.
+    """
 
 
 class Escape(BaseException):
-    """Staging stops here and the call runs as plain NumPy. Not an Exception: the user's ``except`` must not catch it."""
+    """Staging stops here and the call runs as plain NumPy.
+
+    Not an Exception: the user's ``except`` must not catch it.
+    """
 
     def __init__(self, what: str, why: str, do: str = "") -> None:
         super().__init__(what)

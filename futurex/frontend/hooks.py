@@ -1,4 +1,4 @@
-"""The runtime object that rewritten code calls: every read, write, choice and call of a staged function comes through."""
+"""The runtime object that rewritten code calls: every read, write, choice and call of a staged function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-_ANSWERS = {name: answer for pair in ("lt gt", "le ge", "eq eq", "ne ne") for name, answer in (pair.split(), pair.split()[::-1])}
+_ANSWERS = {
+    name: answer for pair in ("lt gt", "le ge", "eq eq", "ne ne") for name, answer in (pair.split(), pair.split()[::-1])
+}
 _IN_PLACE = {
     name: getattr(operator, f"i{name.rstrip('_')}")
     for name in (
@@ -113,7 +115,9 @@ class Runtime:
     def same_scope(cls, scope: Any, names: str) -> None:
         """Refuse a write into variables further out from inside a branch or loop that does not know of it."""
         if cls.scope() is not scope:
-            raise Escape(f"changing {names} through a call inside a staged branch or loop", "the branch would not know of it")
+            raise Escape(
+                f"changing {names} through a call inside a staged branch or loop", "the branch would not know of it"
+            )
 
     # -- known values ------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,9 @@ class Runtime:
     def known(value: Any) -> Any:
         """A test that Python itself decides."""
         if is_unknown(value):
-            raise Escape("a test on data where Python must decide", "it leaves a with, try or comprehension, or binds a name")
+            raise Escape(
+                "a test on data where Python must decide", "it leaves a with, try or comprehension, or binds a name"
+            )
         return value
 
     @staticmethod
@@ -141,12 +147,14 @@ class Runtime:
 
     @staticmethod
     def context(manager: Any) -> Any:
-        """A context manager: only those that change nothing but warnings can be entered once instead of at every run."""
+        """A context manager: only those that change nothing but warnings can be entered once, not at every run."""
         if isinstance(manager, np.errstate) and current().is_own(manager):
             return manager
         if isinstance(manager, contextlib.nullcontext):
             return manager
-        raise Escape(f"a with statement on a {type(manager).__qualname__}", "what it does at its end is not known to the tracer")
+        raise Escape(
+            f"a with statement on a {type(manager).__qualname__}", "what it does at its end is not known to the tracer"
+        )
 
     @staticmethod
     @contextlib.contextmanager
@@ -157,7 +165,9 @@ class Runtime:
         try:
             yield
         except Exception as error:
-            raise Escape(f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python") from error
+            raise Escape(
+                f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python"
+            ) from error
         finally:
             trace.protected -= 1
 
@@ -177,7 +187,8 @@ class Runtime:
             return call(method, (container, index), {})
         if not isinstance(container, list | tuple | dict | str | bytes | range | types.MappingProxyType | type):
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
-        result = entered(container[index])
+        items: Any = container
+        result = entered(items[index])
         return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
     @staticmethod
@@ -274,7 +285,8 @@ class Runtime:
             raise Escape("`in` with a traced value", f"a {type(container).__name__} needs the value itself")
         if not isinstance(container, (*_CONTAINERS, types.MappingProxyType)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
-        return value in container
+        held: Any = container
+        return value in held
 
     @classmethod
     def not_in(cls, value: Any, container: Any) -> Any:
@@ -306,7 +318,12 @@ def _traced_index(index: Any) -> bool:
 def _is_library(value: Any) -> bool:
     """Modules that no program changes: their functions and constants need no guard."""
     name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    return isinstance(value, types.ModuleType | type) and (name or "").split(".")[0] in ("numpy", "futurex", "math", "builtins")
+    return isinstance(value, types.ModuleType | type) and (name or "").split(".")[0] in (
+        "numpy",
+        "futurex",
+        "math",
+        "builtins",
+    )
 
 
 def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
@@ -334,7 +351,11 @@ def _on_objects(name: str, left: Any, right: Any) -> Any:
         first, second = second, first
     for value, method_name, other in (first, second):
         method = getattr(type(value), method_name, None)
-        if isinstance(value, (*_NUMBERS, *_CONTAINERS)) or method is None or method is getattr(object, method_name, None):
+        if (
+            isinstance(value, (*_NUMBERS, *_CONTAINERS))
+            or method is None
+            or method is getattr(object, method_name, None)
+        ):
             continue
         result = _dunder(method, value, other)
         if result is not NotImplemented:

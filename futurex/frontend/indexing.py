@@ -24,8 +24,8 @@ class Index:
 def encode(index: Any, ndim: int, node_of: Any) -> Index:
     """Encode any NumPy index of an array with ``ndim`` axes.
 
-    ``node_of(value)`` gives the node of a traced value or array, None for anything else. Raises IndexError as NumPy does,
-    and Escape for indices whose result has no known shape.
+    ``node_of(value)`` gives the node of a traced value or array, None for anything else. Raises IndexError as NumPy
+    does, and Escape for indices whose result has no known shape.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for part in parts if part is not None and part is not Ellipsis)
@@ -58,14 +58,19 @@ def _entry(part: Any, dynamic: list[Node], node_of: Any) -> tuple[Entry, bool]:
     node = node_of(part)
     if node is None:
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
+            "are valid indices"
         )
     return _array_entry(node, dynamic)
 
 
 def _array_entry(node: Node, dynamic: list[Node]) -> tuple[Entry, bool]:
     if node.dtype.kind == "b":
-        raise Escape("indexing with a boolean mask", "the shape of the result depends on data", "use np.where, or multiply by the mask")
+        raise Escape(
+            "indexing with a boolean mask",
+            "the shape of the result depends on data",
+            "use np.where, or multiply by the mask",
+        )
     if node.dtype.kind not in "iu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if node.ndim == 0 and node.op == "const":

@@ -1,8 +1,12 @@
-"""Where elements lie in memory, as far as it decides what NumPy means: reshape gives a view of some layouts, a copy of others."""
+"""Where elements lie in memory, as far as it decides what NumPy means.
+
+Reshape gives a view of some layouts and a copy of others.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,7 +47,7 @@ def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
     if strides is None:
         return False
     steps = [abs(stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
-    return all(a >= b > 0 for a, b in zip(steps, steps[1:], strict=False))
+    return all(a >= b > 0 for a, b in itertools.pairwise(steps))
 
 
 def result_strides(aval: Aval, operands: Iterable[tuple[tuple[int, ...], Strides]]) -> Strides:

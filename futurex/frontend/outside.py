@@ -21,11 +21,12 @@ _NESTING = 32
 def any_traced(values: Any) -> bool:
     """Is there an array, traced or from outside, among the values or in containers among them?"""
     return any(
-        isinstance(value, Tracer | np.ndarray) or hasattr(type(value), "__fx_future__")
+        isinstance(value, Tracer | np.ndarray)
+        or hasattr(type(value), "__fx_future__")
         or (isinstance(value, list | tuple | set | frozenset) and any_traced(value))
         or (isinstance(value, dict) and any_traced(value.values()))
         for value in values
-    )  # fmt: skip
+    )
 
 
 def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> Any:
@@ -56,12 +57,16 @@ def check_state(value: Any, name: str = "a value") -> None:
 
 
 def fingerprint(value: Any, depth: int = 0) -> Any:
-    """What must stay the same for a trace to stay valid: value for plain data, contents of containers, identity else."""
+    """What must stay the same for a trace to stay valid: the value of plain data, the contents of containers, else
+    identity.
+    """
     kind = type(value)
-    if kind in _PLAIN_TYPES or isinstance(value, PLAIN) or isinstance(value, np.generic):
+    if kind in _PLAIN_TYPES or isinstance(value, (PLAIN, np.generic)):
         return (kind, repr(value))
     if depth > _NESTING:
-        raise Escape("a value from outside the function that nests deeper than guards look", "a change would not be seen")
+        raise Escape(
+            "a value from outside the function that nests deeper than guards look", "a change would not be seen"
+        )
     if isinstance(value, np.ndarray):
         return ("array", id(value))
     if isinstance(value, tuple):

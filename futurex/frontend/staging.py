@@ -20,7 +20,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.inflight import submitted
 from futurex.frontend.trace import tracing
 from futurex.frontend.variants import Variant, leaf_key, trace_call
-from futurex.ops.views import view
+from futurex.ops.views import Chain, view
 from futurex.runtime import config
 from futurex.runtime.futures import Future
 from futurex.runtime.local import LocalExecutor
@@ -66,8 +66,8 @@ def executor() -> LocalExecutor:
 class Futurized(Generic[P, R]):
     """A function whose calls return at once with futures.
 
-    ``plain`` is the original; ``graph(*args)`` the tree of a call; ``explain()`` what was traced and why not; ``on(cluster)``
-    the same function with data on localities; ``profile()`` the counters of its instructions.
+    ``plain`` is the original; ``graph(*args)`` the tree of a call; ``explain()`` what was traced and why not;
+    ``on(cluster)`` the same function with data on localities; ``profile()`` the counters of its instructions.
     """
 
     def __init__(self, function: Callable[P, R], escape: str = "fragment", strict: bool = False) -> None:
@@ -127,8 +127,8 @@ class Futurized(Generic[P, R]):
             if len({key[1][position] for key in recent if len(key[1]) > position}) > 4
         ]  # fmt: skip
         warnings.warn(
-            f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: {', '.join(changing) or 'the structure'}. "
-            "Pass changing numbers as floats or arrays",
+            f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
+            f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays",
             stacklevel=4,
         )
 
@@ -164,17 +164,24 @@ class Futurized(Generic[P, R]):
             self._write_back(variant, leaves, captured, futures)
         return _assemble(variant, leaves, captured, futures)
 
-    def _write_back(self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> None:
+    def _write_back(
+        self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]
+    ) -> None:
         for place, out in variant.written:
             target = leaves[place] if place >= 0 else captured[~place]
             if isinstance(target, Array):
-                raise TypeError(f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)")
+                raise TypeError(
+                    f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)"
+                )
             np.copyto(target, futures[out].result())
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> Variant:
-        """The trace for these arguments. Raises StagingError with the user's line where the function cannot be staged."""
+        """The trace for these arguments.
+
+        Raises StagingError with the user's line where the function cannot be staged.
+        """
         leaves, structure = flatten((args, kwargs))
         variant = self._variant(leaves, structure)
         if variant.escape is not None:
@@ -195,7 +202,7 @@ class Futurized(Generic[P, R]):
         return graph
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The call as a program: a flat graph and the structures of its arguments and result (see :func:`futurex.lower`)."""
+        """The call as a program: a flat graph, and the structures of arguments and result (:func:`futurex.lower`)."""
         from futurex.frontend.program import lower
 
         return lower(self.plain, *args, **kwargs)
@@ -206,7 +213,13 @@ class Futurized(Generic[P, R]):
 
     def profile(self) -> list[Any]:
         """Counters of every instruction of every plan of this function that ran."""
-        return [row for variants in self._variants.values() for v in variants if v._plan is not None for row in v._plan.profile()]
+        return [
+            row
+            for variants in self._variants.values()
+            for v in variants
+            if v._plan is not None
+            for row in v._plan.profile()
+        ]
 
     def explain(self) -> str:
         """What was traced, what was not and why, one paragraph a trace."""
@@ -250,6 +263,10 @@ def _describe(variant: Variant) -> list[str]:
     return out + variant.notes
 
 
+def _viewed(chain: Chain, value: Any) -> Any:
+    return view(value, chain, ())
+
+
 def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> Any:
     out = []
     for output in variant.outputs:
@@ -264,7 +281,7 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
         else:
             assert output.aval is not None
             chain = output.chain
-            out.append(Array(futures[output.index], output.aval, (lambda v, chain=chain: view(v, chain, ())) if chain else None))
+            out.append(Array(futures[output.index], output.aval, functools.partial(_viewed, chain) if chain else None))
     return unflatten(variant.structure, out)
 
 
@@ -313,7 +330,9 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     if unknown:
         name = sorted(unknown)[0]
         close = difflib.get_close_matches(name, ["escape"], 1)
-        raise TypeError(f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape"))
+        raise TypeError(
+            f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape")
+        )
     escape = options.get("escape", "fragment")
     if escape not in ESCAPES:
         raise ValueError(f"escape={escape!r} is not one of {', '.join(map(repr, ESCAPES))}")

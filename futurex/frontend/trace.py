@@ -49,7 +49,9 @@ class Cell:
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
-            raise Escape(f"a write into an array that {self.entangled}", "whether another array changes too is not known")
+            raise Escape(
+                f"a write into an array that {self.entangled}", "whether another array changes too is not known"
+            )
         trace = current()
         for scope in (*trace.scopes, *trace.journals):
             if self.born < scope.start:
@@ -90,7 +92,10 @@ class Guard:
 
 @dataclass
 class Capture:
-    """An array from outside: an input that is not an argument. ``read`` gives it anew at every call (None: it is fixed)."""
+    """An array from outside: an input that is not an argument.
+
+    ``read`` gives it anew at every call (None: it is fixed).
+    """
 
     array: Any
     node: Node
@@ -144,7 +149,9 @@ class Trace:
                 self.remember_all(entry)
         return self.remember(value)
 
-    def captured(self, array: Any, read: Callable[[], Any] | None = None, key: Any = None, guard: Guard | None = None) -> Any:
+    def captured(
+        self, array: Any, read: Callable[[], Any] | None = None, key: Any = None, guard: Guard | None = None
+    ) -> Any:
         """The tracer of an array from outside the function. An array of several names must stay the same one."""
         found = self.captures.get(id(array))
         if found is None:
@@ -262,7 +269,9 @@ def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     return [item(node, k) for k in range(len(node.aval))]
 
 
-def close(outs: Sequence[Sequence[Node]], params: Sequence[Sequence[Node]], start_id: int, names: Sequence[str]) -> tuple[list[Graph], list[Node]]:
+def close(
+    outs: Sequence[Sequence[Node]], params: Sequence[Sequence[Node]], start_id: int, names: Sequence[str]
+) -> tuple[list[Graph], list[Node]]:
     """Closed graphs from nodes of a scope: values from outside become extra inputs, the same ones for every graph.
 
     Returns the graphs (inputs: own params, then the outside values) and the outside values.

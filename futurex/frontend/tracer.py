@@ -157,7 +157,9 @@ class Tracer:
     def transpose(self, *axes: Any) -> Tracer:
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
-        order = tuple(range(self.ndim))[::-1] if not axes else tuple(operator.index(a) % max(self.ndim, 1) for a in axes)
+        order = (
+            tuple(range(self.ndim))[::-1] if not axes else tuple(operator.index(a) % max(self.ndim, 1) for a in axes)
+        )
         if sorted(order) != list(range(self.ndim)):
             raise ValueError("axes don't match array")
         return self if order == tuple(range(self.ndim)) else self._extended(("transpose", order))
@@ -248,7 +250,9 @@ class Tracer:
             return fresh(node)
         view_ = self._subview(encoded)
         whole = any(part is ... for part in index) if isinstance(index, tuple) else index is ...
-        return fresh(view_._node) if view_.ndim == 0 and not whole else view_  # full indexing gives a scalar, not a view
+        return (
+            fresh(view_._node) if view_.ndim == 0 and not whole else view_
+        )  # full indexing gives a scalar, not a view
 
     def _subview(self, encoded: Index) -> Tracer:
         self._check_bounds(encoded)
@@ -280,11 +284,17 @@ class Tracer:
         self._subview(encoded)._write(value)
 
     def _mask(self, index: Any) -> Node | None:
-        node = index_node(index) if not isinstance(index, tuple | slice | int) and index is not None and index is not ... else None
+        node = (
+            index_node(index)
+            if not isinstance(index, tuple | slice | int) and index is not None and index is not ...
+            else None
+        )
         if node is None or node.dtype.kind != "b" or node.ndim == 0:
             return None
         if node.shape != self.shape[: node.ndim]:
-            raise IndexError(f"boolean index of shape {node.shape} does not match the indexed array of shape {self.shape}")
+            raise IndexError(
+                f"boolean index of shape {node.shape} does not match the indexed array of shape {self.shape}"
+            )
         return node
 
     def _write_masked(self, mask: Node, value: Any) -> None:
@@ -293,7 +303,11 @@ class Tracer:
         rest = self.ndim - mask.ndim
         if node.ndim > rest:
             if node.size != 1:
-                raise Escape("a masked write of an array", "how many elements it takes depends on data", "use np.where or np.copyto")
+                raise Escape(
+                    "a masked write of an array",
+                    "how many elements it takes depends on data",
+                    "use np.where or np.copyto",
+                )
             node = emit("reshape", node, shape=(1,) * rest)
         test = emit("reshape", mask, shape=(*mask.shape, *(1,) * rest)) if rest else mask
         cast = node if node.aval.weak or node.dtype == self.dtype else emit("cast", node, dtype=self.dtype)
@@ -317,11 +331,15 @@ class Tracer:
         node = self._node
         if node.op == "const":
             return node.value
-        raise Escape(f"{what} of a value that is not known before the run", "plain Python needs it here", "keep it an array")
+        raise Escape(
+            f"{what} of a value that is not known before the run", "plain Python needs it here", "keep it an array"
+        )
 
     def __bool__(self) -> bool:
         if self.aval.size > 1:
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         return bool(self._known("the truth"))
 
     def __int__(self) -> int:
@@ -464,7 +482,11 @@ def index_node(value: Any) -> Node | None:
     if isinstance(value, Tracer):
         return value._node
     if isinstance(value, np.ndarray | list):
-        array = np.asarray(value) if isinstance(value, np.ndarray) or not any(isinstance(v, Tracer) for v in value) else None
+        array = (
+            np.asarray(value)
+            if isinstance(value, np.ndarray) or not any(isinstance(v, Tracer) for v in value)
+            else None
+        )
         if array is None:
             return node_of(value)
         if isinstance(value, list):

@@ -65,7 +65,9 @@ class Variant:
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""
         try:
-            return all(guard.holds(fingerprint) for guard in self.guards) and all(map(self._same_capture, self.captures))
+            return all(guard.holds(fingerprint) for guard in self.guards) and all(
+                map(self._same_capture, self.captures)
+            )
         except (Exception, Escape):
             return False
 
@@ -174,7 +176,9 @@ def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any]
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
 
 
-def _collect(variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any) -> None:
+def _collect(
+    variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any
+) -> None:
     """Outputs, write-backs, effects and captured arrays of a finished trace."""
     result_leaves, variant.structure = flatten(result)
     for number, capture in enumerate(trace.captures.values()):

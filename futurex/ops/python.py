@@ -11,7 +11,13 @@ from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op, record
 
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-_DTYPES = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(float), "c": np.dtype(complex)}
+_DTYPES = {
+    "b": np.dtype(bool),
+    "i": np.dtype(np.int64),
+    "u": np.dtype(np.int64),
+    "f": np.dtype(float),
+    "c": np.dtype(complex),
+}
 
 
 def _python_scalar_rule(g: Node, out: Node, x: Node, kind: str) -> tuple[Node | None]:
@@ -34,7 +40,9 @@ def _scalar_power(x: Any, y: Any) -> Any:
     x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
     result = x**y
     if isinstance(result, complex) and not isinstance(x, complex):
-        raise ValueError("a negative Python float to a fractional power is complex; take np.power for NaN, or complex(x)")
+        raise ValueError(
+            "a negative Python float to a fractional power is complex; take np.power for NaN, or complex(x)"
+        )
     return result
 
 

@@ -1,7 +1,8 @@
 """Control flow on traced values: ``if``, ``while``, ``for`` and the expressions that choose.
 
-A statement's state is the names it assigns (read and written by generated closures) and the cells it writes. Where a test
-is known, Python runs as Python. Where staging cannot work it raises Escape; a loop over known values is unrolled instead.
+A statement's state is the names it assigns (read and written by generated closures) and the cells it writes. Where a
+test is known, Python runs as Python. Where staging cannot work it raises Escape; a loop over known values is unrolled
+instead.
 """
 
 from futurex.frontend.control.branches import if_
@@ -9,4 +10,17 @@ from futurex.frontend.control.choices import and_, assert_, if_expression, not_,
 from futurex.frontend.control.loops import for_, while_
 from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown, truth_of
 
-__all__ = ["UNDEF", "TracedRange", "and_", "assert_", "for_", "if_", "if_expression", "is_unknown", "not_", "or_", "truth_of", "while_"]
+__all__ = [
+    "UNDEF",
+    "TracedRange",
+    "and_",
+    "assert_",
+    "for_",
+    "if_",
+    "if_expression",
+    "is_unknown",
+    "not_",
+    "or_",
+    "truth_of",
+    "while_",
+]

@@ -52,7 +52,9 @@ class _Branch:
     failure: tuple[BaseException, Failure] | None = None
 
 
-def if_(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...]) -> Any:
+def if_(
+    test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...]
+) -> Any:
     """An ``if`` statement; returns what the branch functions return (a ``return`` in tail position)."""
     if not is_unknown(test):
         return then() if test else orelse()
@@ -63,7 +65,7 @@ def if_(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get,
     if taken.failure or other.failure:
         return _raising_branch(pred, taken, other, then, orelse)
     merged = _merge(pred, taken, other, [*names, "the result"])
-    set_(merged[:-1])
+    set_(tuple(merged[:-1]))
     return merged[-1]
 
 
@@ -76,7 +78,9 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
             raise
         except Exception as error:
             if not hasattr(error, "__staged__"):
-                raise Escape(f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run") from error
+                raise Escape(
+                    f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
+                ) from error
             failure = _failure(error)
         state = get()
         owned = owned_cells((*state, result), scope.start)
@@ -92,7 +96,9 @@ def _failure(error: Exception) -> tuple[BaseException, Failure]:
     return error, Failure(type(error), error.args)
 
 
-def _raising_branch(pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+def _raising_branch(
+    pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]
+) -> Any:
     """One branch only raises: check the test, then go on with the other."""
     if taken.failure and other.failure:
         raise Escape("both branches raise", "which exception it is depends on data")
@@ -111,7 +117,9 @@ def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> 
     for name, a, b in zip(names, (*taken.state, taken.result), (*other.state, other.result), strict=True):
         plans.append(_plan_name(builder, name, a, b, (taken.owned, other.owned)))
     cells = list(dict.fromkeys([*taken.cells, *other.cells]))
-    slots = [builder.add(taken.cells.get(cell, cell.value), other.cells.get(cell, cell.value), "an array") for cell in cells]
+    slots = [
+        builder.add(taken.cells.get(cell, cell.value), other.cells.get(cell, cell.value), "an array") for cell in cells
+    ]
     effects = [builder.add(node, const(np.True_), "a check") for node in taken.effects]
     effects += [builder.add(const(np.True_), node, "a check") for node in other.effects]
     outs = _cond(pred, builder.first, builder.second, taken.start)
@@ -166,14 +174,21 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Pl
 
 
 def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
-    if a is b or same_view(a, b) or (type(a) is type(b) and not isinstance(a, Tracer | np.ndarray) and same_value(a, b)):
+    if (
+        a is b
+        or same_view(a, b)
+        or (type(a) is type(b) and not isinstance(a, Tracer | np.ndarray) and same_value(a, b))
+    ):
         return lambda outs, pred: a
     if not (is_numeric(a) and is_numeric(b)):
-        raise Escape(f"{name} is {kind_of(a)} in one branch and {kind_of(b)} in the other", "only arrays and numbers can depend on data")
+        raise Escape(
+            f"{name} is {kind_of(a)} in one branch and {kind_of(b)} in the other",
+            "only arrays and numbers can depend on data",
+        )
     kind, loose = Kind.of_both(a, b, name), is_loose(a, b)
     slot = builder.add(raw(a), raw(b), name)
     flags = bound_flag(a), bound_flag(b)
-    guarded = builder.add(*(const(True) if flag is None else flag for flag in flags), name) if flags != (None, None) else None
+    guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
     shared = is_shared(a, owned[0]) or is_shared(b, owned[1])
     return lambda outs, pred: merged_tracer(
         outs[slot], kind, shared, outs[guarded] if guarded is not None else None, name, loose
@@ -192,16 +207,23 @@ def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned)
     return lambda outs, pred: current().remember(unflatten(structure, [part(outs, pred) for part in parts]))
 
 
+def _known_flag(flag: Node | None) -> Node:
+    """The flag of a name that is surely bound is the constant True."""
+    return const(True) if flag is None else flag
+
+
 def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
     if not is_numeric(leaf):
         return lambda outs, pred: leaf
     pair = [raw(leaf), zeros(raw(leaf).aval)]
-    slot = builder.add(*(pair if in_then else pair[::-1]), name)
+    first, second = pair if in_then else pair[::-1]
+    slot = builder.add(first, second, name)
     shared = is_shared(leaf, owned)
     kind, loose = Kind.of(leaf), is_loose(leaf)
     if is_internal_name(name):
         return lambda outs, pred: merged_tracer(outs[slot], kind, shared, loose=loose)
     flag = bound_flag(leaf)
-    flags = [const(True) if flag is None else flag, const(False)]
-    bound = builder.add(*(flags if in_then else flags[::-1]), name)
+    flags = [_known_flag(flag), const(False)]
+    first, second = flags if in_then else flags[::-1]
+    bound = builder.add(first, second, name)
     return lambda outs, pred: merged_tracer(outs[slot], kind, shared, outs[bound], name, loose)

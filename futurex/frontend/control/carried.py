@@ -45,8 +45,8 @@ FIRST_ROUND = "its first round has types of its own"
 class _Carried:
     """One name of the loop's state: its initial leaves, and what the loop carries of them.
 
-    A name that is not bound before the loop becomes carried once the body has shown its type; ``flags`` says for each leaf
-    the node that tells whether it is bound at the start (None: it surely is).
+    A name that is not bound before the loop becomes carried once the body has shown its type; ``flags`` says for each
+    leaf the node that tells whether it is bound at the start (None: it surely is).
     """
 
     name: str
@@ -75,7 +75,13 @@ class TypeChanges(Escape):
 
 
 def stage_loop(
-    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Sequence[str], *, runs_once: bool = False
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    get: Get,
+    set_: Set,
+    names: Sequence[str],
+    *,
+    runs_once: bool = False,
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
@@ -98,7 +104,11 @@ def stage_loop(
         set_(before)
         raise
     set_(before)
-    raise Escape("a loop whose variables keep changing type", "it has no fixed point", "give them their final dtype before the loop")
+    raise Escape(
+        "a loop whose variables keep changing type",
+        "it has no fixed point",
+        "give them their final dtype before the loop",
+    )
 
 
 def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
@@ -132,7 +142,9 @@ class _Round:
     owned: dict[Cell, int]
 
 
-def _trace_round(test: Any, body: Any, get: Get, set_: Set, before: State, carried: list[_Carried], cells: dict[Cell, Aval]) -> _Round:
+def _trace_round(
+    test: Any, body: Any, get: Get, set_: Set, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
+) -> _Round:
     with current().scope() as scope:
         params: list[Node] = []
         set_(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
@@ -215,7 +227,9 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
     if value is UNDEF:
         return False
     leaves, structure = flatten(value)
-    if not any(is_numeric(leaf) for leaf in leaves) or not (all(is_numeric(leaf) for leaf in leaves) or is_internal_name(entry.name)):
+    if not any(is_numeric(leaf) for leaf in leaves) or not (
+        all(is_numeric(leaf) for leaf in leaves) or is_internal_name(entry.name)
+    ):
         return False
     entry.structure = structure
     entry.leaves = [zeros(raw(leaf).aval) if is_numeric(leaf) else leaf for leaf in leaves]
@@ -226,7 +240,9 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
     return True
 
 
-def _build_loop(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool) -> State:
+def _build_loop(
+    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool
+) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
     outs: list[Node] = []
@@ -244,11 +260,16 @@ def _build_loop(round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval]
                 starts.append(flag)
                 outs.append(const(True) if end is None else end)
             elif end is not None and not is_internal_name(entry.name):
-                raise Escape(f"{entry.name} may be unbound at the end of a loop that it enters bound", "it is deleted in some branch")
+                raise Escape(
+                    f"{entry.name} may be unbound at the end of a loop that it enters bound",
+                    "it is deleted in some branch",
+                )
     for cell in cells:
         starts.append(cell.value)
         outs.append(round_.cells[cell])
-    (test, body), free = close([[round_.test], outs], [round_.params, round_.params], round_.scope.start, ["test", "body"])
+    (test, body), free = close(
+        [[round_.test], outs], [round_.params, round_.params], round_.scope.start, ["test", "body"]
+    )
     results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=False) if starts else [])
     state = tuple(
         _after_loop(entry, original, final, results, round_.owned, runs_once)
@@ -263,7 +284,9 @@ def _start(leaf: Any) -> Node:
     return leaf if isinstance(leaf, Node) else raw(leaf)
 
 
-def _after_loop(entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool) -> Any:
+def _after_loop(
+    entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool
+) -> Any:
     if entry.untouched:
         return original
     finals, _ = flatten(final)
@@ -273,7 +296,9 @@ def _after_loop(entry: _Carried, original: Any, final: Any, results: Any, owned:
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
-        shared = is_shared(finals[k], owned) or (not runs_once and entry.arrays[k] and not isinstance(entry.leaves[k], Node))
+        shared = is_shared(finals[k], owned) or (
+            not runs_once and entry.arrays[k] and not isinstance(entry.leaves[k], Node)
+        )
         leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), shared, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
     return value if entry.structure.kind is None else current().remember(value)

@@ -20,26 +20,22 @@ def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any])
 
 def and_(first: Any, *others: Callable[[], Any]) -> Any:
     """``first and others...``: the first false one, evaluated no further."""
-    for position, other in enumerate(others):
-        if is_unknown(first):
-            rest = others[position:]
-            return if_expression(first, lambda: and_(rest[0](), *rest[1:]), lambda: first)
-        if not first:
-            return first
-        first = other()
-    return first
+    if not others:
+        return first
+    second, *rest = others
+    if is_unknown(first):
+        return if_expression(first, lambda: and_(second(), *rest), lambda: first)
+    return and_(second(), *rest) if first else first
 
 
 def or_(first: Any, *others: Callable[[], Any]) -> Any:
     """``first or others...``: the first true one, evaluated no further."""
-    for position, other in enumerate(others):
-        if is_unknown(first):
-            rest = others[position:]
-            return if_expression(first, lambda: first, lambda: or_(rest[0](), *rest[1:]))
-        if first:
-            return first
-        first = other()
-    return first
+    if not others:
+        return first
+    second, *rest = others
+    if is_unknown(first):
+        return if_expression(first, lambda: first, lambda: or_(second(), *rest))
+    return first if first else or_(second(), *rest)
 
 
 def not_(value: Any) -> Any:

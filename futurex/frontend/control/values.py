@@ -77,7 +77,9 @@ def truth(value: Any) -> Node:
     node = node_of(value)
     if node.size != 1 or node.ndim > 0:
         if node.size != 1:
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         node = emit("reshape", node, shape=())
     return node if node.dtype.kind == "b" else emit("not_equal", node, 0)
 
@@ -106,9 +108,10 @@ def common_type(a: Aval, b: Aval, what: str) -> Aval:
     if a.shape == b.shape and a.weak != b.weak and a.dtype == b.dtype:
         return b if a.weak else a
     raise Escape(
-        f"{what} is {a!r} in one branch or round and {b!r} in another (~ marks Python numbers)", "one node has one type",
+        f"{what} is {a!r} in one branch or round and {b!r} in another (~ marks Python numbers)",
+        "one node has one type",
         "give it the same shape and dtype everywhere, as with np.float64(0) or x.dtype.type(0)",
-    )  # fmt: skip
+    )
 
 
 def coerce(node: Node, target: Aval) -> Node:
@@ -121,7 +124,13 @@ def coerce(node: Node, target: Aval) -> Node:
 
 def same_view(a: Any, b: Any) -> bool:
     """Are both the same part of the same storage?"""
-    return isinstance(a, Tracer) and isinstance(b, Tracer) and a._cell is b._cell and a._chain == b._chain and a._dynamic == b._dynamic
+    return (
+        isinstance(a, Tracer)
+        and isinstance(b, Tracer)
+        and a._cell is b._cell
+        and a._chain == b._chain
+        and a._dynamic == b._dynamic
+    )
 
 
 def same_value(a: Any, b: Any) -> bool:

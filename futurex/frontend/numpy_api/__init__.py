@@ -7,6 +7,18 @@ from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, call_numpy, h
 from futurex.frontend.numpy_api.ufuncs import UFUNCS, call_ufunc
 
 __all__ = [
-    "HANDLERS", "METHODS", "UFUNCS", "call_numpy", "call_ufunc", "handles", "methods", "operate", "operators", "products", "reductions", "selection",
-    "shapes", "stack_nested",
-]  # fmt: skip
+    "HANDLERS",
+    "METHODS",
+    "UFUNCS",
+    "call_numpy",
+    "call_ufunc",
+    "handles",
+    "methods",
+    "operate",
+    "operators",
+    "products",
+    "reductions",
+    "selection",
+    "shapes",
+    "stack_nested",
+]

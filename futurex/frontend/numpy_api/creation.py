@@ -27,7 +27,9 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
     node = node_of(value)
-    dtype = np.dtype(dtype) if dtype is not None else (np.asarray(node.value).dtype if node.op == "const" else node.dtype)
+    dtype = (
+        np.dtype(dtype) if dtype is not None else (np.asarray(node.value).dtype if node.op == "const" else node.dtype)
+    )
     shape = as_shape(shape)
     if dtype.kind not in "biufc" or (order != "C" and len(shape) > 1):
         raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers and booleans in C order are traced")

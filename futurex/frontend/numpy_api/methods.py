@@ -38,7 +38,9 @@ def _type_of(value: Any) -> Any:
     return value.dtype.type(0).item() if value.aval.weak else value.dtype
 
 
-def _astype(self: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
+def _astype(
+    self: Tracer, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
+) -> Tracer:
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
         raise Escape(f"astype({dtype})", "this dtype is not traced")

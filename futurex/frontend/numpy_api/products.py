@@ -38,9 +38,15 @@ def _tensordot(x: Node, y: Node, axes: Any) -> Node:
     free_x = [k for k in range(x.ndim) if k not in left]
     free_y = [k for k in range(y.ndim) if k not in right]
     k_size = math.prod(x.shape[k] for k in left)
-    a = emit("reshape", emit("transpose", x, axes=(*free_x, *left)), shape=(math.prod(x.shape[k] for k in free_x), k_size))
-    b = emit("reshape", emit("transpose", y, axes=(*right, *free_y)), shape=(k_size, math.prod(y.shape[k] for k in free_y)))
-    return emit("reshape", emit("matmul", a, b), shape=tuple([x.shape[k] for k in free_x] + [y.shape[k] for k in free_y]))
+    a = emit(
+        "reshape", emit("transpose", x, axes=(*free_x, *left)), shape=(math.prod(x.shape[k] for k in free_x), k_size)
+    )
+    b = emit(
+        "reshape", emit("transpose", y, axes=(*right, *free_y)), shape=(k_size, math.prod(y.shape[k] for k in free_y))
+    )
+    return emit(
+        "reshape", emit("matmul", a, b), shape=tuple([x.shape[k] for k in free_x] + [y.shape[k] for k in free_y])
+    )
 
 
 @handles(np.tensordot)

@@ -22,7 +22,15 @@ def _plain_options(initial: Any, where: Any) -> None:
 
 
 def _reduction(name: str) -> Handler:
-    def handler(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def handler(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
         _plain_options(initial, where)
         return reduce_with(name, a, axis, dtype, out, keepdims)
 
@@ -30,7 +38,9 @@ def _reduction(name: str) -> Handler:
 
 
 def _extreme(name: str) -> Handler:
-    def handler(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def handler(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = NO_VALUE
+    ) -> Any:
         _plain_options(initial, where)
         return reduce_with(name, a, axis, None, out, keepdims)
 
@@ -39,21 +49,36 @@ def _extreme(name: str) -> Handler:
 
 for _name, _function in {"sum": np.sum, "prod": np.prod}.items():
     HANDLERS[_function] = METHODS[_name] = _reduction(_name)
-for _name, _functions in {"max": (np.max, np.amax), "min": (np.min, np.amin), "any": (np.any,), "all": (np.all,)}.items():
+for _name, _functions in {
+    "max": (np.max, np.amax),
+    "min": (np.min, np.amin),
+    "any": (np.any,),
+    "all": (np.all,),
+}.items():
     METHODS[_name] = _extreme(_name)
     for _function in _functions:
         HANDLERS[_function] = METHODS[_name]
 
 
 @handles(np.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE
+) -> Any:
     _plain_options(NO_VALUE, where)
     x = array_node(a)
     if out is not None:
         raise Escape("numpy.mean with out=", "this option is not traced")
     final = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
     half = x.dtype == np.float16 and dtype is None
-    wide = np.dtype(dtype) if dtype is not None else np.dtype(np.float32) if half else np.dtype(float) if x.dtype.kind in "iub" else None
+    wide = (
+        np.dtype(dtype)
+        if dtype is not None
+        else np.dtype(np.float32)
+        if half
+        else np.dtype(float)
+        if x.dtype.kind in "iub"
+        else None
+    )
     total = node_of(reduce_with("sum", as_tracer(a), axis, wide, None, keepdims))
     count = _count(x.shape, normal_axes(axis, x.ndim))
     result = emit("divide", total, const(count)) if count else emit("divide", total, const(0))
@@ -65,9 +90,23 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> int:
 
 
 @handles(np.var)
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = NO_VALUE,
+) -> Any:
     _plain_options(NO_VALUE, where)
-    if out is not None or dtype is not None or array_node(a).dtype.kind not in "fiub" or array_node(a).dtype == np.float16:
+    if (
+        out is not None
+        or dtype is not None
+        or array_node(a).dtype.kind not in "fiub"
+        or array_node(a).dtype == np.float16
+    ):
         raise Escape("numpy.var with out=, dtype=, or a half or complex array", "these options are not traced")
     x = as_tracer(a)
     axes = normal_axes(axis, x.ndim)
@@ -78,7 +117,16 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int 
 
 
 @handles(np.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = NO_VALUE,
+) -> Any:
     return call_ufunc(np.sqrt, "__call__", (var(a, axis, dtype, out, ddof, keepdims, where=where),), {})
 
 
@@ -116,7 +164,9 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
 
 @handles(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return reduce_with("sum", as_tracer(a) != 0, axis, np.intp, None, keepdims)
+    return reduce_with(
+        "sum", call_ufunc(np.not_equal, "__call__", (as_tracer(a), 0), {}), axis, np.intp, None, keepdims
+    )
 
 
 @handles(np.trace)

@@ -12,8 +12,7 @@ from futurex.frontend.errors import Escape
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
 METHODS: dict[str, Handler] = {}
-NO_VALUE = np._NoValue  # type: ignore[attr-defined]
-
+NO_VALUE = np._NoValue
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:

@@ -54,16 +54,32 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 
 
 def _index_array(indices: Any) -> Any:
-    return indices if isinstance(indices, Tracer) else fresh(const(np.asarray(indices, np.intp if not np.size(indices) else None)))
+    return (
+        indices
+        if isinstance(indices, Tracer)
+        else fresh(const(np.asarray(indices, np.intp if not np.size(indices) else None)))
+    )
 
 
 @handles(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     a = as_tracer(x)
-    if a.dtype.kind not in "fiu" or ord not in (None, 2, "fro") or (ord == 2 and axis is None and a.ndim != 1) or (axis is None and keepdims):
-        raise Escape("numpy.linalg.norm of this order", "only the 2-norm of real vectors and the Frobenius norm are traced")
+    if (
+        a.dtype.kind not in "fiu"
+        or ord not in (None, 2, "fro")
+        or (ord == 2 and axis is None and a.ndim != 1)
+        or (axis is None and keepdims)
+    ):
+        raise Escape(
+            "numpy.linalg.norm of this order", "only the 2-norm of real vectors and the Frobenius norm are traced"
+        )
     a = a if a.dtype.kind == "f" else a.astype(float)
     if axis is None:
         flat = a.ravel()
         return call_ufunc(np.sqrt, "__call__", (dot(flat, flat),), {})
-    return call_ufunc(np.sqrt, "__call__", (reduce_with("sum", a * a, axis, None, None, keepdims),), {})
+    return call_ufunc(
+        np.sqrt,
+        "__call__",
+        (reduce_with("sum", call_ufunc(np.multiply, "__call__", (a, a), {}), axis, None, None, keepdims),),
+        {},
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import operator
 from typing import Any
 
@@ -43,7 +44,9 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Tracer:
 @handles(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
     x = as_tracer(a)
-    from_, to = ([k % x.ndim for k in (axes if isinstance(axes, tuple | list) else (axes,))] for axes in (source, destination))
+    from_, to = (
+        [k % x.ndim for k in (axes if isinstance(axes, tuple | list) else (axes,))] for axes in (source, destination)
+    )
     order = [k for k in range(x.ndim) if k not in from_]
     for place, axis in sorted(zip(to, from_, strict=True)):
         order.insert(place, axis)
@@ -81,7 +84,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
 
 
 @handles(np.concatenate)
-def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     tracers = [as_tracer(part) for part in arrays]
     parts = [part._node for part in tracers]
     if not parts:
@@ -102,7 +105,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
 
 
 @handles(np.stack)
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     parts = [as_tracer(part) for part in arrays]
     if len({part.shape for part in parts}) != 1:
         raise ValueError("all input arrays must have the same shape")
@@ -129,12 +132,12 @@ def atleast_2d(*arrays: Any) -> Any:
 
 
 @handles(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     return concatenate([_at_least(2, part) for part in tup], 0, dtype=dtype, casting=casting)
 
 
 @handles(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     parts = [_at_least(1, part) for part in tup]
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
@@ -157,7 +160,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     else:
         bounds = [0, *(operator.index(k) for k in indices_or_sections), n]
     whole: list[Any] = [slice(None)] * x.ndim
-    return [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in zip(bounds, bounds[1:], strict=False)]
+    return [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in itertools.pairwise(bounds)]
 
 
 @handles(np.flip)
@@ -229,7 +232,8 @@ def tile(A: Any, reps: Any) -> Tracer:
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:
     x = array_node(m)
-    mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)
+    rows, columns = x.shape[-2:]
+    mask = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
     zero = const(np.zeros((), x.dtype)[()])
     return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))
 

@@ -19,8 +19,13 @@ from futurex.tree.record import record, records
 
 UFUNCS = {ufunc: record.name for record in records() for ufunc in record.numpy if isinstance(ufunc, np.ufunc)}
 _REDUCTIONS = {
-    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_and: "all", np.logical_or: "any",
-}  # fmt: skip
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -89,7 +94,7 @@ def layout_of(aval: Aval, values: Any, nodes: Any) -> Strides:
     )
 
 
-def _as_loop_type(value: Any, dtype: np.dtype[Any], casting: str, ufunc: Any) -> Tracer:
+def _as_loop_type(value: Any, dtype: np.dtype[Any], casting: Any, ufunc: Any) -> Tracer:
     """An operand cast to the type that ``dtype=`` asks the loop to run in."""
     node = node_of(value)
     loop = dtype.char * ufunc.nin + "->" + dtype.char
@@ -98,14 +103,15 @@ def _as_loop_type(value: Any, dtype: np.dtype[Any], casting: str, ufunc: Any) ->
     return fresh(emit("cast", node, dtype=dtype) if node.dtype != dtype or node.aval.weak else node)
 
 
-def into(out: Any, result: Node, condition: Any, casting: str) -> Any:
+def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
     """Write a result into the ``out=`` array."""
     target = entered(out)
     if not isinstance(target, Tracer) or target.is_scalar:
         raise TypeError("return arrays must be of ArrayType")
     if np.broadcast_shapes(result.shape, target.shape) != target.shape:
         raise ValueError(
-            f"non-broadcastable output operand with shape {target.shape} doesn't match the broadcast shape {result.shape}"
+            f"non-broadcastable output operand with shape {target.shape} "
+            f"doesn't match the broadcast shape {result.shape}"
         )
     if not result.aval.weak and not np.can_cast(result.dtype, target.dtype, casting):
         raise TypeError(f"Cannot cast output from {result.dtype!r} to {target.dtype!r} with casting rule {casting!r}")
@@ -146,7 +152,9 @@ def reduce_with(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: An
     result = fresh(emit(name, x, **attrs))
     if out is not None:
         if entered(out).dtype != result.dtype:
-            raise Escape(f"numpy.{name} with out= of another type", "NumPy reduces in the type of the array it writes to")
+            raise Escape(
+                f"numpy.{name} with out= of another type", "NumPy reduces in the type of the array it writes to"
+            )
         return into(out, result._node, True, "same_kind")
     result._cell.strides = layout_of(result.aval, [a], [x])
     return result

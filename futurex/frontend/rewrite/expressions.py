@@ -8,10 +8,20 @@ from typing import Any
 from futurex.frontend.rewrite.syntax import FX, OWN, Ready, contains, fx, load, names_of, place_missing, stored, thunk
 
 BINARY = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.LShift: "lshift",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
     ast.RShift: "rshift",
-}  # fmt: skip
+}
 _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 _FRAME_READERS = ("super", "locals", "globals", "vars", "dir", "eval", "exec")
 _COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
@@ -42,7 +52,9 @@ class Expressions(ast.NodeTransformer):
     def visit_Starred(self, node: ast.Starred) -> Any:
         if not isinstance(node.ctx, ast.Load):
             return node
-        return ast.copy_location(ast.Starred(self._expression(fx("items", self.visit(node.value)), node), ast.Load()), node)
+        return ast.copy_location(
+            ast.Starred(self._expression(fx("items", self.visit(node.value)), node), ast.Load()), node
+        )
 
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and self.is_outside(node.id):
@@ -62,7 +74,10 @@ class Expressions(ast.NodeTransformer):
     def _index(self, index: ast.expr) -> ast.expr:
         """A slice outside brackets is a call of ``slice``."""
         if isinstance(index, ast.Slice):
-            parts = [self.visit(part) if part is not None else ast.Constant(None) for part in (index.lower, index.upper, index.step)]
+            parts = [
+                self.visit(part) if part is not None else ast.Constant(None)
+                for part in (index.lower, index.upper, index.step)
+            ]
             return ast.Call(ast.Attribute(load(FX), "slice", ast.Load()), parts, [])
         if isinstance(index, ast.Tuple):
             return ast.Tuple([self._index(entry) for entry in index.elts], ast.Load())
@@ -122,7 +137,9 @@ class Expressions(ast.NodeTransformer):
     def _born(self, node: Any) -> Any:
         """Containers made by the function itself may be changed by it without anybody else noticing."""
         self.generic_visit(node)
-        return self._expression(fx("born", node), node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
+        return (
+            self._expression(fx("born", node), node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
+        )
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         if contains([node.body, node.orelse], (ast.NamedExpr,)):

@@ -78,6 +78,11 @@ def _plain_arguments(arguments: ast.arguments) -> ast.arguments:
     none: Any = [ast.Constant(None) for _ in arguments.defaults]
     kw_none: Any = [None if default is None else ast.Constant(None) for default in arguments.kw_defaults]
     return ast.arguments(
-        bare_all(arguments.posonlyargs), bare_all(arguments.args), bare(arguments.vararg), bare_all(arguments.kwonlyargs),
-        kw_none, bare(arguments.kwarg), none,
-    )  # fmt: skip
+        bare_all(arguments.posonlyargs),
+        bare_all(arguments.args),
+        bare(arguments.vararg),
+        bare_all(arguments.kwonlyargs),
+        kw_none,
+        bare(arguments.kwarg),
+        none,
+    )

@@ -29,6 +29,11 @@ from futurex.frontend.rewrite.syntax import (
 )
 
 
+def _stem_of(loop: ast.stmt) -> str:
+    """The stem of a rewritten loop's flags."""
+    return str(vars(loop)["_fx_stem"])
+
+
 class Rewriter(Expressions):
     """Rewrites one function definition, its nested functions included."""
 
@@ -95,7 +100,7 @@ class Rewriter(Expressions):
     # -- blocks ------------------------------------------------------------------------------------------------------
 
     def _block(self, statements: Sequence[ast.stmt], *, tail: bool = False, loop: str = "") -> list[ast.stmt]:
-        """Rewrite statements. ``tail``: a return here leaves the function. ``loop``: stem of the enclosing loop's flags.
+        """Rewrite statements. ``tail``: a return here leaves the function. ``loop``: stem of the loop's flags.
 
         What follows an ``if`` that may leave the block moves into the branches that do not leave it.
         """
@@ -133,7 +138,9 @@ class Rewriter(Expressions):
 
     def _stageable(self, statement: ast.For | ast.While, tail: bool, in_loop: bool) -> bool:
         """Loops whose exits stand inside ``with``, ``try`` or ``match`` stay Python loops."""
-        if any(isinstance(node, OPAQUE) and exits([node]) for node in ast.walk(statement) if isinstance(node, ast.stmt)):
+        if any(
+            isinstance(node, OPAQUE) and exits([node]) for node in ast.walk(statement) if isinstance(node, ast.stmt)
+        ):
             return False
         if contains(statement.body, (ast.Nonlocal, ast.Global)):
             return False
@@ -161,13 +168,13 @@ class Rewriter(Expressions):
         """What follows a loop: its ``else``, unless it was left, and the rest."""
         if not node.orelse:
             return rest
-        left = f"{getattr(node, '_fx_stem')}_left"
+        left = f"{_stem_of(node)}_left"
         test: ast.expr = fx("not_", load(left)) if exits(node.body) else ast.Constant(True)
         return [ast.fix_missing_locations(ast.copy_location(ast.If(Ready(test), node.orelse, []), node)), *rest]
 
     def _after_return(self, node: ast.stmt, rest: list[ast.stmt], *, tail: bool, loop: str) -> list[ast.stmt]:
         """After a loop that may return: return its value, or go on."""
-        stem = getattr(node, "_fx_stem")
+        stem = _stem_of(node)
         returned: ast.stmt = ast.Return(Ready(load(f"{stem}_value")))
         test = ast.If(Ready(load(f"{stem}_returned")), [ast.copy_location(returned, node)], rest)
         return self._block([ast.fix_missing_locations(ast.copy_location(test, node))], tail=tail, loop=loop)
@@ -196,7 +203,9 @@ class Rewriter(Expressions):
         setter = definition(set_, arguments(["values"]), body)
         return [getter, setter], get, set_
 
-    def _branch(self, names: list[str], stem: str, statements: list[ast.stmt], parameters: list[str]) -> ast.FunctionDef:
+    def _branch(
+        self, names: list[str], stem: str, statements: list[ast.stmt], parameters: list[str]
+    ) -> ast.FunctionDef:
         head: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
         return definition(self.fresh(stem), arguments(parameters), [*head, *(statements or [ast.Pass()])])
 
@@ -237,7 +246,7 @@ class Rewriter(Expressions):
 
     def _loop(self, node: ast.For | ast.While) -> list[ast.stmt]:
         stem = self.fresh("loop")
-        node._fx_stem = stem  # type: ignore[union-attr]
+        vars(node)["_fx_stem"] = stem
         leaves = exits(node.body)
         returns = contains(node.body, (ast.Return,))
         flags = ([f"{stem}_left"] if leaves else []) + ([f"{stem}_returned", f"{stem}_value"] if returns else [])
@@ -335,7 +344,9 @@ class Rewriter(Expressions):
                     inner.append(element)
                     continue
                 name = self.fresh("part")
-                inner.append(ast.Starred(ast.Name(name, ast.Store()), ast.Store()) if starred else ast.Name(name, ast.Store()))
+                inner.append(
+                    ast.Starred(ast.Name(name, ast.Store()), ast.Store()) if starred else ast.Name(name, ast.Store())
+                )
                 later += self._assignment(ast.Assign([place], load(name)))
             starred_at = next((k for k, e in enumerate(inner) if isinstance(e, ast.Starred)), -1)
             unpacked = fx("unpack", node.value, ast.Constant(len(inner)), ast.Constant(starred_at))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 FX = "__fx__"
 OWN = "__fx_"  # what the rewriter names begins with it
@@ -74,10 +76,13 @@ def ends(nodes: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.If) and ends(last.body) and ends(last.orelse)
 
 
+_TYPE_PARAMS: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
+
+
 def definition(name: str, parameters: ast.arguments, body: Sequence[ast.stmt]) -> ast.FunctionDef:
     return ast.FunctionDef(
         name=name, args=parameters, body=list(body) or [ast.Pass()], decorator_list=[], returns=None, type_comment=None,
-        type_params=[],
+        **_TYPE_PARAMS,
     )  # fmt: skip
 
 
