@@ -29,6 +29,7 @@ class _Derivative:
         self.with_value = with_value
         self.__name__ = f"{'value_and_' if with_value else ''}grad_{getattr(function, '__name__', 'function')}"
         self.__qualname__ = self.__name__
+        self.__wrapped__ = function  # the signature is the function's
         self.__doc__ = (
             f"The gradient of {getattr(function, '__name__', 'a function')} with respect to argument {argnums}."
         )

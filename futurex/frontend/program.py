@@ -11,10 +11,10 @@ from futurex.frontend.errors import Escape, StagingError
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Trace, start
 from futurex.frontend.tracer import node_of
-from futurex.frontend.variants import enter_arguments
+from futurex.frontend.variants import argument_paths, enter_arguments
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
-from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+from futurex.tree.pytree import Structure, flatten, unflatten
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
 
 
 def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], structure: Structure) -> Program:
-    entered = enter_arguments(leaves, structure)
+    paths = argument_paths(function, structure)
+    entered = enter_arguments(leaves, paths, share=False)
     args, kwargs = unflatten(structure, entered.values)
     result_leaves, result = flatten(calls.call(function, args, kwargs))
     written = [entered.positions[cell] for cell in entered.positions if cell.written]
-    paths = leaf_paths(structure)
     if written:
         raise StagingError(
             f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays"

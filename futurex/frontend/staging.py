@@ -19,18 +19,18 @@ from futurex.frontend import calls
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import submitted
 from futurex.frontend.trace import tracing
-from futurex.frontend.variants import Variant, leaf_key, trace_call
+from futurex.frontend.variants import Variant, argument_paths, leaf_key, trace_call
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
 from futurex.runtime.futures import Future
 from futurex.runtime.local import LocalExecutor
 from futurex.tree.graph import Graph
-from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+from futurex.tree.pytree import Structure, flatten, unflatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
-ESCAPES = ("fragment", "eager", "error")
+ESCAPES = ("eager", "error")
 
 
 class _Settings(threading.local):
@@ -70,7 +70,7 @@ class Futurized(Generic[P, R]):
     ``on(cluster)`` the same function with data on localities; ``profile()`` the counters of its instructions.
     """
 
-    def __init__(self, function: Callable[P, R], escape: str = "fragment", strict: bool = False) -> None:
+    def __init__(self, function: Callable[P, R], escape: str = "eager", strict: bool = False) -> None:
         functools.update_wrapper(self, function, updated=())
         self.plain = function
         self._escape = escape
@@ -123,7 +123,7 @@ class Futurized(Generic[P, R]):
         self._warned = True
         recent = list(self._variants)[-8:]
         changing = [
-            path for position, path in enumerate(leaf_paths(structure))
+            path for position, path in enumerate(argument_paths(self.plain, structure))
             if len({key[1][position] for key in recent if len(key[1]) > position}) > 4
         ]  # fmt: skip
         warnings.warn(
@@ -316,7 +316,7 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     Calls return at once; results are :class:`fx.Array` (futures that are arrays). The function means what it means in
     NumPy: values, dtypes, views, writes into arguments, exceptions.
 
-    escape: what to do where the function cannot be staged: ``"fragment"`` or ``"eager"`` run the call as plain NumPy,
+    escape: what to do where the function cannot be staged: ``"eager"`` (default) runs the call as plain NumPy,
     ``"error"`` raises :class:`StagingError` at the user's line. ``f.explain()`` tells.
 
     >>> import numpy as np, futurex as fx
@@ -333,7 +333,7 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         raise TypeError(
             f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape")
         )
-    escape = options.get("escape", "fragment")
+    escape = options.get("escape", "eager")
     if escape not in ESCAPES:
         raise ValueError(f"escape={escape!r} is not one of {', '.join(map(repr, ESCAPES))}")
     if function is None:

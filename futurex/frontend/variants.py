@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,9 +146,23 @@ class Arguments:
     positions: dict[Cell, int]
 
 
-def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
-    """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not."""
-    paths = [path.removeprefix("0/").removeprefix("1/") for path in leaf_paths(structure)]
+def argument_paths(function: Any, structure: Structure) -> list[str]:
+    """A readable path for every leaf of ``(args, kwargs)``: the parameter's name, then keys, as ``params/layer/w``."""
+    positional, keyword = structure.children
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a callable without a signature
+        names = []
+    names += [f"argument_{number}" for number in range(len(names), len(positional.children))]
+    named = [*zip(names, positional.children, strict=False), *zip(keyword.keys, keyword.children, strict=True)]
+    return [path for name, child in named for path in leaf_paths(child, f"/{name}")]
+
+
+def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> Arguments:
+    """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not.
+
+    ``share``: an array that is passed twice is one storage (the trace then holds for such calls only).
+    """
     entered = Arguments([], [], {})
     same: dict[int, Tracer] = {}
     for position, leaf in enumerate(leaves):
@@ -154,7 +170,7 @@ def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
             check_state(leaf, f"argument {paths[position]}")
             entered.values.append(leaf)
             continue
-        if isinstance(leaf, np.ndarray) and id(leaf) in same:
+        if share and isinstance(leaf, np.ndarray) and id(leaf) in same:
             entered.values.append(same[id(leaf)])
             continue
         aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
@@ -164,12 +180,13 @@ def enter_arguments(leaves: list[Any], structure: Structure) -> Arguments:
         origin = leaf if isinstance(leaf, np.ndarray) else None
         cell = Cell(entered.params[-1], origin, is_array=origin is not None, strides=() if aval.ndim == 0 else None)
         entered.positions[cell] = position
-        entered.values.append(same.setdefault(id(leaf), Tracer(cell)))
+        entered.values.append(Tracer(cell))
+        same[id(leaf)] = entered.values[-1]
     return entered
 
 
 def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
-    entered = enter_arguments(leaves, structure)
+    entered = enter_arguments(leaves, argument_paths(function, structure), share=True)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
     result = calls.call(function, args, kwargs)
