@@ -514,7 +514,8 @@ def deleting_names(x):
     y = x * 2
     t = y + 1
     del y
-    return t if x[0] > 0 else t * 2
+    y = t if x[0] > 0 else t * 2
+    return y
 
 
 @cases(V)
