@@ -44,7 +44,10 @@ def plain(value):
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(plain(entry) for entry in value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"dataclass": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        return {
+            "dataclass": type(value).__name__,
+            **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)},
+        }
     return value
 
 

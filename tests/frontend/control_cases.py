@@ -514,8 +514,7 @@ def deleting_names(x):
     y = x * 2
     t = y + 1
     del y
-    y = t if x[0] > 0 else t * 2
-    return y
+    return t if x[0] > 0 else t * 2
 
 
 @cases(V)

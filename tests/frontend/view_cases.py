@@ -484,7 +484,7 @@ def rows_of_an_iteration_are_views(v):
         row[0] = 1.0
     for k, row in enumerate(y):
         row[1] += k
-    for a, b in zip(y, y[::-1]):
+    for a, b in zip(y, y[::-1], strict=False):
         a[2] = b[3]
     return y
 
@@ -501,17 +501,39 @@ def copies_are_independent(x):
 
 @cases(X)
 def roll_repeat_tile_concatenate(x):
-    return np.roll(x, 1), np.roll(x, -1, axis=1), np.repeat(x, 2, axis=0), np.tile(x, (2, 1)), np.concatenate([x, x[::-1]])
+    return (
+        np.roll(x, 1),
+        np.roll(x, -1, axis=1),
+        np.repeat(x, 2, axis=0),
+        np.tile(x, (2, 1)),
+        np.concatenate([x, x[::-1]]),
+    )
 
 
 @cases(np.arange(5.0).astype(np.float32))
 def python_scalars_as_arrays(x):
-    return np.dot(0.1, x), np.outer(0.1, x), np.inner(0.1, x), np.where(x > 1, 0.1, x), np.full(2, 0.1), np.multiply(0.1, x)
+    return (
+        np.dot(0.1, x),
+        np.outer(0.1, x),
+        np.inner(0.1, x),
+        np.where(x > 1, 0.1, x),
+        np.full(2, 0.1),
+        np.multiply(0.1, x),
+    )
 
 
 @cases(0.3, np.arange(5.0).astype(np.float32))
 def python_floats_stay_weak(a, x):
-    return a * x, (a * 2 + 1) * x, np.exp(a) * x, np.float64(a) * x, np.sqrt(a), abs(a) * x, np.dot(a, x), max(a, 0.1) * x
+    return (
+        a * x,
+        (a * 2 + 1) * x,
+        np.exp(a) * x,
+        np.float64(a) * x,
+        np.sqrt(a),
+        abs(a) * x,
+        np.dot(a, x),
+        max(a, 0.1) * x,
+    )
 
 
 @cases(2.5)
