@@ -33,7 +33,7 @@ class Bound:
         leaves, structure = flatten((args, kwargs))
         key = structure, tuple(_tiled_key(leaf) for leaf in leaves)
         program = self._programs.get(key)
-        if program is None:
+        if program is None or not program.valid():
             stand_args, stand_kwargs = unflatten(structure, [_stand_in(leaf) for leaf in leaves])
             program = self._programs[key] = lower(self._function, *stand_args, **stand_kwargs)
             while len(self._programs) > PROGRAMS:

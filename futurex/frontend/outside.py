@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -45,6 +46,8 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
 def check_state(value: Any, name: str = "a value") -> None:
     """Refuse objects from outside whose state a guard cannot see."""
     kind = type(value)
+    if value is os.environ or value is os.getenv:
+        raise Escape("the environment", "it may change from call to call", "pass the value as an argument")
     if kind in _PLAIN_TYPES or isinstance(value, type | types.ModuleType | types.FunctionType):
         return
     containers = (list, dict, set, frozenset, bytearray, memoryview, collections.deque, collections.UserDict)

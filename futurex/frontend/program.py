@@ -8,8 +8,9 @@ from typing import Any
 
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape, StagingError
+from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import Trace, start
+from futurex.frontend.trace import Guard, Trace, start
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import argument_paths, enter_arguments
 from futurex.tree.graph import Graph
@@ -31,6 +32,14 @@ class Program:
     result: Structure
     paths: tuple[str, ...]
     n_results: int
+    guards: tuple[Guard, ...] = ()
+
+    def valid(self) -> bool:
+        """Are the globals and closures that the trace took as constants still as they were?"""
+        try:
+            return all(guard.holds(fingerprint) for guard in self.guards)
+        except (Exception, Escape):
+            return False
 
     def flatten(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The graph's inputs for arguments of the traced structure. Raises TypeError if the structure differs."""
@@ -80,4 +89,6 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
         raise StagingError(f"{trace.name} reads arrays from outside its arguments; pass them as arguments")
     graph = Graph(entered.params, [*outs, *trace.effects], trace.name)
     traced = tuple(entered.positions.values())
-    return Program(graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs))
+    return Program(
+        graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs), tuple(trace.guards.values())
+    )

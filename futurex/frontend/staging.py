@@ -85,7 +85,7 @@ class Futurized(Generic[P, R]):
         if tracing():
             return self.__fx_stage__(args, kwargs)
         if _settings.disabled and not self._strict:
-            return self.plain(*args, **kwargs)
+            return self._run_plain(args, kwargs)
         leaves, structure = flatten((args, kwargs))
         if any(type(leaf) is not np.ndarray and isinstance(leaf, np.ndarray) for leaf in leaves):
             return self._run_plain(args, kwargs)

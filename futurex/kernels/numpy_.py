@@ -57,7 +57,8 @@ def _ufunc(ufunc: np.ufunc, node: Node) -> Callable[..., Any]:
 
 def _where(node: Node) -> Callable[..., Any]:
     def call(out: Any, condition: Any, x: Any, y: Any) -> Any:
-        condition = np.asarray(condition, bool)
+        # A boolean result may be given the condition's own buffer.
+        condition = np.array(condition, bool) if np.may_share_memory(out, condition) else np.asarray(condition, bool)
         if np.may_share_memory(out, x):
             np.copyto(out, y, where=~condition)
         else:

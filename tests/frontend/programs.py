@@ -11,11 +11,11 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-from compare import is_staged, outcome
+from compare import agree, is_staged, outcome
 
 import futurex as fx
 
-HEAD = '''import numpy as np
+HEAD = """import numpy as np
 
 SCALE = np.array([1.0, -0.5, 2.0, 0.25])
 OFFSET = 0.5
@@ -28,7 +28,7 @@ def helper(x, y):
     for j in range(20):
         x[j % 4] += y
     return x + OFFSET
-'''
+"""
 FLOATS = ["0.5", "-1.5", "2.0", "0.0", "np.float32(0.1)", "np.float64(3.0)"]
 INTS = ["1", "2", "3", "-1", "i0"]
 FUNCTIONS = ["np.abs", "np.sqrt", "np.sin", "np.tanh", "np.square", "np.floor", "np.negative", "np.sign"]
@@ -68,7 +68,9 @@ class Writer:
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def index(self):
-        return self.one(lambda: str(self.pick(3)), lambda: f"{self.counters[-1]} % 3" if self.counters else "-1", "n[1] % 3")
+        return self.one(
+            lambda: str(self.pick(3)), lambda: f"{self.counters[-1]} % 3" if self.counters else "-1", "n[1] % 3"
+        )
 
     def vector(self, deep=2):
         v = lambda: self.vector(deep - 1)  # noqa: E731
@@ -190,7 +192,9 @@ class Writer:
 
     def augment(self):
         operator = self.one("+=", "-=", "*=")
-        place, kind = self.one(self.place, lambda: (self.name("v"), "v"), lambda: (self.name("m"), "m"), lambda: (self.name("s"), "s"))
+        place, kind = self.one(
+            self.place, lambda: (self.name("v"), "v"), lambda: (self.name("m"), "m"), lambda: (self.name("s"), "s")
+        )
         if "> " in place:
             place, kind = self.name("v"), "v"
         if place in self.names["s"]:
@@ -229,7 +233,11 @@ class Writer:
     def rows(self):
         self.add(self.one(lambda: f"for r in {self.name('m')}:", lambda: f"for k, r in enumerate({self.name('m')}):"))
         self.depth += 1
-        self.add(self.one("r[0] += 1.5", "r *= 2", lambda: f"{self.name('v')}[:] = r", lambda: f"r[1:] = {self.name('v')}[:-1]"))
+        self.add(
+            self.one(
+                "r[0] += 1.5", "r *= 2", lambda: f"{self.name('v')}[:] = r", lambda: f"r[1:] = {self.name('v')}[:-1]"
+            )
+        )
         self.depth -= 1
 
     def leave(self, in_loop):
@@ -286,7 +294,7 @@ def disagreement(text, folder, seeds=(1, 2, 3)):
         scale[:] = before
         actual = outcome(futurized, inputs(seed)), scale.tobytes()
         scale[:] = before
-        if actual != expected:
+        if not agree(actual, expected):
             return f"inputs {seed}:\n{actual}\nis not\n{expected}\n{futurized.explain()}", True
         staged |= is_staged(futurized, inputs(seed))
     return "", staged
@@ -308,7 +316,7 @@ def main():
             n_staged += staged
             if wrong:
                 n_wrong += 1
-                print(f"--- seed {seed}\n{text[len(HEAD):]}\n{wrong}\n", flush=True)
+                print(f"--- seed {seed}\n{text[len(HEAD) :]}\n{wrong}\n", flush=True)
             elif not staged:
                 futurized = fx.futurize(load(text, folder))
                 try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,45 @@ def test_what_a_program_cannot_be():
         fx.lower(lambda x: x + OUTSIDE, np.ones(3))
     with pytest.raises(fx.StagingError, match=r"test_program\.py.*boolean mask"):
         fx.lower(lambda x: x[x > 0].sum(), np.ones(3))
+
+
+FACTOR = 1.0
+
+
+def test_a_bound_function_sees_globals_that_change(monkeypatch):
+    from futurex.runtime.group import SoloGroup
+
+    bound = fx.futurize(lambda x: x * FACTOR).on(SoloGroup())
+    assert float(bound(np.float64(2.0))) == 2.0
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    assert float(bound(np.float64(2.0))) == 10.0
+
+
+def test_the_environment_is_read_at_every_call(monkeypatch):
+    scaled = fx.futurize(lambda x: x * float(os.environ.get("FUTUREX_TEST_SCALE", "1")))
+    got = fx.futurize(lambda x: x * float(os.getenv("FUTUREX_TEST_SCALE", "1")))
+    assert (float(scaled(1.0)), float(got(1.0))) == (1.0, 1.0)
+    monkeypatch.setenv("FUTUREX_TEST_SCALE", "7")
+    assert (float(scaled(1.0)), float(got(1.0))) == (7.0, 7.0)
+
+
+def test_a_boolean_choice_may_overwrite_its_condition():
+    x = np.arange(4)
+    np.testing.assert_array_equal(fx.futurize(lambda x: np.where(x > 1, True, False))(x), x > 1)
+
+    def mask(x):
+        x[x > 2] = 0
+        return x.sum()
+
+    flags = np.array([False, True, True])
+    expected = flags.copy()
+    assert int(fx.futurize(mask)(flags)) == int(mask(expected))
+    np.testing.assert_array_equal(flags, expected)
+
+
+def test_switched_off_futurex_is_plain_numpy():
+    x, y = np.ones((4, 3), np.float32), np.array([0, 1, 2, 0])
+    with fx.disable():
+        loss = fx.nn.softmax_cross_entropy(x, y).mean()
+        assert abs(float(loss) - np.log(3)) < 1e-6
+        assert float((fx.grad(lambda w: (w * w).sum())(x) + 1).sum()) == 36.0

@@ -82,7 +82,7 @@ class Cluster:
 
     def _attach(self, target: Any, threads: int | None) -> Client:
         if target is None or isinstance(target, int):
-            return self._embedded(target or config.threads(), threads)
+            return self._embedded(config.threads() if target is None else target, threads)
         if isinstance(target, Client):
             return target
         if isinstance(target, str) or hasattr(target, "scheduler_address"):
