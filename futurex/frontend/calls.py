@@ -101,6 +101,7 @@ _DATA_TYPES = (
     frozenset,
     types.SimpleNamespace,
 )
+DEPTH = 60  # calls inside each other
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -194,7 +195,14 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     if function.__code__.co_flags & _GENERATORS:
         raise Escape(f"a call of {function.__qualname__}", "generators and coroutines are not staged")
     _guard_defaults(function)
-    return staged_twin(function)(*args, **kwargs)
+    trace = current()
+    if trace.depth > DEPTH:
+        raise Escape(f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data")
+    trace.depth += 1
+    try:
+        return staged_twin(function)(*args, **kwargs)
+    finally:
+        trace.depth -= 1
 
 
 def _guard_defaults(function: types.FunctionType) -> None:
@@ -234,7 +242,8 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         isinstance(owner, type) and name == "fromkeys"
     ):
         return _plainly(function, args, kwargs)
-    if function in _PURE_BUILTINS or getattr(function, "__module__", None) in _PURE_MODULES:
+    builtin = isinstance(function, types.BuiltinFunctionType | type) and function in _PURE_BUILTINS
+    if builtin or getattr(function, "__module__", None) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
     method = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):

@@ -277,7 +277,7 @@ class Runtime:
         if isinstance(container, Tracer):
             found = emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False)
             return fresh(emit("python_scalar", found, kind="b"))
-        if isinstance(value, Tracer) or any_traced([container]):
+        if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
             if simple and all(isinstance(entry, _NUMBERS) and np.ndim(entry) == 0 for entry in container):
                 tests = [(lambda entry=entry: value == entry) for entry in container]

@@ -18,6 +18,7 @@ import numpy as np
 from futurex.frontend import calls
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import submitted
+from futurex.frontend.plain import call_plainly
 from futurex.frontend.trace import tracing
 from futurex.frontend.variants import Variant, argument_paths, leaf_key, trace_call
 from futurex.ops.views import Chain, view
@@ -145,9 +146,7 @@ class Futurized(Generic[P, R]):
 
     def _run_plain(self, args: Any, kwargs: Any) -> Any:
         """Plain NumPy: always right."""
-        leaves, structure = flatten((args, kwargs))
-        args, kwargs = unflatten(structure, [leaf.result() if isinstance(leaf, Array) else leaf for leaf in leaves])
-        return self.plain(*args, **kwargs)
+        return call_plainly(self.plain, args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         captured = variant.captured()

@@ -52,6 +52,10 @@ class Cell:
             raise Escape(
                 f"a write into an array that {self.entangled}", "whether another array changes too is not known"
             )
+        self.settle(value)
+
+    def settle(self, value: Node) -> None:
+        """What the cell holds after a branch or loop that wrote it."""
         trace = current()
         for scope in (*trace.scopes, *trace.journals):
             if self.born < scope.start:
@@ -62,6 +66,15 @@ class Cell:
     def restore(self, value: Node) -> None:
         self._value = value
 
+    def entangle(self, why: str) -> bool:
+        """Let nobody write into the cell from now on; True if that is new."""
+        if self.entangled:
+            return False
+        for journal in current().journals:
+            journal.entangled.append(self)
+        self.entangled = why
+        return True
+
 
 @dataclass
 class Scope:
@@ -71,6 +84,7 @@ class Scope:
     journal: dict[Cell, Node] = field(default_factory=dict)
     effects: list[Node] = field(default_factory=list)
     born: dict[int, Any] = field(default_factory=dict)
+    entangled: list[Cell] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,7 @@ class Trace:
         self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
         self.protected = 0
+        self.depth = 0
         self.journals: list[Scope] = []
         self.prints = False
 
@@ -172,7 +187,9 @@ class Trace:
             raise Escape(f"an array of dtype {aval.dtype}", "only native numbers and booleans are traced")
         node = param(aval, "captured")
         origin = array if isinstance(array, np.ndarray) else None
-        return Capture(array, node, Tracer(Cell(node, origin, is_array=origin is not None)), read, key, guard)
+        cell = Cell(node, origin, is_array=origin is not None)
+        cell.born = -1  # it was there before any branch that it is first used in
+        return Capture(array, node, Tracer(cell), read, key, guard)
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
@@ -186,6 +203,8 @@ class Trace:
         except BaseException:
             for cell, value in journal.journal.items():
                 cell.restore(value)
+            for cell in journal.entangled:
+                cell.entangled = ""
             del effects[n_effects:]
             raise
         finally:

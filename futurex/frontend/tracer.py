@@ -197,7 +197,8 @@ class Tracer:
         """A view or a copy: nobody may write into either from now on."""
         result = fresh(node)
         result._cell.is_array = True
-        result._cell.entangled = self._cell.entangled = "was reshaped where NumPy's memory order is not known"
+        for cell in (result._cell, self._cell):
+            cell.entangle("was reshaped where NumPy's memory order is not known")
         return result
 
     def _resolved(self, shape: tuple[Any, ...], order: str) -> tuple[int, ...]:

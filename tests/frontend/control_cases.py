@@ -604,3 +604,19 @@ def an_iterator(x):
     it = iter([1.0, 2.0, 3.0])
     y = x * next(it)
     return y + next(it)
+
+
+BOARD = np.zeros(3)
+
+
+@cases(V)
+@cases(-V)
+def a_global_array_is_written_in_a_branch(x):
+    before = BOARD[0] * 0
+    if x[0] > 0:
+        BOARD[0] = x[0]
+    else:
+        BOARD[1] = x[0]
+    for i in range(20):
+        BOARD[2] = i
+    return before, BOARD * 1

@@ -14,13 +14,13 @@ from futurex.frontend.control.values import (
     Kind,
     Set,
     State,
+    aliases_of,
     bound_flag,
     coerce,
     common_type,
     is_internal_name,
     is_loose,
     is_numeric,
-    is_shared,
     is_unknown,
     kind_of,
     merged_tracer,
@@ -29,6 +29,7 @@ from futurex.frontend.control.values import (
     same_value,
     same_view,
     truth,
+    values_now,
     zeros,
 )
 from futurex.frontend.errors import Escape
@@ -46,6 +47,7 @@ class _Branch:
     state: State
     result: Any
     owned: dict[Cell, int]
+    nodes: dict[int, Node]
     cells: dict[Cell, Node]
     effects: list[Node]
     start: int
@@ -84,10 +86,11 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
             failure = _failure(error)
         state = get()
         owned = owned_cells((*state, result), scope.start)
+        nodes = values_now((*state, result))
         cells = {cell: cell.value for cell in scope.journal}
         effects = scope.effects
     set_(before)
-    return _Branch(state, result, owned, cells, effects, scope.start, failure)
+    return _Branch(state, result, owned, nodes, cells, effects, scope.start, failure)
 
 
 def _failure(error: Exception) -> tuple[BaseException, Failure]:
@@ -112,7 +115,7 @@ def _raising_branch(
 
 def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> list[Any]:
     """Names, result and cells of two branches as outputs of one ``cond``."""
-    builder = _Outputs()
+    builder = _Outputs(taken, other)
     plans = []
     for name, a, b in zip(names, (*taken.state, taken.result), (*other.state, other.result), strict=True):
         plans.append(_plan_name(builder, name, a, b, (taken.owned, other.owned)))
@@ -124,7 +127,7 @@ def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> 
     effects += [builder.add(const(np.True_), node, "a check") for node in other.effects]
     outs = _cond(pred, builder.first, builder.second, taken.start)
     for cell, slot in zip(cells, slots, strict=True):
-        cell.write(outs[slot])
+        cell.settle(outs[slot])
     if effects:
         current().keep(outs[effects[-1]])
     return [plan(outs, pred) for plan in plans]
@@ -133,9 +136,15 @@ def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> 
 class _Outputs:
     """Pairs of nodes that must agree in type."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: _Branch, other: _Branch) -> None:
+        self.nodes = taken.nodes, other.nodes
         self.first: list[Node] = []
         self.second: list[Node] = []
+
+    def node(self, value: Any, branch: int) -> Node:
+        """What a value was at the end of a branch."""
+        found = self.nodes[branch].get(id(value))
+        return raw(value) if found is None else found
 
     def add(self, a: Node, b: Node, what: str) -> int:
         target = common_type(a.aval, b.aval, what)
@@ -186,12 +195,12 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Pl
             "only arrays and numbers can depend on data",
         )
     kind, loose = Kind.of_both(a, b, name), is_loose(a, b)
-    slot = builder.add(raw(a), raw(b), name)
+    slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
-    shared = is_shared(a, owned[0]) or is_shared(b, owned[1])
+    aliases = (*aliases_of(a, owned[0]), *aliases_of(b, owned[1]))
     return lambda outs, pred: merged_tracer(
-        outs[slot], kind, shared, outs[guarded] if guarded is not None else None, name, loose
+        outs[slot], kind, aliases, outs[guarded] if guarded is not None else None, name, loose
     )
 
 
@@ -215,15 +224,16 @@ def _known_flag(flag: Node | None) -> Node:
 def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owned: dict[Cell, int]) -> Plan:
     if not is_numeric(leaf):
         return lambda outs, pred: leaf
-    pair = [raw(leaf), zeros(raw(leaf).aval)]
+    node = builder.node(leaf, 0 if in_then else 1)
+    pair = [node, zeros(node.aval)]
     first, second = pair if in_then else pair[::-1]
     slot = builder.add(first, second, name)
-    shared = is_shared(leaf, owned)
+    aliases = aliases_of(leaf, owned)
     kind, loose = Kind.of(leaf), is_loose(leaf)
     if is_internal_name(name):
-        return lambda outs, pred: merged_tracer(outs[slot], kind, shared, loose=loose)
+        return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, loose=loose)
     flag = bound_flag(leaf)
     flags = [_known_flag(flag), const(False)]
     first, second = flags if in_then else flags[::-1]
     bound = builder.add(first, second, name)
-    return lambda outs, pred: merged_tracer(outs[slot], kind, shared, outs[bound], name, loose)
+    return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, outs[bound], name, loose)

@@ -14,13 +14,13 @@ from futurex.frontend.control.values import (
     Kind,
     Set,
     State,
+    aliases_of,
     bound_flag,
     coerce,
     common_type,
     is_internal_name,
     is_loose,
     is_numeric,
-    is_shared,
     kind_of,
     merged_tracer,
     owned_cells,
@@ -28,10 +28,11 @@ from futurex.frontend.control.values import (
     same_value,
     same_view,
     truth,
+    values_now,
     zeros,
 )
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import Cell, Scope, close, current, emit_many
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Tracer
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const, param
@@ -139,6 +140,7 @@ class _Round:
     test: Node
     state: State
     cells: dict[Cell, Node]
+    nodes: dict[int, Node]
     owned: dict[Cell, int]
 
 
@@ -158,9 +160,10 @@ def _trace_round(
             raise Escape("a check or print inside a staged loop", "effects inside loops are not staged yet")
         after = get()
         written = {cell: cell.value for cell in scope.journal}
+        nodes = values_now(after)
         owned = owned_cells(after, scope.start)
     set_(before)
-    return _Round(scope, params, tested, after, written, owned)
+    return _Round(scope, params, tested, after, written, nodes, owned)
 
 
 def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
@@ -176,8 +179,11 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
         if entry.flags[k] is not None:
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
-        shared = entry.arrays[k] and not isinstance(entry.leaves[k], Node)
-        leaves[k] = merged_tracer(value, Kind(entry.arrays[k]), shared, bound, entry.name, entry.loose[k])
+        leaf, kind = entry.leaves[k], Kind(entry.arrays[k])
+        aliases = () if isinstance(leaf, Node) else aliases_of(leaf, {})
+        leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
+        if kind.is_array:
+            leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
     return unflatten(entry.structure, leaves)
 
 
@@ -190,7 +196,16 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -
             settled = False
     for entry, value in zip(carried, round_.state, strict=True):
         settled &= _settled_name(entry, value)
+        if value is not UNDEF and not entry.unbound:
+            settled &= _settled_aliases(entry, value, round_.owned)
     return settled
+
+
+def _settled_aliases(entry: _Carried, value: Any, owned: dict[Cell, int]) -> bool:
+    """What a round binds a name to may be other names' storage: then the next round may not write there."""
+    leaves, _ = flatten(value)
+    cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], owned)]
+    return not any([cell.entangle(SAME_IN_SOME_BRANCHES) for cell in cells])
 
 
 def _settled_name(entry: _Carried, value: Any) -> bool:
@@ -254,7 +269,8 @@ def _build_loop(
             aval, flag = entry.avals[k], entry.flags[k]
             assert aval is not None
             starts.append(coerce(_start(entry.leaves[k]), aval))
-            outs.append(coerce(raw(leaves[k]), aval))
+            final_node = round_.nodes.get(id(leaves[k]))
+            outs.append(coerce(raw(leaves[k]) if final_node is None else final_node, aval))
             end = bound_flag(leaves[k])
             if flag is not None:
                 starts.append(flag)
@@ -276,7 +292,7 @@ def _build_loop(
         for entry, original, final in zip(carried, before, round_.state, strict=True)
     )
     for cell in cells:
-        cell.write(next(results))
+        cell.settle(next(results))
     return state
 
 
@@ -296,9 +312,8 @@ def _after_loop(
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
-        shared = is_shared(finals[k], owned) or (
-            not runs_once and entry.arrays[k] and not isinstance(entry.leaves[k], Node)
-        )
-        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), shared, bound, entry.name, entry.loose[k])
+        initial = () if runs_once or isinstance(entry.leaves[k], Node) else aliases_of(entry.leaves[k], {})
+        aliases = (*aliases_of(finals[k], owned), *initial)
+        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
     return value if entry.structure.kind is None else current().remember(value)

@@ -45,6 +45,12 @@ def raw(value: Any) -> Node:
     return value._raw if isinstance(value, Tracer) else node_of(value)
 
 
+def values_now(values: Sequence[Any]) -> dict[int, Node]:
+    """The nodes of all views among values, by identity: after a scope their storage holds again what it held before."""
+    leaves = [leaf for value in values if value is not UNDEF for leaf in flatten(value)[0]]
+    return {id(leaf): leaf._raw for leaf in leaves if isinstance(leaf, Tracer)}
+
+
 def bound_flag(value: Any) -> Node | None:
     """The node that says whether a value's name is bound; None if it surely is."""
     return value._guard[0] if isinstance(value, Tracer) and value._guard is not None else None
@@ -94,11 +100,14 @@ def owned_cells(values: Sequence[Any], start: int) -> dict[Cell, int]:
     return counts
 
 
-def is_shared(value: Any, owned: dict[Cell, int]) -> bool:
-    """Could another name see a write into this value?"""
-    if isinstance(value, Tracer):
-        return not value.is_scalar and owned.get(value._cell, 0) != 1
-    return isinstance(value, np.ndarray)
+Aliases = tuple[Cell, ...]
+
+
+def aliases_of(value: Any, owned: dict[Cell, int]) -> Aliases:
+    """The storage through which another name could see a write into this value, or this one a write into that."""
+    value = entered(value)
+    shared = isinstance(value, Tracer) and not value.is_scalar and owned.get(value._cell, 0) != 1
+    return (value._cell,) if shared else ()
 
 
 def common_type(a: Aval, b: Aval, what: str) -> Aval:
@@ -177,14 +186,18 @@ SCALAR = Kind(False)
 
 
 def merged_tracer(
-    node: Node, kind: Kind, shared: bool, bound: Node | None = None, name: str = "", loose: bool = False
+    node: Node, kind: Kind, aliases: Aliases, bound: Node | None = None, name: str = "", loose: bool = False
 ) -> Tracer:
-    """The value of a name after a branch or loop; ``bound`` says whether the name is bound."""
+    """The value of a name after a branch or loop, which may be the same array as the ``aliases``.
+
+    ``bound`` says whether the name is bound.
+    """
     tracer = fresh(node)
     if kind.is_array:
         tracer._cell.is_array = True
         tracer._cell.strides = kind.strides
-    tracer._cell.entangled = SAME_IN_SOME_BRANCHES if shared else ""
+    for cell in (tracer._cell, *aliases) if aliases else ():
+        cell.entangle(SAME_IN_SOME_BRANCHES)
     tracer._loose = loose and not node.aval.weak
     if bound is not None and not (bound.op == "const" and bound.value):
         tracer._guard = (bound, name)

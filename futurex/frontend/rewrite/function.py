@@ -10,7 +10,7 @@ from typing import Any
 
 from futurex.frontend.rewrite.source import FunctionNode, NoSource, find
 from futurex.frontend.rewrite.statements import Rewriter
-from futurex.frontend.rewrite.syntax import FX, arguments, definition
+from futurex.frontend.rewrite.syntax import FX, OWN, arguments, definition
 
 
 def rewrite(function: types.FunctionType, runtime: Any) -> types.FunctionType:
@@ -38,9 +38,8 @@ def _rewritten_code(code: types.CodeType, freevars: Sequence[str], node: Functio
 
 
 def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode) -> types.CodeType:
-    is_lambda = isinstance(node, ast.Lambda)
     body: Any = [ast.copy_location(ast.Return(node.body), node.body)] if isinstance(node, ast.Lambda) else node.body
-    name = "lambda_" if is_lambda else code.co_name
+    name = f"{OWN}function"  # a function that calls itself means the global or closure variable
     inner = ast.copy_location(definition(name, _plain_arguments(node.args), body), node)
     rewritten = Rewriter(inner, frozenset(freevars)).run()
     maker = definition("make", arguments([FX, *freevars]), [rewritten, ast.Return(ast.Name(name, ast.Load()))])

@@ -1,0 +1,67 @@
+"""Calls as plain NumPy: futures among the arguments are waited for, everything else is what the caller gave."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from futurex.frontend.array import Array
+from futurex.tree.pytree import flatten
+
+
+def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``function(*args, **kwargs)`` with arrays for futures; containers that the function changes are the caller's."""
+    if not any(isinstance(leaf, Array) for leaf in flatten((args, kwargs))[0]):
+        return function(*args, **kwargs)
+    stand_ins = _StandIns()
+    try:
+        return function(*map(stand_ins.of, args), **{name: stand_ins.of(value) for name, value in kwargs.items()})
+    finally:
+        stand_ins.give_back()
+
+
+class _StandIns:
+    """Copies of containers in which arrays stand for futures; what changes in them is taken over afterwards."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+        self.futures: dict[int, tuple[Any, Array]] = {}
+
+    def of(self, value: Any) -> Any:
+        """What stands for a value: itself, if there is no future in it."""
+        if isinstance(value, Array):
+            result = value.result()
+            self.futures[id(result)] = result, value
+            return result
+        if not any(isinstance(leaf, Array) for leaf in flatten(value)[0]):
+            return value
+        if isinstance(value, tuple):
+            parts = [self.of(entry) for entry in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        stand_in = copy.copy(value)
+        self.pairs.append((value, stand_in))
+        if isinstance(value, list):
+            stand_in[:] = map(self.of, value)
+        elif isinstance(value, dict):
+            stand_in.update((key, self.of(entry)) for key, entry in value.items())
+        else:
+            for field in dataclasses.fields(value):
+                object.__setattr__(stand_in, field.name, self.of(getattr(value, field.name)))
+        return stand_in
+
+    def give_back(self) -> None:
+        """Bring the caller's containers to what the function made of their stand-ins."""
+        back = {id(stand_in): (stand_in, value) for value, stand_in in self.pairs} | self.futures
+        for value, stand_in in self.pairs:
+            if isinstance(value, list):
+                value[:] = [back.get(id(entry), (None, entry))[1] for entry in stand_in]
+            elif isinstance(value, dict):
+                entries = [(key, back.get(id(entry), (None, entry))[1]) for key, entry in stand_in.items()]
+                value.clear()
+                value.update(entries)
+            else:
+                for field in dataclasses.fields(value):
+                    entry = getattr(stand_in, field.name)
+                    object.__setattr__(value, field.name, back.get(id(entry), (None, entry))[1])

@@ -1,0 +1,144 @@
+"""Derivatives through views, writes, branches and loops on data agree with differences."""
+
+import numpy as np
+import pytest
+from derivative_cases import STAGED_LOOPS, X, cases, long_loop
+
+import futurex as fx
+from futurex.autodiff.reverse import NotDifferentiable
+
+
+def slope(function, x, step=1e-6):
+    """Central differences."""
+    out = np.zeros_like(x)
+    for k in range(x.size):
+        ahead, behind = x.copy(), x.copy()
+        ahead.flat[k] += step
+        behind.flat[k] -= step
+        out.flat[k] = (float(function(ahead)) - float(function(behind))) / (2 * step)
+    return out
+
+
+@pytest.mark.parametrize("function", cases)
+def test_gradients(function):
+    value, gradient = fx.value_and_grad(function)(X)
+    assert float(value) == float(function(X.copy()))
+    np.testing.assert_allclose(np.asarray(gradient), slope(function, X), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("function", [case for case in cases if case not in STAGED_LOOPS])
+def test_second_derivatives(function):
+    def along(x):
+        return (fx.grad(function)(x) * np.cos(X)).sum()
+
+    expected = slope(lambda x: (np.asarray(fx.grad(function)(x)) * np.cos(X)).sum(), X, 1e-5)
+    np.testing.assert_allclose(np.asarray(fx.grad(along)(X)), expected, rtol=5e-4, atol=5e-4)
+
+
+def test_complex_step_agrees_to_the_last_digits():
+    def f(x):
+        y = x.copy()
+        for i in range(1, 6):
+            y[i] = y[i - 1] * np.sin(y[i]) + y[i] ** 2
+        return (y * y).sum()
+
+    step = 1e-30
+    expected = [f(X + 1j * step * np.eye(6)[k]).imag / step for k in range(6)]
+    np.testing.assert_allclose(np.asarray(fx.grad(f)(X)), expected, rtol=1e-13)
+
+
+def energy(params, x, scale=1.0):
+    return ((x @ params["w"] + params["b"]) ** 2).sum() * scale
+
+
+def test_structures_and_argument_numbers():
+    params = {"w": np.ones((3, 2)), "b": np.zeros(2)}
+    x = np.arange(6.0).reshape(2, 3)
+    both = fx.grad(energy, argnums=(0, 1))(params, x)
+    assert set(both[0]) == {"w", "b"}
+    np.testing.assert_allclose(np.asarray(both[1]), 2 * (x @ params["w"]) @ params["w"].T)
+    by_x = fx.grad(energy, argnums=1)(params, x, scale=2.0)
+    np.testing.assert_allclose(np.asarray(by_x), 2 * np.asarray(both[1]))
+
+
+def with_aux(x):
+    y = x * x
+    return y.sum(), {"y": y, "n": 3}
+
+
+def test_auxiliary_results():
+    gradient, aux = fx.grad(with_aux, has_aux=True)(X)
+    np.testing.assert_allclose(np.asarray(gradient), 2 * X)
+    np.testing.assert_allclose(np.asarray(aux["y"]), X * X)
+    (value, aux), gradient = fx.value_and_grad(with_aux, has_aux=True)(X)
+    assert float(value) == (X * X).sum()
+    assert int(aux["n"]) == 3
+
+
+def test_gradients_inside_futurized_functions_and_of_them():
+    inner = fx.futurize(lambda x: (x**3).sum())
+
+    @fx.futurize
+    def step(x, rate):
+        if x.sum() > 0:
+            return x - rate * fx.grad(inner)(x)
+        return x
+
+    assert np.asarray(step(X, 0.1)).tobytes() == (X - 0.1 * np.asarray(fx.grad(inner)(X))).tobytes()
+    np.testing.assert_allclose(np.asarray(fx.grad(lambda x: fx.grad(inner)(x).sum())(X)), 6 * X)
+
+
+def test_python_floats_have_gradients():
+    assert float(fx.grad(lambda a: a * a * 3)(2.0)) == 12.0
+
+
+def test_single_precision_stays_single():
+    gradient = fx.grad(lambda x: (x * 2.5).sum())(X.astype(np.float32))
+    assert gradient.dtype == np.float32
+
+
+def test_the_argument_keeps_its_contents():
+    def f(x):
+        y = x
+        y = y * 2
+        y[0] = 0
+        return y.sum()
+
+    x = X.copy()
+    assert np.asarray(fx.grad(f)(x)).tolist() == [0, 2, 2, 2, 2, 2]
+    assert x.tobytes() == X.tobytes()
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda: fx.grad(energy)({"w": np.ones((3, 2), int), "b": np.zeros(2)}, np.ones((2, 3))), TypeError, "argument 0/w"),
+        (lambda: fx.grad(lambda n: n * 2.0)(3), TypeError, "argument 0"),
+        (lambda: fx.grad(lambda x: x * 2)(X), TypeError, "real scalar"),
+        (lambda: fx.grad(lambda x: x.sum(), argnums=2)(X), TypeError, "argnums=2"),
+        (lambda: fx.grad(lambda x: x.sum(), has_aux=True)(X), TypeError, "has_aux"),
+        (lambda: fx.grad(3), TypeError, "function"),
+        (lambda: fx.grad(lambda x: np.median(x))(X), fx.StagingError, "numpy.median"),
+    ],
+)
+def test_refusals_name_the_culprit(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def writes_outside(x):
+    X[0] = x[0]
+    return x.sum()
+
+
+def test_a_write_into_an_array_from_outside_is_refused():
+    before = X.copy()
+    with pytest.raises(fx.StagingError, match="from outside"):
+        fx.grad(writes_outside)(X.copy())
+    assert X.tobytes() == before.tobytes()
+
+
+def test_an_op_without_a_derivative_is_named_with_its_line():
+    slope_of_loop = fx.grad(long_loop)
+    with pytest.raises(NotDifferentiable, match=r"derivative_cases.py:\d+: for i in range"):
+        fx.grad(lambda x: slope_of_loop(x).sum())(X)
