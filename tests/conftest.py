@@ -3,5 +3,8 @@
 from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on who else uses the machine: it is no evidence of a fault.
-settings.register_profile("futurex", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples at every run, so that a change is judged by what it changes; look for new ones with
+# `pytest --hypothesis-profile=explore`.
+settings.register_profile("futurex", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("futurex")

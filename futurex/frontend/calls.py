@@ -197,7 +197,9 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     _guard_defaults(function)
     trace = current()
     if trace.depth > DEPTH:
-        raise Escape(f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data")
+        raise Escape(
+            f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data"
+        )
     trace.depth += 1
     try:
         return staged_twin(function)(*args, **kwargs)

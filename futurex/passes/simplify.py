@@ -45,8 +45,7 @@ def _is(node: Node, *values: Any) -> bool:
     """True if the node is everywhere one of ``values``; zeros of different sign differ."""
     held = scalar_of(node)
     return held is not None and any(
-        held == value and (value != 0 or isinstance(held, np.integer | int) or np.signbit(held) == np.signbit(value))
-        for value in values
+        held == value and (value != 0 or np.signbit(held) == np.signbit(value)) for value in values
     )
 
 

@@ -28,7 +28,9 @@ def products(x):
 @case
 def reductions(x):
     a = x.reshape(2, 3)
-    return a.max() + a.min(axis=1).sum() + a.var() + a.std(axis=0).sum() + np.linalg.norm(a) + a.prod() + np.cumsum(x)[3]
+    return (
+        a.max() + a.min(axis=1).sum() + a.var() + a.std(axis=0).sum() + np.linalg.norm(a) + a.prod() + np.cumsum(x)[3]
+    )
 
 
 @case
@@ -140,7 +142,7 @@ def early_leave(x):
 
 @case
 def early_return(x):
-    for i in range(30):
+    for _i in range(30):
         x = x * 1.1
         if x[0] > 2:
             return (x**2).sum()
@@ -172,4 +174,10 @@ def scalar_powers(x):
     return s**2 + s**0.5 + 2**s + s**s + x[0] ** 3
 
 
-STAGED_LOOPS = [long_loop, recurrence, while_on_data, newton, early_return]  # the derivative of a loop has none of its own
+STAGED_LOOPS = [
+    long_loop,
+    recurrence,
+    while_on_data,
+    newton,
+    early_return,
+]  # the derivative of a loop has none of its own

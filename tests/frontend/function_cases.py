@@ -116,7 +116,7 @@ class State:
 def arguments_of_all_kinds(x):
     a = double(x) + double(x, 3.0) + double(x, times=0.5, shift=1.0)
     pair = (x, x * 2)
-    b = variadic(*pair, 1.0, abc=x, **{"d": 2.0})
+    b = variadic(*pair, 1.0, abc=x, d=2.0)
     return a, b
 
 
@@ -216,14 +216,14 @@ def a_function_with_control_flow(x):
 
 @cases(V)
 def names_of_a_comprehension_are_its_own(x):
-    GAINS = [GAIN for GAIN in (1.0, 2.0)]  # noqa: N806
+    GAINS = [1.0, 2.0]
     return x * GAIN, GAINS
 
 
 @cases(V)
 def itertools_and_operator(x):
     pairs = [a * b for a, b in itertools.product(x[:2], [1.0, 2.0])]
-    return pairs, operator.add(x, 1), operator.getitem(x, 2), [a for a in itertools.chain([x[0]], [x[1]])]
+    return pairs, operator.add(x, 1), operator.getitem(x, 2), list(itertools.chain([x[0]], [x[1]]))
 
 
 @cases(V)
@@ -259,7 +259,7 @@ def containers_made_inside(x):
 
 @cases(V)
 def text_of_known_values(x):
-    name = f"{x.shape[0]:03d}" + "%d" % len(x) + "{}".format("z")
+    name = f"{x.shape[0]:03d}" + str(len(x)) + "{}".format("z")
     return {name: x}
 
 
@@ -340,5 +340,6 @@ def impure_global(x):
 
 
 IMPURE = [
-    impure_global_dict, impure_global_list, impure_random, impure_numpy_random, impure_generator, impure_time, impure_global,
+    impure_global_dict, impure_global_list, impure_random, impure_numpy_random, impure_generator, impure_time,
+    impure_global,
 ]  # fmt: skip

@@ -112,7 +112,11 @@ def test_the_argument_keeps_its_contents():
 @pytest.mark.parametrize(
     "call, error, text",
     [
-        (lambda: fx.grad(energy)({"w": np.ones((3, 2), int), "b": np.zeros(2)}, np.ones((2, 3))), TypeError, "argument 0/w"),
+        (
+            lambda: fx.grad(energy)({"w": np.ones((3, 2), int), "b": np.zeros(2)}, np.ones((2, 3))),
+            TypeError,
+            "argument 0/w",
+        ),
         (lambda: fx.grad(lambda n: n * 2.0)(3), TypeError, "argument 0"),
         (lambda: fx.grad(lambda x: x * 2)(X), TypeError, "real scalar"),
         (lambda: fx.grad(lambda x: x.sum(), argnums=2)(X), TypeError, "argnums=2"),

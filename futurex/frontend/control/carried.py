@@ -205,7 +205,7 @@ def _settled_aliases(entry: _Carried, value: Any, owned: dict[Cell, int]) -> boo
     """What a round binds a name to may be other names' storage: then the next round may not write there."""
     leaves, _ = flatten(value)
     cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], owned)]
-    return not any([cell.entangle(SAME_IN_SOME_BRANCHES) for cell in cells])
+    return not any(cell.entangle(SAME_IN_SOME_BRANCHES) for cell in cells)
 
 
 def _settled_name(entry: _Carried, value: Any) -> bool:
