@@ -145,6 +145,15 @@ def _sum(values: Any, start: Any = 0) -> Any:
     return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries, start)
 
 
+@special(pow)
+def _pow(base: Any, exponent: Any, modulus: Any = None) -> Any:
+    if modulus is None:
+        return Runtime.binary("pow", base, exponent)
+    if any_traced([base, exponent, modulus]):
+        raise Escape("pow() with a modulus of traced values", "plain Python needs the values here")
+    return pow(base, exponent, modulus)
+
+
 @special(round)
 def _round(value: Any, digits: Any = None) -> Any:
     if any_traced([value, digits]):

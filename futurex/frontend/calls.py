@@ -142,7 +142,8 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_numpy(function: Any) -> bool:
-    return _module(function) == "numpy" and not isinstance(function, type)
+    bound = isinstance(getattr(function, "__self__", None), np.ufunc | np.ndarray)
+    return bound or (_module(function) == "numpy" and not isinstance(function, type))
 
 
 def _module(function: Any) -> str:

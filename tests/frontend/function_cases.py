@@ -339,6 +339,10 @@ def impure_global(x):
     return x * NUMBER
 
 
+def require_positive(x):
+    assert (x > 0).all(), "positive numbers, please"
+
+
 IMPURE = [
     impure_global_dict, impure_global_list, impure_random, impure_numpy_random, impure_generator, impure_time,
     impure_global,

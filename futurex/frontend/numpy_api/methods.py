@@ -62,6 +62,10 @@ def _copy(self: Tracer, order: str = "C") -> Tracer:
     return self if self.is_scalar else copy(self, order)
 
 
+def _conjugate(self: Tracer) -> Tracer:
+    return call_ufunc(np.conjugate, "__call__", (self,), {}) if self.dtype.kind == "c" else self
+
+
 def _fill(self: Tracer, value: Any) -> None:
     if self.is_scalar:
         raise Escape("fill() of a scalar", "it changes nothing")
@@ -73,6 +77,6 @@ def _fill(self: Tracer, value: Any) -> None:
 METHODS.update(
     astype=_astype, fill=_fill, mean=mean, var=var, std=std, argmax=HANDLERS[np.argmax], argmin=HANDLERS[np.argmin],
     cumsum=cumsum, dot=dot, trace=trace, copy=_copy, clip=clip, take=take, repeat=repeat,
-    conj=lambda self: call_ufunc(np.conjugate, "__call__", (self,), {}),
-    conjugate=lambda self: call_ufunc(np.conjugate, "__call__", (self,), {}),
+    conj=_conjugate,
+    conjugate=_conjugate,
 )  # fmt: skip

@@ -44,7 +44,7 @@ def _power(base: Any, exponent: Any) -> Any:
     known = exponent if type(exponent) in (int, float) else None
     if _is_array(base, x) and known in _SHORT_CUTS and x.dtype.kind in "fc":
         return call_ufunc(_SHORT_CUTS[known], "__call__", (base,), {})
-    if _is_array(base, x) and type(known) is int and known == 2 and x.dtype.kind in "iu":
+    if _is_array(base, x) and type(known) is int and known == 2 and x.dtype.kind in "biu":
         return call_ufunc(np.square, "__call__", (base,), {})
     return applied("power", base, exponent)
 

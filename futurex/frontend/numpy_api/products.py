@@ -74,7 +74,10 @@ def inner(a: Any, b: Any) -> Any:
 
 @handles(np.vdot)
 def vdot(a: Any, b: Any) -> Any:
-    return dot(call_ufunc(np.conjugate, "__call__", (as_tracer(a).ravel(),), {}), as_tracer(b).ravel())
+    first = as_tracer(a).ravel()
+    if first.dtype.kind == "c":
+        first = call_ufunc(np.conjugate, "__call__", (first,), {})
+    return dot(first, as_tracer(b).ravel())
 
 
 @handles(np.einsum)

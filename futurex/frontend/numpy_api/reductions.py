@@ -162,6 +162,14 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return fresh(result)
 
 
+@handles(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    x = as_tracer(a)
+    if out is not None or x.dtype.kind == "b":
+        raise Escape("numpy.ptp with out= or of booleans", "this use is not traced")
+    return reduce_with("max", x, axis, None, None, keepdims) - reduce_with("min", x, axis, None, None, keepdims)
+
+
 @handles(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return reduce_with(

@@ -53,6 +53,14 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     return taken if not taken.ndim else new_array(taken._node)
 
 
+@handles(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    x, index = as_tracer(arr), as_tracer(indices)
+    if axis is None or x.ndim != index.ndim:
+        raise Escape("numpy.take_along_axis of flattened or differently shaped arrays", "this use is not traced")
+    return fresh(emit("take_along_axis", x._node, index._node, axis=operator.index(axis) % x.ndim))
+
+
 def _index_array(indices: Any) -> Any:
     return (
         indices

@@ -142,6 +142,16 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
+@handles(np.dstack)
+def dstack(tup: Any) -> Tracer:
+    return concatenate([_at_least(3, part) for part in tup], 2)
+
+
+@handles(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> Tracer:
+    return concatenate([as_tracer(arr), as_tracer(values)], axis)
+
+
 @handles(np.column_stack)
 def column_stack(tup: Any) -> Any:
     parts = [as_tracer(part) for part in tup]
@@ -161,6 +171,26 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
         bounds = [0, *(operator.index(k) for k in indices_or_sections), n]
     whole: list[Any] = [slice(None)] * x.ndim
     return [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in itertools.pairwise(bounds)]
+
+
+@handles(np.array_split)
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if not isinstance(indices_or_sections, int):
+        return split(ary, indices_or_sections, axis)
+    x = as_tracer(ary)
+    each, extra = divmod(x.shape[axis], indices_or_sections)
+    sizes = [each + 1] * extra + [each] * (indices_or_sections - extra)
+    return split(x, [sum(sizes[: k + 1]) for k in range(indices_or_sections - 1)], axis)
+
+
+@handles(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
+    x, (a, b) = as_tracer(m), axes
+    if x.ndim < 2 or a % x.ndim == b % x.ndim:
+        raise ValueError("Axes must be different.")
+    turned = x if k % 4 in (0, 2) else swapaxes(x, a, b)
+    flips = {0: (), 1: (a,), 2: (a, b), 3: (b,)}[k % 4]
+    return flip(turned, flips) if flips else turned[:]
 
 
 @handles(np.flip)

@@ -113,7 +113,7 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
             f"non-broadcastable output operand with shape {target.shape} "
             f"doesn't match the broadcast shape {result.shape}"
         )
-    if not result.aval.weak and not np.can_cast(result.dtype, target.dtype, casting):
+    if not _can_cast(result, target.dtype, casting):
         raise TypeError(f"Cannot cast output from {result.dtype!r} to {target.dtype!r} with casting rule {casting!r}")
     if condition is not True:
         old = target._node
@@ -123,6 +123,13 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
         result = emit("where", chosen, emit("cast", result, dtype=target.dtype), old)
     target._write(result)
     return target
+
+
+def _can_cast(result: Node, dtype: np.dtype[Any], casting: Any) -> bool:
+    if not result.aval.weak or casting == "unsafe":
+        return np.can_cast(result.dtype, dtype, casting)
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # a Python number fits into any array of its kind
+    return ranks[result.dtype.kind] <= ranks[dtype.kind]
 
 
 def normal_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:

@@ -1,0 +1,163 @@
+"""One trace for each kind of arguments; errors and explanations say what, where, why and what to do."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.frontend import staging
+
+
+def variants(f):
+    return sum(map(len, f._variants.values()))
+
+
+def test_traces_differ_by_shape_dtype_and_static_values():
+    f = fx.futurize(lambda x, n, name="a": x * n)
+    calls = [
+        (np.ones(3), 2),
+        (np.ones(3), 2),
+        (np.zeros(3), 2),
+        (np.ones(4), 2),
+        (np.ones(3, np.float32), 2),
+        (np.ones(3), 3),
+        (np.ones(3), 3.0),
+        (np.ones(3), 4.0),
+        (np.float64(1), 2),
+        (1.0, 2),
+        (True, 2),
+        (1, 2),
+    ]
+    counts = []
+    for call in calls:
+        f(*call)
+        counts.append(variants(f))
+    assert counts == [1, 1, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
+    f(np.ones(3), 2, name="b")
+    assert variants(f) == 10
+
+
+def test_equal_numbers_of_other_types_do_not_share_a_trace():
+    f = fx.futurize(lambda n: (n, np.ones(1) * n))
+    assert [type(f(n)[0]) for n in (1, True, 1)] == [int, bool, int]
+
+
+def test_too_many_traces_name_the_argument_that_changes():
+    f = fx.futurize(lambda x, n: x * n)
+    for n in range(staging.VARIANTS):
+        f(np.ones(2), n)
+    with pytest.warns(UserWarning, match=r"what changes: .*\bn\b|what changes: 1"):
+        f(np.ones(2), staging.VARIANTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(np.ones(2), -1)
+    assert variants(f) <= staging.VARIANTS
+
+
+def test_disabling():
+    f = fx.futurize(lambda x: x + 1)
+    with fx.disable():
+        assert type(f(np.ones(1))) is np.ndarray
+    assert type(f(np.ones(1))) is fx.Array
+
+
+def test_the_environment_variable():
+    program = "import numpy as np, futurex as fx; print(type(fx.futurize(lambda x: x + 1)(np.ones(1))).__name__)"
+    environment = {**os.environ, "FUTUREX": "off"}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    assert run.stdout.strip() == "ndarray", run.stderr
+
+
+@pytest.mark.parametrize(
+    "options, error, text",
+    [
+        ({"escap": "error"}, TypeError, "did you mean 'escape'"),
+        ({"jit": True}, TypeError, "no option 'jit'"),
+        ({"escape": "never"}, ValueError, "'eager', 'error'"),
+    ],
+)
+def test_unknown_options(options, error, text):
+    with pytest.raises(error, match=text):
+        fx.futurize(**options)(lambda x: x)
+
+
+def test_what_cannot_be_futurized():
+    async def coroutine():
+        pass
+
+    with pytest.raises(TypeError, match="not int"):
+        fx.futurize(3)
+    with pytest.raises(TypeError, match="coroutine"):
+        fx.futurize(coroutine)
+    f = fx.futurize(lambda x: x)
+    assert fx.futurize(f) is f
+
+
+def median_of(x):
+    y = x * 2
+    return np.median(y)
+
+
+def test_an_escape_says_what_where_why():
+    f = fx.futurize(median_of, escape="error")
+    with pytest.raises(fx.StagingError) as caught:
+        f(np.ones(3))
+    text = str(caught.value)
+    line = median_of.__code__.co_firstlineno + 2
+    assert f"test_cache.py:{line}" in text
+    assert "return np.median(y)" in text
+    assert "numpy.median" in text
+    assert "why:" in text
+    assert np.asarray(fx.futurize(median_of)(np.ones(3))) == 2.0
+
+
+def masked(x):
+    return x[x > 0].sum()
+
+
+def test_an_escape_says_what_to_do():
+    with pytest.raises(fx.StagingError, match=r"(?s)boolean mask.*x\[x > 0\].*why:.*do: use np.where"):
+        fx.futurize(masked, escape="error")(np.ones(3))
+
+
+def unrolled(x):
+    out = []
+    for i in range(30):
+        out.append(x[i % 3])
+    return out[-1]
+
+
+def test_explanations_list_traces_guards_escapes_and_unrolled_loops():
+    f = fx.futurize(unrolled)
+    f(np.ones(3))
+    assert "a loop is unrolled" in f.explain()
+    assert "staged: " in f.explain()
+    g = fx.futurize(masked)
+    g(np.ones(3))
+    assert "runs as plain NumPy" in g.explain()
+
+
+def test_graphs_are_readable_and_run():
+    f = fx.futurize(lambda x: np.where(x > 0, x, 0).sum())
+    graph = f.graph(np.ones(3))
+    assert float(graph(np.array([1.0, -1.0, 2.0]))[0]) == 3.0
+    assert "ops.where" in str(graph)
+
+
+def test_methods_are_futurized():
+    class Model:
+        def __init__(self, w):
+            self.w = w
+
+        @fx.futurize
+        def predict(self, x):
+            return x @ self.w
+
+    model = Model(np.eye(2))
+    assert model.predict(np.ones(2)).tolist() == [1, 1]
+    model.w = np.eye(2) * 3
+    assert model.predict(np.ones(2)).tolist() == [3, 3]

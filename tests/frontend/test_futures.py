@@ -1,0 +1,225 @@
+"""Results are futures and arrays; runs see their arguments as they were; effects happen in order."""
+
+import asyncio
+import concurrent.futures
+import threading
+
+import numpy as np
+import pytest
+from compare import is_staged
+from function_cases import require_positive
+
+import futurex as fx
+from futurex.frontend.staging import executor
+
+BIG = 1 << 19  # elements: more work than a call does by itself
+
+
+@fx.futurize
+def heavy(x):
+    for _ in range(6):
+        x = np.tanh(x @ (x.T @ x) * 1e-4 + x)
+    return x
+
+
+@fx.futurize
+def add(x, y):
+    return x + y
+
+
+@fx.futurize
+def element(x, i):
+    return x[i] * 2
+
+
+class Gate:
+    """A future argument that a test completes when it likes."""
+
+    def __init__(self, value):
+        self.value = value
+        self.future = executor_future()
+        self.array = fx.Array(self.future, aval_of(value))
+
+    def open(self):
+        self.future.set_result(self.value)
+
+
+def executor_future():
+    from futurex.runtime.futures import Future
+
+    return Future()
+
+
+def aval_of(value):
+    from futurex.tree.aval import aval_of as of
+
+    return of(value)
+
+
+def test_calls_chain_without_waiting():
+    gate = Gate(np.ones(3))
+    first = add(gate.array, 1.0)
+    second = add(first, first)
+    third = np.sqrt(second) + second[1] - second.sum() * 0
+    assert not second.done()
+    assert (third.shape, third.dtype) == ((3,), np.float64)
+    assert "pending" in repr(third)
+    gate.open()
+    assert third.result(timeout=10).tolist() == [6.0, 6.0, 6.0]
+    assert third.done()
+    assert repr(second) == "fx.array([4., 4., 4.])"
+
+
+def test_a_wait_has_a_deadline():
+    gate = Gate(np.ones(3))
+    pending = add(gate.array, 1.0)
+    with pytest.raises(TimeoutError):
+        pending.result(timeout=0.01)
+    gate.open()
+    assert pending.result(timeout=10).tolist() == [2, 2, 2]
+
+
+def test_awaiting():
+    async def main():
+        gate = Gate(np.ones(2))
+        pending = add(gate.array, 2.0)
+        asyncio.get_running_loop().call_soon(gate.open)
+        return await pending, await add(np.ones(1), 1.0)
+
+    first, second = asyncio.run(main())
+    assert first.tolist() == [3, 3]
+    assert second.tolist() == [2]
+
+
+def test_callbacks_and_as_completed():
+    gate, seen = Gate(np.ones(2)), []
+    results = [add(gate.array, float(k)) for k in range(3)]
+    arrived = threading.Event()
+    results[0].add_done_callback(lambda array: (seen.append(array), arrived.set()))
+    gate.open()
+    futures = [result.as_future() for result in results]
+    done = {id(future) for future in concurrent.futures.as_completed(futures, timeout=10)}
+    assert done == set(map(id, futures))
+    assert arrived.wait(10)
+    assert seen == [results[0]] or seen[0] is results[0]
+
+
+def test_cancelling_what_has_not_begun():
+    gate = Gate(np.ones(2))
+    pending = add(gate.array, 1.0)
+    after = add(pending, 1.0)
+    assert pending.cancel()
+    assert pending.cancelled()
+    gate.open()
+    with pytest.raises(concurrent.futures.CancelledError):
+        after.result(timeout=10)
+
+
+def test_shape_errors_are_raised_at_the_call():
+    with pytest.raises(ValueError, match="broadcast"):
+        add(np.ones(3), np.ones(4))
+
+
+def test_run_time_errors_are_those_of_numpy_with_the_users_line():
+    result = element(np.ones(3), np.array(7))
+    with pytest.raises(IndexError, match="out of bounds") as caught:
+        result.result(timeout=10)
+    assert any("test_futures.py" in note and "x[i] * 2" in note for note in caught.value.__notes__)
+    assert isinstance(result.exception(), IndexError)
+    with pytest.raises(IndexError):
+        add(result, 1.0).result(timeout=10)
+
+
+@pytest.mark.parametrize("shape", [(4,), (256, 256), (600, 300)])
+def test_arguments_may_be_changed_after_the_call(shape):
+    x = np.random.default_rng(0).normal(size=shape)
+    if len(shape) == 1:
+        expected, result = x + x, add(x, x)
+    else:
+        expected, result = heavy.plain(x), heavy(x)
+    x[...] = np.nan
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-9)
+
+
+def test_views_of_arguments_may_be_changed_after_the_call():
+    base = np.random.default_rng(0).normal(size=(600, 300))
+    part = base[:300]
+    expected, result = heavy.plain(part), heavy(part)
+    base[:] = np.nan
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-9)
+
+
+def test_big_cheap_calls_leave_arguments_writeable():
+    x = np.zeros(BIG)
+    for _ in range(5):
+        y = add(x, 1.0)
+        x[...] = np.asarray(y)
+    assert x[0] == 5.0
+    assert x.flags.writeable
+
+
+def test_results_are_arrays():
+    a = add(np.arange(6.0).reshape(2, 3), 1.0)
+    assert (a.shape, a.ndim, a.size, a.nbytes, len(a)) == ((2, 3), 2, 6, 48, 2)
+    assert np.concatenate([a, a]).shape == (4, 3)
+    assert (a @ a.T).tolist() == (np.asarray(a) @ np.asarray(a).T).tolist()
+    assert [row.tolist() for row in a] == [[1, 2, 3], [4, 5, 6]]
+    assert float(a[0, 1]) == 2.0
+    assert int(a.argmax()) == 5
+    assert bool((a > 0).all())
+    assert 3.0 in a
+    assert np.from_dlpack(a).tolist() == a.tolist()
+    assert a.mean(axis=0).tolist() == [2.5, 3.5, 4.5]
+    assert (2.0 ** a[0]).tolist() == [2, 4, 8]
+    assert f"{a[0, 0]:.1f}" == "1.0"
+    with pytest.raises(TypeError, match="read-only"):
+        a[0] = 1.0
+    own = np.array(a)
+    own[0] = 9
+    assert a[0].tolist() == [1, 2, 3]
+
+
+def test_futures_are_arguments_globals_and_elements_of_containers():
+    a = add(np.ones(2), 1.0)
+    nested = fx.futurize(lambda tree: tree["a"][0] * 2 + a)
+    assert nested({"a": [a]}).tolist() == [6, 6]
+    assert is_staged(nested, ({"a": [np.ones(2)]},))
+
+
+def noisy(x):
+    print("one", x.sum())
+    if x[0] > 0:
+        print("two", x[0], sep="=")
+    y = x * 2
+    print("three", y, end="!\n")
+    return y
+
+
+def test_prints_come_in_program_order_before_the_call_returns(capsys):
+    f = fx.futurize(noisy)
+    for x in (np.ones(2), -np.ones(2)):
+        noisy(x)
+        expected = capsys.readouterr().out
+        f(x)
+        print("after")
+        assert capsys.readouterr().out == expected + "after\n"
+    assert is_staged(f, (np.ones(2),))
+
+
+def test_a_failing_check_is_not_lost_where_nothing_is_returned():
+    f = fx.futurize(require_positive)
+    assert f(np.ones(2)) is None
+    with pytest.raises(AssertionError, match="positive numbers"):
+        f(-np.ones(2))
+    assert is_staged(f, (np.ones(2),))
+
+
+def test_threads_may_call_one_function():
+    f = fx.futurize(lambda x, n: x * n)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda n: f(np.ones(3), n % 5).tolist(), range(40)))
+    assert results == [[n % 5] * 3 for n in range(40)]
+
+
+def test_the_executor_is_one():
+    assert executor() is executor()

@@ -1,0 +1,27 @@
+"""NumPy's functions, methods and options mean the same in staged code, or the call runs as plain NumPy."""
+
+import numpy as np
+import pytest
+from api_cases import DTYPES, EXPRESSIONS, arrays
+from compare import agree, is_staged, outcome
+
+import futurex as fx
+
+CASES = [(number, dtype) for number in range(len(EXPRESSIONS)) for dtype in DTYPES]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number, dtype", CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_expressions(number, dtype):
+    function = EXPRESSIONS[number]
+    futurized = fx.futurize(function)
+    expected = outcome(function, arrays(dtype))
+    for _ in range(2):
+        actual = outcome(futurized, arrays(dtype))
+        assert agree(actual, expected), f"{actual}\nis not\n{expected}\n{futurized.explain()}"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_most_of_it_is_staged():
+    staged = [is_staged(fx.futurize(function), arrays(np.float64)) for function in EXPRESSIONS]
+    assert sum(staged) > 45
