@@ -17,7 +17,7 @@ import numpy as np
 from numpy.testing import overrides
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api import HANDLERS, call_numpy, call_ufunc
+from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.outside import any_traced, captured_value, items, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.trace import current, emit
@@ -168,7 +168,10 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     name = getattr(function, "__name__", repr(function))
     if getattr(function, "__module__", "").startswith("numpy.random") or owner is not None:
         raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
-    if any_traced(args) or any_traced(kwargs.values()) or function not in _PURE_NUMPY:
+    traced = any_traced(args) or any_traced(kwargs.values())
+    if traced and function in NATIVE:
+        return call_native(function, args, kwargs)
+    if traced or function not in _PURE_NUMPY:
         raise Escape(f"numpy.{name}", "this function has no translation yet")
     return _wrapped(function(*args, **kwargs))
 

@@ -19,7 +19,9 @@ from futurex.tree.node import Node, apply, const, interning_scope, item, next_id
 FOLD_LIMIT = 1 << 16
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 # Ops that may fail at run time: an exception there could not reach the handlers of a ``try``.
-_MAY_FAIL = frozenset({"check", "print", "python_scalar", "scalar_power", "gather", "scatter", "take_along_axis"})
+_MAY_FAIL = frozenset(
+    {"check", "print", "python_scalar", "scalar_power", "gather", "scatter", "take_along_axis", "native"}
+)
 
 
 class Cell:
@@ -284,6 +286,7 @@ def _is_dynamic(chain: tuple[Any, ...]) -> bool:
 
 def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     """A node with several results, taken apart at once."""
+    _refuse_failing(current(), name, attrs)
     node = apply(name, *inputs, **attrs)
     return [item(node, k) for k in range(len(node.aval))]
 

@@ -16,6 +16,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     epilogue,
     fusion,
     index,
+    library,
     logits,
     normalize,
     pool,

@@ -96,7 +96,7 @@ def _value(value: Any, functions: dict[str, str]) -> str:
         params = ", ".join(f"param({_aval(node.aval)}, {node.attrs['name']!r})" for node in value.params)
         return f"ops.subgraph({name}, [{params}], {value.name!r})"
     if isinstance(value, Literal):
-        return _literal(value.value)
+        return literal(value.value)
     if isinstance(value, tuple):
         return f"({''.join(_value(entry, functions) + ', ' for entry in value)})"
     if isinstance(value, np.dtype):
@@ -104,7 +104,7 @@ def _value(value: Any, functions: dict[str, str]) -> str:
     if isinstance(value, Aval):
         return _aval(value)
     if isinstance(value, float | complex):
-        return _literal(value)
+        return literal(value)
     return repr(value)
 
 
@@ -112,13 +112,14 @@ def _aval(aval: Aval) -> str:
     return f"Aval({aval.shape!r}, np.dtype({aval.dtype.str!r}), {aval.weak!r})"
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """A number or array as Python that gives the same bits again (``np`` stands for NumPy)."""
     if isinstance(value, bool | int):
         return repr(value)
     if isinstance(value, float):
         return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
     if isinstance(value, complex):
-        return f"complex({_literal(value.real)}, {_literal(value.imag)})"
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
     array = np.asarray(value)
     text = f"np.frombuffer({array.tobytes()!r}, np.dtype({array.dtype.str!r})).reshape({array.shape!r})"
     return text if isinstance(value, np.ndarray) else f"{text}[()]"

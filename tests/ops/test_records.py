@@ -52,6 +52,7 @@ WITHOUT_DERIVATIVE = {
     **dict.fromkeys(("argmax", "argmin", "any", "all", "check", "one_hot"), "no floating-point result or input"),
     **dict.fromkeys(("iota", "random_bits", "random_uniform", "random_normal"), "no floating-point input"),
     "stop_gradient": "constant by definition",
+    "native": "NumPy's own code; what should have a derivative has an op of its own",
     "loop_pullback": "not yet needed twice: a tape is read backwards once",
 }
 

@@ -2,6 +2,7 @@
 
 from futurex.frontend.numpy_api import methods, operators, products, reductions, selection, shapes
 from futurex.frontend.numpy_api.creation import stack_nested
+from futurex.frontend.numpy_api.native import NATIVE, call_native
 from futurex.frontend.numpy_api.operators import operate
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import UFUNCS, call_ufunc
@@ -9,7 +10,9 @@ from futurex.frontend.numpy_api.ufuncs import UFUNCS, call_ufunc
 __all__ = [
     "HANDLERS",
     "METHODS",
+    "NATIVE",
     "UFUNCS",
+    "call_native",
     "call_numpy",
     "call_ufunc",
     "handles",

@@ -1,0 +1,155 @@
+"""``native``: a call of a pure NumPy function by NumPy's own code, for what has no operation of its own here.
+
+The call stands in the tree as text, ``call="np.median(_0, axis=1)"``, where ``_k`` is the k-th input: like the rest of
+a printed tree it is Python that can be executed. What the result is like is asked of NumPy, on stand-ins.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
+from futurex.tree.printer import literal
+from futurex.tree.pytree import LEAF, Structure, flatten
+from futurex.tree.record import Avals, Sample, op
+
+_LARGEST = 1 << 20  # elements of a stand-in whose values vary
+
+
+class NoFixedResult(TypeError):
+    """What a function returns depends on the values it is given, or shares memory with them."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call returns: its leaves, how they nest, which are arrays (others are scalars) and lie in C order."""
+
+    avals: tuple[Aval, ...]
+    structure: Structure
+    arrays: tuple[bool, ...]
+    contiguous: bool
+
+
+def spelled(value: Any) -> str:
+    """Python text of a static argument. Raises TypeError for what has none."""
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(spelled, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{spelled(key)}: {spelled(entry)}' for key, entry in value.items())}}}"
+    if isinstance(value, np.dtype) or (isinstance(value, type) and value in _TYPES):
+        return f"np.dtype({np.dtype(value).str!r})"
+    if isinstance(value, slice):
+        return f"slice({spelled(value.start)}, {spelled(value.stop)}, {spelled(value.step)})"
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+        return literal(value)
+    if type(value) in PYTHON_SCALARS:
+        return literal(value)
+    if isinstance(value, Hole | str | None | type(Ellipsis)):
+        return repr(value)
+    raise TypeError(f"a {type(value).__qualname__} has no text")
+
+
+_TYPES = frozenset((bool, int, float, complex, *np.sctypeDict.values()))
+
+
+@dataclass(frozen=True)
+class Hole:
+    """The place of an input in a call."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"_{self.index}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(call: str, count: int) -> Callable[..., Any]:
+    names = ", ".join(repr(Hole(k)) for k in range(count))
+    return eval(f"lambda {names}: {call}", {"np": np})
+
+
+def _native(*arrays: Any, call: str) -> Any:
+    result = _function(call, len(arrays))(*arrays)
+    leaves, structure = flatten(result)
+    return leaves[0] if structure is LEAF else tuple(leaves)
+
+
+@functools.lru_cache(maxsize=4096)
+def result_of(call: str, avals: tuple[Aval, ...]) -> Result:
+    """What a call gives for inputs like these, found by calling it on stand-ins.
+
+    Raises what the function raises, and NoFixedResult where no fixed description of its result is possible.
+    """
+    found: list[Result] = []
+    error: Exception | None = None
+    for stand_in in (_varied, _ones):
+        inputs = [stand_in(aval) for aval in avals]
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.append(_described(_function(call, len(avals))(*inputs), inputs))
+        except NoFixedResult:
+            raise
+        except Exception as reason:
+            error = reason
+    if not found:
+        assert error is not None
+        raise error
+    if found[0] != found[-1]:
+        raise NoFixedResult("the shape or type of its result depends on the values of its arguments")
+    return found[0]
+
+
+def _ones(aval: Aval) -> Any:
+    if aval.weak:
+        return aval.dtype.type(1).item()
+    if aval.size > _LARGEST:
+        return np.broadcast_to(np.ones((), aval.dtype), aval.shape)
+    array = np.ones(aval.shape, aval.dtype)
+    array.flags.writeable = False
+    return array
+
+
+def _varied(aval: Aval) -> Any:
+    """Different numbers, zeros among them: counting what is not zero gives another number than for ones."""
+    if aval.weak:
+        return aval.dtype.type(0).item()
+    if aval.size > _LARGEST:
+        return np.broadcast_to(np.zeros((), aval.dtype), aval.shape)
+    array = (np.arange(aval.size) % 5).astype(aval.dtype).reshape(aval.shape)
+    array.flags.writeable = False
+    return array
+
+
+def _described(value: Any, inputs: list[Any]) -> Result:
+    leaves, structure = flatten(value)
+    for leaf in leaves:
+        if not (isinstance(leaf, np.generic) or type(leaf) in (*PYTHON_SCALARS, np.ndarray)):
+            raise NoFixedResult(f"it returns a {type(leaf).__qualname__}")
+        if isinstance(leaf, np.ndarray) and any(np.may_share_memory(leaf, each) for each in inputs):
+            raise NoFixedResult("its result is a view of an argument")
+    arrays = tuple(isinstance(leaf, np.ndarray) for leaf in leaves)
+    contiguous = all(leaf.flags.c_contiguous for leaf in leaves if isinstance(leaf, np.ndarray))
+    return Result(tuple(map(aval_of, leaves)), structure, arrays, contiguous)
+
+
+def _native_aval(*avals: Aval, call: str) -> Avals:
+    result = result_of(call, avals)
+    return result.avals[0] if result.structure is LEAF else result.avals
+
+
+def _native_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((rng.normal(size=(3, 5)),), {"call": "np.median(_0, axis=1)"}, order=0)
+    yield Sample((rng.normal(size=(4,)), np.arange(4)), {"call": "np.lexsort((_0, _1))"}, order=0)
+    yield Sample((rng.normal(size=(4,)), 0.25), {"call": "np.quantile(_0, _1)"}, order=0)
+    yield Sample((np.array([0.5, -0.0]),), {"call": "np.meshgrid(_0, [1, 2])"}, order=0)
+
+
+op("native", _native, aval=_native_aval, samples=_native_samples)
