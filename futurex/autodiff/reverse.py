@@ -87,8 +87,9 @@ def _apply_rule(node: Node, g: Any, needed: set[Node]) -> Sequence[Node | None]:
     if rec.elementwise and node.op in ("sign", "floor", "ceil", "trunc", "rint", "floor_divide"):
         return [None] * len(node.inputs)  # piecewise constant: the derivative is zero almost everywhere
     where = f" at {node.src}: {node.src.text()}" if node.src else ""
+    what = node.attrs["call"] if node.op == "native" else node.op
     raise NotDifferentiable(
-        f"{node.op} has no derivative{where}; use fx.stop_gradient on its input if it should count as constant"
+        f"{what} has no derivative{where}; use fx.stop_gradient on its input if it should count as constant"
     )
 
 
