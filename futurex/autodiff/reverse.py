@@ -14,12 +14,8 @@ from futurex.ops.elementwise import zeros_like
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const, item, param
-from futurex.tree.record import record
+from futurex.tree.record import NotDifferentiable, record
 from futurex.tree.source import at
-
-
-class NotDifferentiable(TypeError):
-    """An op on the path has no derivative; the message names it and the user's line."""
 
 
 def cotangents(

@@ -15,13 +15,10 @@ from futurex.frontend.layout import Strides
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
+from futurex.tree.record import record
 
 FOLD_LIMIT = 1 << 16
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
-# Ops that may fail at run time: an exception there could not reach the handlers of a ``try``.
-_MAY_FAIL = frozenset(
-    {"check", "print", "python_scalar", "scalar_power", "gather", "scatter", "take_along_axis", "native"}
-)
 
 
 class Cell:
@@ -268,7 +265,12 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         and not node.record.effect
         and all(source.op == "const" for source in node.inputs)
     ):
-        value = node.record.kernel(*(source.value for source in node.inputs), **node.attrs)
+        try:
+            value = node.record.kernel(*(source.value for source in node.inputs), **node.attrs)
+        except Exception:
+            if not node.record.fails:
+                raise
+            return node  # whether the line runs, and fails, is decided at run time
         if node.aval.weak and isinstance(value, np.ndarray | np.generic):
             value = value.item()
         return const(value)
@@ -276,7 +278,7 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
 
 
 def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any]) -> None:
-    if trace.protected and (name in _MAY_FAIL or _is_dynamic(attrs.get("chain", ()))):
+    if trace.protected and (name == "print" or record(name).fails or _is_dynamic(attrs.get("chain", ()))):
         raise Escape(f"{name} in a try statement", "if it failed at run time, the handlers would not see it")
 
 

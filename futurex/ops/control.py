@@ -185,6 +185,6 @@ def _check(ok: Any, *before: Any, failure: Failure) -> Any:
 
 
 op(
-    "check", _check, aval=lambda ok, *before, failure: Aval((), np.dtype(bool)), effect=True,
+    "check", _check, aval=lambda ok, *before, failure: Aval((), np.dtype(bool)), effect=True, fails=True,
     samples=lambda rng: [Sample((np.bool_(True),), {"failure": Failure(ValueError, ("no",))}, order=0)],
 )  # fmt: skip

@@ -79,7 +79,10 @@ def _gather_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((x, np.zeros((0,), int)), {"pattern": (("d", 0),)})
 
 
-op("gather", _gather, aval=_gather_aval, vjp=_gather_rule, factors=_gather_factors, samples=_gather_samples)
+op(
+    "gather", _gather, aval=_gather_aval, vjp=_gather_rule, factors=_gather_factors, fails=True,
+    samples=_gather_samples,
+)  # fmt: skip
 
 
 def _scatter(x: Any, value: Any, *indices: Any, pattern: Pattern, mode: str) -> Any:
@@ -141,7 +144,7 @@ def _scatter_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "scatter", _scatter, aval=_scatter_aval, vjp=_scatter_rule, factors=_scatter_factors, inplace=(0,),
+    "scatter", _scatter, aval=_scatter_aval, vjp=_scatter_rule, factors=_scatter_factors, inplace=(0,), fails=True,
     samples=_scatter_samples,
 )  # fmt: skip
 
@@ -188,7 +191,7 @@ def _add_along_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "take_along_axis", lambda x, indices, axis: np.take_along_axis(x, indices, axis), aval=_take_along_aval,
+    "take_along_axis", lambda x, indices, axis: np.take_along_axis(x, indices, axis), aval=_take_along_aval, fails=True,
     vjp=_take_along_rule, factors=_along_factors, samples=_along_samples,
 )  # fmt: skip
 op(

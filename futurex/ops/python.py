@@ -26,7 +26,7 @@ def _python_scalar_rule(g: Node, out: Node, x: Node, kind: str) -> tuple[Node | 
 
 op(
     "python_scalar", lambda x, kind: _KINDS[kind](x), aval=lambda x, kind: Aval((), _DTYPES[kind], weak=True),
-    vjp=_python_scalar_rule,
+    vjp=_python_scalar_rule, fails=True,
     samples=lambda rng: [
         Sample((np.float64(1.5),), {"kind": "f"}, order=1),
         Sample((np.float64(1.5),), {"kind": "i"}, order=0),
@@ -61,7 +61,8 @@ def _scalar_power_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 op(
-    "scalar_power", _scalar_power, aval=_scalar_power_aval, vjp=record("power").vjp, samples=_scalar_power_samples,
+    "scalar_power", _scalar_power, aval=_scalar_power_aval, vjp=record("power").vjp, fails=True,
+    samples=_scalar_power_samples,
     cost=lambda x, y: Cost(20.0, 24.0),
 )  # fmt: skip
 

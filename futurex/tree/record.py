@@ -15,6 +15,10 @@ Attrs = Mapping[str, Any]
 Avals = Aval | tuple[Aval, ...]
 
 
+class NotDifferentiable(TypeError):
+    """An op on the path has no derivative; the message names it and the user's line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Inputs and attributes on which the generated tests run an op.
@@ -55,6 +59,7 @@ class Op:
     inplace: inputs whose buffer the kernel may overwrite with the output (same shape and dtype).
     view: the output may be a view of this input.
     effect: must run, once, in program order, even if nobody reads it; never merged with an equal node.
+    fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes.
     structured: the vjp rule also gets ``pullback`` (a Graph -> Graph transform), for ops that hold sub-graphs.
     """
 
@@ -71,6 +76,7 @@ class Op:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     effect: bool = False
+    fails: bool = False
     structured: bool = False
     elementwise: bool = False
     samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
