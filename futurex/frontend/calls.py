@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.testing import overrides
 
+from futurex.frontend import control
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.outside import any_traced, captured_value, items, own_container
@@ -204,9 +205,10 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         raise Escape(
             f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data"
         )
+    twin = staged_twin(function)
     trace.depth += 1
     try:
-        return staged_twin(function)(*args, **kwargs)
+        return control.body(lambda: twin(*args, **kwargs))
     finally:
         trace.depth -= 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from futurex.errors import FuturexError
 from futurex.tree.source import Source, here
 
@@ -19,9 +21,10 @@ class Escape(BaseException):
     Not an Exception: the user's ``except`` must not catch it.
     """
 
-    def __init__(self, what: str, why: str, do: str = "") -> None:
+    def __init__(self, what: str, why: str, do: str = "", site: Any = None) -> None:
         super().__init__(what)
         self.what, self.why, self.do = what, why, do
+        self.site = site  # the choice whose merger is to blame: staging can go on if what follows it is traced twice
         self.source: Source | None = here()
 
     def explain(self) -> str:

@@ -124,11 +124,13 @@ class Runtime:
     @staticmethod
     def known(value: Any) -> Any:
         """A test that Python itself decides."""
-        if is_unknown(value):
-            raise Escape(
-                "a test on data where Python must decide", "it leaves a with, try or comprehension, or binds a name"
-            )
-        return value
+        if not is_unknown(value):
+            return value
+        return control.decided(
+            control.truth(value),
+            "a test on data where Python must decide",
+            "it leaves a with, try or comprehension, or binds a name",
+        )
 
     @staticmethod
     def known_subject(value: Any) -> Any:

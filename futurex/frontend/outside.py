@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.objects import is_state
 from futurex.frontend.trace import Guard, current
 from futurex.frontend.tracer import Tracer, entered
 
@@ -85,15 +86,18 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
 
 
 def own_container(container: Any, what: str, unchanged: Callable[[], bool] | None = None) -> bool:
-    """Refuse to change a Python object that code outside the trace can see. False if nothing would change."""
-    if current().is_own(container) and not current().journals:
+    """Prepare to change a Python object; refuse if code outside the trace can see it. False if nothing would change."""
+    trace = current()
+    if trace.is_newest(container):
         return True
     try:
         if unchanged is not None and unchanged():
             return False
     except (LookupError, AttributeError):
         pass
-    where = "inside a staged branch or loop" if current().scopes else "that was not made by the function"
+    if is_state(container) and trace.change(container):
+        return True
+    where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
     raise Escape(f"changing {what} {where}", "the change would happen once, while tracing, not at every run")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
+from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
@@ -27,10 +28,11 @@ class Cell:
     ``origin``: the caller's array that the cell stands for (an argument or a captured array).
     ``is_array``: False for a NumPy or Python scalar, which is 0-dimensional and never changes.
     ``strides``: how NumPy lays the array out, None where that is not known.
-    ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why.
+    ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
+    the choice that made it so.
     """
 
-    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "strides", "written")
+    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "site", "strides", "written")
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
@@ -39,6 +41,7 @@ class Cell:
         self.is_array = is_array
         self.strides = origin.strides if origin is not None else strides
         self.entangled = ""
+        self.site: Any = None
         self.written = False
 
     @property
@@ -49,8 +52,9 @@ class Cell:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
             raise Escape(
-                f"a write into an array that {self.entangled}", "whether another array changes too is not known"
-            )
+                f"a write into an array that {self.entangled}", "whether another array changes too is not known",
+                site=self.site,
+            )  # fmt: skip
         self.settle(value)
 
     def settle(self, value: Node) -> None:
@@ -65,25 +69,31 @@ class Cell:
     def restore(self, value: Node) -> None:
         self._value = value
 
-    def entangle(self, why: str) -> bool:
+    def entangle(self, why: str, site: Any = None) -> bool:
         """Let nobody write into the cell from now on; True if that is new."""
         if self.entangled:
             return False
         for journal in current().journals:
             journal.entangled.append(self)
-        self.entangled = why
+        self.entangled, self.site = why, site
         return True
 
 
-@dataclass
+@dataclass(eq=False)
 class Scope:
-    """A branch or loop body being traced."""
+    """A region of a trace: a branch or loop body, or an attempt that may be taken back.
+
+    ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held; ``born`` the
+    objects made in it; ``bound`` the flags of names that were checked in it.
+    """
 
     start: int
     journal: dict[Cell, Node] = field(default_factory=dict)
+    state: Contents = field(default_factory=dict)
     effects: list[Node] = field(default_factory=list)
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
+    bound: set[Node] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -124,14 +134,16 @@ class Trace:
     def __init__(self, name: str) -> None:
         self.name = name
         self.scopes: list[Scope] = []
+        self.regions: list[Scope] = [Scope(0)]
         self.effects: list[Node] = []
-        self.born: dict[int, Any] = {}
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
         self.protected = 0
         self.depth = 0
         self.journals: list[Scope] = []
+        self.paths: list[Any] = []
+        self.forks = 0
         self.prints = False
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
@@ -147,14 +159,33 @@ class Trace:
 
     def remember(self, value: Any) -> Any:
         """Mark a container as made during the trace: changing it is nobody else's business."""
-        (self.scopes[-1].born if self.scopes else self.born)[id(value)] = value
+        self.regions[-1].born[id(value)] = value
         return value
 
     def is_own(self, value: Any) -> bool:
-        """May the traced code change this container? Only inside the scope that made it."""
-        if self.scopes:
-            return id(value) in self.scopes[-1].born
-        return id(value) in self.born
+        """Was this object made by the traced code?"""
+        return any(id(value) in region.born for region in self.regions)
+
+    def is_newest(self, value: Any) -> bool:
+        """Was it made in the region that is being traced, so that it is gone when the region is undone?"""
+        return id(value) in self.regions[-1].born
+
+    def change(self, value: Any) -> bool:
+        """Note what an object held before every region that was begun since it was made; False if it is not ours."""
+        before = None
+        for region in reversed(self.regions):
+            if id(value) in region.born:
+                return True
+            if id(value) not in region.state:
+                before = entries_of(value) if before is None else before
+                region.state[id(value)] = value, before
+        for region in self.regions:
+            region.state.pop(id(value), None)
+        return False
+
+    def is_bound(self, flag: Node) -> bool:
+        """Has a name with this flag been checked already?"""
+        return any(flag in region.bound for region in self.regions)
 
     def remember_all(self, value: Any) -> Any:
         """Remember a container and those in it."""
@@ -192,35 +223,45 @@ class Trace:
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
-        """Take back all writes of the block if it raises; Python objects may not be changed in it."""
-        journal = Scope(next_id())
-        self.journals.append(journal)
+        """Take back all that the block changed if it raises."""
+        region = Scope(next_id())
+        self.journals.append(region)
+        self.regions.append(region)
         effects = self.scopes[-1].effects if self.scopes else self.effects
         n_effects = len(effects)
         try:
             yield
         except BaseException:
-            for cell, value in journal.journal.items():
+            for cell, value in region.journal.items():
                 cell.restore(value)
-            for cell in journal.entangled:
-                cell.entangled = ""
+            for cell in region.entangled:
+                cell.entangled, cell.site = "", None
+            restore(region.state)
             del effects[n_effects:]
             raise
+        else:
+            outer = self.regions[-2]
+            outer.born.update(region.born)
+            outer.bound |= region.bound
         finally:
-            self.journals.remove(journal)
+            self.journals.remove(region)
+            self.regions.remove(region)
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """A scope whose writes are undone at its end; the caller reads them from the scope first."""
+        """A scope whose changes are undone at its end; the caller reads them from the scope first."""
         with interning_scope() as start:
             scope = Scope(start)
             self.scopes.append(scope)
+            self.regions.append(scope)
             try:
                 yield scope
             finally:
                 self.scopes.pop()
+                self.regions.pop()
                 for cell, value in scope.journal.items():
                     cell.restore(value)
+                restore(scope.state)
 
 
 class _Stack(threading.local):

@@ -6,7 +6,7 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Tracer:
         self._chain = chain
         self._dynamic = dynamic
         self._guard: tuple[Node, str] | None = None  # is the name bound, and which name
-        self._loose = False  # a Python number in some branch, a NumPy scalar of the same type in another
+        self._loose: Any = False  # a Python number in some branch, a NumPy scalar of the same type in another: its site
         self._readonly = False
         self._aval: Aval | None = None if chain else cell.value.aval
 
@@ -45,9 +45,10 @@ class Tracer:
         """The value now; reading a name that may be unbound is checked at run time."""
         if self._guard is not None:
             bound, name = self._guard
-            message = f"cannot access local variable '{name}' where it is not associated with a value"
-            current().effect("check", bound, failure=Failure(UnboundLocalError, (message,)))
-            self._guard = None
+            if not current().is_bound(bound):
+                message = f"cannot access local variable '{name}' where it is not associated with a value"
+                current().effect("check", bound, failure=Failure(UnboundLocalError, (message,)))
+                current().regions[-1].bound.add(bound)
         return self._raw
 
     @property
@@ -412,6 +413,33 @@ class Tracer:
             raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
 
 
+class Conflict:
+    """What a name is bound to after branches that left values behind which cannot be one: it must not be used.
+
+    Whoever uses it learns why, and which choice has to be merged later.
+    """
+
+    __slots__ = ("what", "where", "why")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, what: str, why: str, site: Any) -> None:
+        self.what, self.why, self.where = what, why, site
+
+    def used(self) -> NoReturn:
+        raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self.used()
+
+
+def _refuse_use(self: Conflict, *args: Any) -> NoReturn:
+    self.used()
+
+
+for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call", "int", "float", "index", "array"):
+    setattr(Conflict, f"__{_name}__", _refuse_use)
+
+
 def fresh(node: Node) -> Tracer:
     """The result of an operation: a scalar if it has no dimensions, else a new array whose layout may not be known."""
     return Tracer(Cell(node, is_array=node.ndim > 0, strides=c_strides(node.aval) if node.ndim < 2 else None))
@@ -446,7 +474,7 @@ def entered(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) or hasattr(kind, "__fx_future__"):
         return lift(value)
-    return value
+    return value.used() if kind is Conflict else value
 
 
 def as_tracer(value: Any) -> Tracer:
@@ -475,6 +503,8 @@ def node_of(value: Any) -> Node:
         from futurex.frontend.numpy_api import stack_nested
 
         return stack_nested(list(value))
+    if type(value) is Conflict:
+        value.used()
     raise Escape(f"a {type(value).__name__} used as an array", "it cannot be traced")
 
 

@@ -15,7 +15,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.tracer import Conflict, Tracer
 from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
@@ -244,6 +244,8 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
             return Output("out", bases[leaf._cell], leaf._chain, node.aval)
         outs.append(node)
         return Output("out", len(outs) - 1, (), node.aval)
+    if type(leaf) is Conflict:
+        leaf.used()
     if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):
         return _output(current().captured(leaf), outs, bases, cells, shared)
     if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):

@@ -445,8 +445,8 @@ def with_errstate_that_raises(x):
         return np.sqrt(x)
 
 
-@cases(V, staged=False)
-@cases(-V, staged=False)
+@cases(V)
+@cases(-V)
 def a_return_inside_with(x):
     with np.errstate(divide="ignore"):
         if x[0] > 0:
@@ -544,8 +544,8 @@ def a_list_grows_in_a_loop(x):
     return np.array(parts), len(parts)
 
 
-@cases(V, staged=False)
-@cases(-V, staged=False)
+@cases(V)
+@cases(-V)
 def an_alias_in_one_branch(x):
     a, b = x.copy(), x * 2
     c = a if x[0] > 0 else b
@@ -620,3 +620,149 @@ def a_global_array_is_written_in_a_branch(x):
     for i in range(20):
         BOARD[2] = i
     return before, BOARD * 1
+
+
+@cases(V)
+@cases(-V)
+def none_in_one_branch(x):
+    y = None
+    if x[0] > 0:
+        y = x * 2
+    if y is None:
+        y = x - 1
+    return y
+
+
+@cases(V)
+@cases(-V)
+def text_in_a_branch(x):
+    mode = "double"
+    if x[0] > 0:
+        mode = "triple"
+    return x * 2 if mode == "double" else x * 3
+
+
+@cases(V)
+@cases(-V)
+def another_dtype_in_a_branch(x):
+    y = x.astype(np.float32)
+    if x[0] > 0:
+        y = x
+    return float(y.sum())
+
+
+@cases(V)
+@cases(-V)
+def another_rank_in_a_branch(x):
+    y = x
+    if x[0] > 0:
+        y = x.reshape(1, -1) * 2
+    return y.sum(), (y + 1).max()
+
+
+@cases(V)
+@cases(-V)
+def another_type_that_nobody_reads(x):
+    total = x * 0
+    for i in range(30):
+        kind = "up" if x[i % 7] > 0 else 1
+        if i > 100:
+            kind = None
+        total = total + i
+    del kind
+    return total
+
+
+@cases(V)
+@cases(-V)
+def a_list_that_grew_in_a_branch(x):
+    parts = [x]
+    if x[0] > 0:
+        parts.append(x * 2)
+    if x[1] > 0:
+        parts.insert(0, x * 3)
+    return sum(parts), len(parts)
+
+
+@cases(V)
+@cases(-V)
+def a_list_changed_in_a_branch(x):
+    parts, table = [x, x * 2], {"a": x}
+    if x[0] > 0:
+        parts[0] = x * 3
+    else:
+        table["a"] = parts.pop()
+        parts.append(table["a"] * 2)
+    return parts, table
+
+
+@cases(LONG)
+def a_list_changed_in_a_loop(x):
+    sums, table = [0.0, 0.0], {"last": x[0], "n": 0}
+    for i in range(40):
+        sums[0] += x[i]
+        sums[1] = sums[1] + x[i] ** 2
+        table["last"] = x[i]
+        table["n"] += 1
+    return sums, table
+
+
+@cases(LONG)
+def a_nested_list_in_a_loop(x):
+    rows = [[0.0, 1.0], [2.0, 3.0]]
+    first = rows[0]
+    for i in range(30):
+        rows[0][1] = rows[0][1] * 0.5 + x[i]
+        rows[1] = [rows[0][1], x[i]]
+    return rows, first, rows[0] is first
+
+
+@cases(LONG)
+def none_before_a_while_loop(x):
+    best = None
+    i = 0
+    while i < 40 and x[i] > -0.95:
+        if best is None or x[i] > best:
+            best = x[i]
+        i += 1
+    return 0.0 if best is None else best * 1.0
+
+
+@cases(V)
+@cases(-V)
+def a_write_before_a_raise(x):
+    y = x.copy()
+    if x[0] > 0:
+        y[0] = 3
+        raise ValueError("positive")
+    return y
+
+
+@cases(V)
+@cases(-V)
+def an_assertion_before_a_raise(x):
+    if x[0] > 0:
+        assert x[1] > 100, "small"
+        raise ValueError("positive")
+    return x
+
+
+@cases(LONG, 3.0)
+@cases(LONG, 1e9)
+def a_raise_in_a_long_loop(x, limit):
+    s = 0.0
+    for i in range(40):
+        s += x[i] * x[i]
+        if s > limit:
+            raise ValueError("too large")
+    return s
+
+
+@cases(LONG, 3.0)
+@cases(LONG, 1e9)
+def an_assertion_in_a_long_loop(x, limit):
+    s = 0.0
+    for i in range(40):
+        s += x[i] * x[i]
+        assert s < limit, "too large"
+    return s

@@ -6,21 +6,25 @@ instead.
 """
 
 from futurex.frontend.control.branches import if_
-from futurex.frontend.control.choices import and_, assert_, if_expression, not_, or_
+from futurex.frontend.control.choices import and_, assert_, body, if_expression, not_, or_
 from futurex.frontend.control.loops import for_, while_
-from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown, truth_of
+from futurex.frontend.control.paths import decided
+from futurex.frontend.control.values import UNDEF, TracedRange, is_unknown, truth, truth_of
 
 __all__ = [
     "UNDEF",
     "TracedRange",
     "and_",
     "assert_",
+    "body",
+    "decided",
     "for_",
     "if_",
     "if_expression",
     "is_unknown",
     "not_",
     "or_",
+    "truth",
     "truth_of",
     "while_",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.paths import IN_BRANCH, Site, next_site
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -33,8 +34,9 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape
+from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.tracer import Conflict, Tracer
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import flatten, unflatten
@@ -49,6 +51,7 @@ class _Branch:
     owned: dict[Cell, int]
     nodes: dict[int, Node]
     cells: dict[Cell, Node]
+    objects: Contents
     effects: list[Node]
     start: int
     failure: tuple[BaseException, Failure] | None = None
@@ -60,13 +63,29 @@ def if_(
     """An ``if`` statement; returns what the branch functions return (a ``return`` in tail position)."""
     if not is_unknown(test):
         return then() if test else orelse()
-    pred = truth(test)
+    site, pred = next_site(), truth(test)
+    if site is not None and site.outcome is not None:
+        return then() if site.outcome else orelse()
     before = get()
-    taken = _trace_branch(then, get, set_, before)
-    other = _trace_branch(orelse, get, set_, before)
+    try:
+        if site is not None and site.forced:
+            raise Escape("branches that cannot be one", "what they leave behind is used where it must be one thing")
+        taken = _trace_branch(then, get, set_, before)
+        other = _trace_branch(orelse, get, set_, before)
+    except Escape as escape:
+        set_(before)
+        if site is not None and (site.forced or escape.site is IN_BRANCH):
+            site.fork(pred, escape)
+        raise
     if taken.failure or other.failure:
-        return _raising_branch(pred, taken, other, then, orelse)
-    merged = _merge(pred, taken, other, [*names, "the result"])
+        return _raising_branch(site, pred, taken, other, then, orelse)
+    try:
+        merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, "the result"])
+    except Escape as escape:
+        escape.site = IN_BRANCH
+        if site is not None:
+            site.fork(pred, escape)
+        raise
     set_(tuple(merged[:-1]))
     return merged[-1]
 
@@ -85,12 +104,15 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
                 ) from error
             failure = _failure(error)
         state = get()
-        owned = owned_cells((*state, result), scope.start)
-        nodes = values_now((*state, result))
+        own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
+        objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
+        values = (*state, result, *(entry for _, entries in objects.values() for entry in entries.values()))
+        owned = owned_cells(values, scope.start)
+        nodes = values_now(values)
         cells = {cell: cell.value for cell in scope.journal}
         effects = scope.effects
     set_(before)
-    return _Branch(state, result, owned, nodes, cells, effects, scope.start, failure)
+    return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, failure)
 
 
 def _failure(error: Exception) -> tuple[BaseException, Failure]:
@@ -100,25 +122,37 @@ def _failure(error: Exception) -> tuple[BaseException, Failure]:
 
 
 def _raising_branch(
-    pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]
+    site: Site | None, pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]
 ) -> Any:
-    """One branch only raises: check the test, then go on with the other."""
-    if taken.failure and other.failure:
-        raise Escape("both branches raise", "which exception it is depends on data")
+    """One branch only raises: check the test, then go on with the other. What a raising branch wrote is lost with it,
+
+    but for the caller's arrays: a call that writes them and fails is run again as plain NumPy.
+    """
     branch = taken if taken.failure else other
-    if branch.cells or branch.effects or branch.failure is None:
-        raise Escape("a branch that writes and then raises", "its writes would be lost")
+    assert branch.failure is not None
+    if any(cell.origin is not None for cell in branch.cells):
+        raise Escape("a branch that writes an argument and then raises", "the write would be lost")
     ok = emit("logical_not", pred) if taken.failure else pred
-    current().effect("check", ok, failure=branch.failure[1])
+    if branch.effects:
+        with current().scope() as scope:
+            scope.effects.extend(branch.effects)
+            current().effect("check", const(False), failure=branch.failure[1])
+        first, second = [scope.effects[-1]], [const(np.True_)]
+        outs = _cond(pred, *((first, second) if taken.failure else (second, first)), branch.start)
+        current().keep(outs[0])
+    else:
+        current().effect("check", ok, failure=branch.failure[1])
     return orelse() if taken.failure else then()
 
 
-def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> list[Any]:
-    """Names, result and cells of two branches as outputs of one ``cond``."""
-    builder = _Outputs(taken, other)
+def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> list[Any]:
+    """Names, result, cells and objects of two branches as outputs of one ``cond``."""
+    builder = _Outputs(taken, other, site)
     plans = []
     for name, a, b in zip(names, (*taken.state, taken.result), (*other.state, other.result), strict=True):
-        plans.append(_plan_name(builder, name, a, b, (taken.owned, other.owned)))
+        plans.append(_plan_name(builder, name, a, b))
+    objects = {key: value for branch in (taken, other) for key, (value, _) in branch.objects.items()}
+    contents = [_plan_object(builder, key, value) for key, value in objects.items()]
     cells = list(dict.fromkeys([*taken.cells, *other.cells]))
     slots = [
         builder.add(taken.cells.get(cell, cell.value), other.cells.get(cell, cell.value), "an array") for cell in cells
@@ -130,20 +164,32 @@ def _merge(pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> 
         cell.settle(outs[slot])
     if effects:
         current().keep(outs[effects[-1]])
+    for value, entries in zip(objects.values(), contents, strict=True):
+        fill(value, {key: plan(outs, pred) for key, plan in entries.items()})
     return [plan(outs, pred) for plan in plans]
+
+
+def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
+    """How to rebuild the entries of a Python object that a branch changed."""
+    now = value, entries_of(value)
+    first, second = (branch.objects.get(key, now)[1] for branch in builder.branches)
+    if list(first) != list(second):
+        raise Escape(f"{describe(value)} grows or shrinks in one branch only", "how long it is depends on data")
+    return {k: _plan_name(builder, f"an entry of {describe(value)}", first[k], second[k]) for k in first}
 
 
 class _Outputs:
     """Pairs of nodes that must agree in type."""
 
-    def __init__(self, taken: _Branch, other: _Branch) -> None:
-        self.nodes = taken.nodes, other.nodes
+    def __init__(self, taken: _Branch, other: _Branch, site: Any) -> None:
+        self.branches = taken, other
+        self.site = site
         self.first: list[Node] = []
         self.second: list[Node] = []
 
     def node(self, value: Any, branch: int) -> Node:
         """What a value was at the end of a branch."""
-        found = self.nodes[branch].get(id(value))
+        found = self.branches[branch].nodes.get(id(value))
         return raw(value) if found is None else found
 
     def add(self, a: Node, b: Node, what: str) -> int:
@@ -163,26 +209,34 @@ def _cond(pred: Node, first: list[Node], second: list[Node], start: int) -> list
 Plan = Callable[[list[Node], Node], Any]
 
 
-Owned = tuple[dict[Cell, int], dict[Cell, int]]
+def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
+    """How to rebuild one merged name from the outputs; what cannot be one thing becomes a conflict."""
+    try:
+        return _plan_value(builder, name, a, b)
+    except Escape as escape:
+        conflict = Conflict(escape.what, escape.why, builder.site)
+    return lambda outs, pred: conflict
 
 
-def _plan_name(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
-    """How to rebuild one merged name from the outputs."""
+def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if a is b or (a is UNDEF and b is UNDEF) or same_view(a, b):
         return lambda outs, pred: a
+    for value in (a, b):
+        if type(value) is Conflict:
+            raise Escape(value.what, value.why)
     if a is UNDEF or b is UNDEF:
-        return _plan_half_bound(builder, name, a, b, owned)
+        return _plan_half_bound(builder, name, a, b)
     leaves_a, tree_a = flatten(a)
     leaves_b, tree_b = flatten(b)
     if tree_a != tree_b:
         raise Escape(f"{name} has another structure in each branch", f"{tree_a} and {tree_b}")
-    parts = [_plan_leaf(builder, name, x, y, owned) for x, y in zip(leaves_a, leaves_b, strict=True)]
+    parts = [_plan_leaf(builder, name, x, y) for x, y in zip(leaves_a, leaves_b, strict=True)]
     if tree_a.kind is None:
         return parts[0]
-    return lambda outs, pred: current().remember(unflatten(tree_a, [part(outs, pred) for part in parts]))
+    return lambda outs, pred: current().remember_all(unflatten(tree_a, [part(outs, pred) for part in parts]))
 
 
-def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
+def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if (
         a is b
         or same_view(a, b)
@@ -198,22 +252,24 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Pl
     slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
-    aliases = (*aliases_of(a, owned[0]), *aliases_of(b, owned[1]))
+    first, second = builder.branches
+    aliases = (*aliases_of(a, first.owned), *aliases_of(b, second.owned))
     return lambda outs, pred: merged_tracer(
-        outs[slot], kind, aliases, outs[guarded] if guarded is not None else None, name, loose
+        outs[slot], kind, aliases, outs[guarded] if guarded is not None else None, name, loose, builder.site
     )
 
 
-def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any, owned: Owned) -> Plan:
+def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     """Bound in one branch only: usable if that branch ran, else an UnboundLocalError when it is used."""
     in_then = b is UNDEF
     leaves, structure = flatten(a if in_then else b)
     if not all(is_numeric(leaf) for leaf in leaves) and not is_internal_name(name):
-        return lambda outs, pred: UNDEF
-    parts = [_plan_half_leaf(builder, name, leaf, in_then, owned[0] if in_then else owned[1]) for leaf in leaves]
+        raise Escape(f"{name} is bound in one branch only", "it is neither an array nor a number")
+    owned = builder.branches[0 if in_then else 1].owned
+    parts = [_plan_half_leaf(builder, name, leaf, in_then, owned) for leaf in leaves]
     if structure.kind is None:
         return parts[0]
-    return lambda outs, pred: current().remember(unflatten(structure, [part(outs, pred) for part in parts]))
+    return lambda outs, pred: current().remember_all(unflatten(structure, [part(outs, pred) for part in parts]))
 
 
 def _known_flag(flag: Node | None) -> Node:
@@ -231,9 +287,9 @@ def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owne
     aliases = aliases_of(leaf, owned)
     kind, loose = Kind.of(leaf), is_loose(leaf)
     if is_internal_name(name):
-        return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, loose=loose)
+        return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, loose=loose, site=builder.site)
     flag = bound_flag(leaf)
     flags = [_known_flag(flag), const(False)]
     first, second = flags if in_then else flags[::-1]
     bound = builder.add(first, second, name)
-    return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, outs[bound], name, loose)
+    return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, outs[bound], name, loose, builder.site)

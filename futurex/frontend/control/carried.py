@@ -32,14 +32,15 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape
+from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.tracer import Conflict, Tracer
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const, param
 from futurex.tree.pytree import Structure, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
-FIRST_ROUND = "its first round has types of its own"
+FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
 
 
 @dataclass
@@ -57,6 +58,7 @@ class _Carried:
     flags: list[Node | None]
     arrays: list[bool]
     loose: list[bool]
+    conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
 
     @property
     def unbound(self) -> bool:
@@ -65,14 +67,10 @@ class _Carried:
 
     @property
     def untouched(self) -> bool:
-        return all(aval is None for aval in self.avals)
+        return self.conflict is not None or all(aval is None for aval in self.avals)
 
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
-
-
-class TypeChanges(Escape):
-    """What a loop carries has another type after the first round."""
 
 
 def stage_loop(
@@ -83,28 +81,80 @@ def stage_loop(
     names: Sequence[str],
     *,
     runs_once: bool = False,
+    peels: bool = False,
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
-    Raises TypeChanges, instead of merging types, if the loop runs at least once: its first round can stand before it.
+    Python objects that the body changes are carried entry by entry. ``peels``: where the first round has types of its
+    own, raise an Escape that says so instead of merging types.
     """
-    before = get()
-    carried = [_initial(name, value) for name, value in zip(names, before, strict=True)]
+    objects = _Objects(get, set_, tuple(names))
+    while not _staged(test, body, objects, runs_once, peels):
+        pass
+
+
+class _Objects:
+    """Names, and the entries of the Python objects that a loop changes, as one state."""
+
+    def __init__(self, get: Get, set_: Set, names: tuple[str, ...]) -> None:
+        self._get, self._set, self._names = get, set_, names
+        self._objects: dict[int, Any] = {}
+        self._own = {id(cell) for cell in get.__closure__ or ()}
+
+    @property
+    def names(self) -> list[str]:
+        entries = [f"an entry of {describe(value)}" for value in self._objects.values() for _ in entries_of(value)]
+        return [*self._names, *entries]
+
+    def get(self) -> State:
+        return (*self._get(), *(entry for value in self._objects.values() for entry in entries_of(value).values()))
+
+    def set(self, state: State) -> None:
+        rest = iter(state[len(self._names) :])
+        self._set(state[: len(self._names)])
+        for value in self._objects.values():
+            fill(value, {key: next(rest) for key in entries_of(value)})
+
+    def note(self) -> None:
+        """The objects are about to be changed for good."""
+        for value in self._objects.values():
+            current().change(value)
+
+    def found(self, changed: Contents) -> bool:
+        """Take in the objects that a round changed; False if all are known. Refuses those that grow or shrink."""
+        new = {key: value for key, (value, _) in changed.items() if key not in self._own | self._objects.keys()}
+        self._objects |= new
+        for key, (value, before) in changed.items():
+            if key in self._objects and list(entries_of(value)) != list(before):
+                raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
+        return bool(new)
+
+
+def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool) -> bool:
+    """Build the loop. False if it has to be tried again, with more objects to carry."""
+    before = objects.get()
+    carried = [_initial(name, value) for name, value in zip(objects.names, before, strict=True)]
     cells: dict[Cell, Aval] = {}
     try:
         for _ in range(FIXPOINT_ROUNDS):
-            round_ = _trace_round(test, body, get, set_, before, carried, cells)
-            types = {entry.name: list(entry.avals) for entry in carried if not entry.unbound}
+            round_ = _trace_round(test, body, objects, before, carried, cells)
+            if round_ is None:
+                return False
+            types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
             settled = _settled(carried, cells, round_)
-            if runs_once and any(_differ(types.get(entry.name, []), entry.avals) for entry in carried):
-                raise TypeChanges("a variable changes its type", FIRST_ROUND)
+            if peels and any(
+                entry.conflict or _differ(types.get(k, []), entry.avals) for k, entry in enumerate(carried)
+            ):
+                raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:
-                set_(_build_loop(round_, carried, cells, before, runs_once))
-                return
+                after = _build_loop(round_, carried, cells, before, runs_once)
+                objects.note()
+                objects.set(after)
+                return True
     except Escape:
-        set_(before)
+        objects.set(before)
         raise
-    set_(before)
+    objects.set(before)
     raise Escape(
         "a loop whose variables keep changing type",
         "it has no fixed point",
@@ -142,34 +192,42 @@ class _Round:
     cells: dict[Cell, Node]
     nodes: dict[int, Node]
     owned: dict[Cell, int]
+    token: Node
+    effects: list[Node]
 
 
 def _trace_round(
-    test: Any, body: Any, get: Get, set_: Set, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
-) -> _Round:
+    test: Any, body: Any, objects: _Objects, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
+) -> _Round | None:
+    """One round on stand-ins. None if it changed objects that are not carried yet."""
     with current().scope() as scope:
         params: list[Node] = []
-        set_(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        objects.set(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
         for cell, aval in cells.items():
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
             cell.restore(params[-1])
+        token = param(Aval((), np.dtype(bool)), "done")
         tested = truth(test())
-        body()
         if scope.effects:
-            raise Escape("a check or print inside a staged loop", "effects inside loops are not staged yet")
-        after = get()
+            raise Escape("a check or print in the test of a staged loop", "it would not run after the last round")
+        scope.effects.append(token)  # what a round checks or prints comes after the rounds before
+        body()
+        again = objects.found(scope.state)
+        after = objects.get()
         written = {cell: cell.value for cell in scope.journal}
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
-    set_(before)
-    return _Round(scope, params, tested, after, written, nodes, owned)
+    objects.set(before)
+    if again:
+        return None
+    return _Round(scope, params, tested, after, written, nodes, owned, token, scope.effects[1:])
 
 
 def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
     """What a name is bound to while the body is traced; its inputs are appended to ``params``."""
     if entry.untouched:
-        return original
+        return original if entry.conflict is None else entry.conflict
     leaves = list(entry.leaves)
     for k in entry.places():
         aval = entry.avals[k]
@@ -195,10 +253,22 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -
             cells[cell] = value.aval
             settled = False
     for entry, value in zip(carried, round_.state, strict=True):
-        settled &= _settled_name(entry, value)
-        if value is not UNDEF and not entry.unbound:
+        if entry.conflict is None:
+            settled &= _settled_or_conflict(entry, value)
+        if entry.conflict is None and value is not UNDEF and not entry.unbound:
             settled &= _settled_aliases(entry, value, round_.owned)
     return settled
+
+
+def _settled_or_conflict(entry: _Carried, value: Any) -> bool:
+    """Widen what a name carries; where its rounds have nothing in common, nobody may use what another round left."""
+    try:
+        if type(value) is Conflict:
+            raise Escape(value.what, value.why)
+        return _settled_name(entry, value)
+    except Escape as escape:
+        entry.conflict = Conflict(escape.what, escape.why, FIRST_ROUND)
+    return False
 
 
 def _settled_aliases(entry: _Carried, value: Any, owned: dict[Cell, int]) -> bool:
@@ -280,12 +350,15 @@ def _build_loop(
                     f"{entry.name} may be unbound at the end of a loop that it enters bound",
                     "it is deleted in some branch",
                 )
+    params = round_.params
     for cell in cells:
         starts.append(cell.value)
         outs.append(round_.cells[cell])
-    (test, body), free = close(
-        [[round_.test], outs], [round_.params, round_.params], round_.scope.start, ["test", "body"]
-    )
+    if round_.effects:
+        starts.append(const(np.True_))
+        outs.append(round_.effects[-1])
+        params = [*params, round_.token]
+    (test, body), free = close([[round_.test], outs], [params, params], round_.scope.start, ["test", "body"])
     results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=False) if starts else [])
     state = tuple(
         _after_loop(entry, original, final, results, round_.owned, runs_once)
@@ -293,6 +366,8 @@ def _build_loop(
     )
     for cell in cells:
         cell.settle(next(results))
+    if round_.effects:
+        current().keep(next(results))
     return state
 
 
@@ -304,7 +379,7 @@ def _after_loop(
     entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool
 ) -> Any:
     if entry.untouched:
-        return original
+        return original if entry.conflict is None else entry.conflict
     finals, _ = flatten(final)
     leaves = list(entry.leaves)
     for k in entry.places():
@@ -316,4 +391,4 @@ def _after_loop(
         aliases = (*aliases_of(finals[k], owned), *initial)
         leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
-    return value if entry.structure.kind is None else current().remember(value)
+    return value if entry.structure.kind is None else current().remember_all(value)

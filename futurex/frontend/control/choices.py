@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.frontend.control.branches import if_
+from futurex.frontend.control.paths import explored
 from futurex.frontend.control.values import is_unknown, truth
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import current, emit
@@ -16,6 +17,11 @@ from futurex.ops.control import Failure
 def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     """``then if test else orelse``."""
     return if_(test, then, orelse, lambda: (), lambda state: None, ())
+
+
+def body(run: Callable[[], Any]) -> Any:
+    """Run the body of a function; choices in it that cannot be merged where they end are merged at its end."""
+    return explored(run, if_expression, lambda: None)
 
 
 def and_(first: Any, *others: Callable[[], Any]) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.control.branches import if_
-from futurex.frontend.control.carried import FIRST_ROUND, TypeChanges, stage_loop
+from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.values import Get, Set, State, TracedRange, is_unknown
 from futurex.frontend.errors import Escape
@@ -37,7 +37,7 @@ def while_(
             unknown = is_unknown(value)
             set_(before)
         if unknown:
-            stage_loop(goes_on, body, get, set_, names)
+            _stage(goes_on, body, get, set_, names)
             return
         if not goes_on():
             return
@@ -45,6 +45,27 @@ def while_(
         rounds += 1
         if rounds > UNROLL_CAP:
             _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
+
+
+def _stage(
+    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names, peeled: int = 0
+) -> None:
+    """Stage a loop that need not run at all. First rounds with types of their own become an ``if`` before it."""
+    before = get()
+    try:
+        with current().tentative():
+            stage_loop(test, body, get, set_, names)
+        return
+    except Escape as escape:
+        if escape.site is not FIRST_ROUND or peeled == PEELED:
+            raise
+        set_(before)
+
+    def first() -> None:
+        body()
+        _stage(test, body, get, set_, names, peeled + 1)
+
+    if_(test(), first, lambda: None, get, set_, names)
 
 
 def for_(
@@ -89,20 +110,19 @@ class _Loop:
         """
         trace, before, why = current(), self.get(), ""
         for peeled in range(PEELED + 1):
+            again = False
             try:
                 with trace.tentative():
                     for k in rounds[:peeled]:
                         self._round(item(k))
-                    self.stage(TracedRange(rounds[peeled], rounds.stop, rounds.step), item)
+                    self.stage(TracedRange(rounds[peeled], rounds.stop, rounds.step), item, peels=peeled < PEELED)
                 return True
-            except TypeChanges as escape:
-                why = escape.why
             except Escape as escape:
-                why = f"{escape.what}: {escape.why}"
+                why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
             except Exception as error:  # what a traced index cannot do, a known one often can
                 why = f"{type(error).__name__}: {error}"
             self.set_(before)
-            if why != FIRST_ROUND:
+            if not again:
                 break
         trace.notes.append(f"a loop is unrolled ({why})")
         return False
@@ -126,7 +146,7 @@ class _Loop:
             if not self._round(value):
                 return
 
-    def stage(self, bounds: TracedRange, item: Callable[[Any], Any]) -> None:
+    def stage(self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False) -> None:
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
         stop = node_of(bounds.stop)
@@ -152,4 +172,8 @@ class _Loop:
         if runs and self.left is not None:
             gone = self.left()
             runs = not is_unknown(gone) and not gone
-        stage_loop(test, step, get, set_, (*self.names, "the counter"), runs_once=runs)
+        names = (*self.names, "the counter")
+        if runs:
+            stage_loop(test, step, get, set_, names, runs_once=True, peels=peels)
+        else:
+            _stage(test, step, get, set_, names)

@@ -11,8 +11,8 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, emit
-from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, node_of
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
+from futurex.frontend.tracer import SCALARS, Conflict, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import flatten
@@ -53,7 +53,9 @@ def values_now(values: Sequence[Any]) -> dict[int, Node]:
 
 def bound_flag(value: Any) -> Node | None:
     """The node that says whether a value's name is bound; None if it surely is."""
-    return value._guard[0] if isinstance(value, Tracer) and value._guard is not None else None
+    if not isinstance(value, Tracer) or value._guard is None or current().is_bound(value._guard[0]):
+        return None
+    return value._guard[0]
 
 
 def is_internal_name(name: str) -> bool:
@@ -67,6 +69,8 @@ def is_unknown(value: Any) -> bool:
         return value._node.op != "const"
     if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
         return True
+    if type(value) is Conflict:
+        value.used()
     for name in ("__bool__", "__len__"):
         if isinstance(getattr(type(value), name, None), types.FunctionType):
             raise Escape(f"the truth of a {type(value).__qualname__}", "its class computes it", "compare explicitly")
@@ -186,19 +190,25 @@ SCALAR = Kind(False)
 
 
 def merged_tracer(
-    node: Node, kind: Kind, aliases: Aliases, bound: Node | None = None, name: str = "", loose: bool = False
+    node: Node,
+    kind: Kind,
+    aliases: Aliases,
+    bound: Node | None = None,
+    name: str = "",
+    loose: bool = False,
+    site: Any = None,
 ) -> Tracer:
     """The value of a name after a branch or loop, which may be the same array as the ``aliases``.
 
-    ``bound`` says whether the name is bound.
+    ``bound`` says whether the name is bound; ``site`` is the choice that is merged.
     """
     tracer = fresh(node)
     if kind.is_array:
         tracer._cell.is_array = True
         tracer._cell.strides = kind.strides
     for cell in (tracer._cell, *aliases) if aliases else ():
-        cell.entangle(SAME_IN_SOME_BRANCHES)
-    tracer._loose = loose and not node.aval.weak
+        cell.entangle(SAME_IN_SOME_BRANCHES, site)
+    tracer._loose = (site or True) if loose and not node.aval.weak else False
     if bound is not None and not (bound.op == "const" and bound.value):
         tracer._guard = (bound, name)
     return tracer
@@ -207,7 +217,7 @@ def merged_tracer(
 def is_loose(*values: Any) -> bool:
     """Is a merger of the values a Python number in some branch and a NumPy scalar in another?"""
     weak = [raw(value).aval.weak for value in values]
-    return any(isinstance(value, Tracer) and value._loose for value in values) or (any(weak) and not all(weak))
+    return any(isinstance(value, Tracer) and bool(value._loose) for value in values) or (any(weak) and not all(weak))
 
 
 def zeros(aval: Aval) -> Node:

@@ -68,7 +68,8 @@ def applied(name: str, *inputs: Any) -> Tracer:
     loose = [isinstance(value, Tracer) and value._loose for value in tracers]
     if builtins.any(loose):
         avals = tuple(
-            Aval(node.shape, node.dtype, weak=node.aval.weak or flag) for node, flag in zip(nodes, loose, strict=True)
+            Aval(node.shape, node.dtype, weak=node.aval.weak or bool(flag))
+            for node, flag in zip(nodes, loose, strict=True)
         )
         other = record(name).infer(avals, (None,) * len(nodes), {})
         assert isinstance(other, Aval)
@@ -77,8 +78,9 @@ def applied(name: str, *inputs: Any) -> Tracer:
                 "an operation on a value that is a Python number in some branch and a NumPy scalar in another",
                 f"NumPy gives {other.dtype} for the one and {result.dtype} for the other",
                 "give it one type before, as with np.float64(0)",
+                site=next(flag for flag in loose if flag),
             )
-        result._loose = other.weak
+        result._loose = next(flag for flag in loose if flag) if other.weak else False
     return result
 
 

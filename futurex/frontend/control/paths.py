@@ -1,0 +1,131 @@
+"""Choices that cannot be merged where they end: what follows them is traced once for each outcome.
+
+An ``if`` on data is one ``cond`` if its branches leave values of the same types behind. Where they do not (None or an
+array, float32 or float64, a list that grew in one of them), or where Python itself must decide (a ``return`` inside
+``with``, a pattern of ``match``), the body around it is traced again, once for each outcome, and the merger is tried at
+its end: of the loop body first, then of the function, then of its caller, up to the whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import Conflict, Tracer, fresh
+from futurex.tree.node import Node
+from futurex.tree.pytree import flatten
+
+FORKS = 32  # choices of one trace that are merged later
+
+
+@dataclass(eq=False)
+class Path:
+    """One tracing of a body: the choices that it met, and the outcomes that are given for some of them."""
+
+    scope: Any
+    outcomes: dict[int, bool]
+    forced: frozenset[int] = frozenset()
+    met: int = field(default=0)
+
+
+@dataclass(eq=False)
+class Site:
+    """A choice on a path. ``outcome``: the one to take, if it is given; ``forced``: do not try to merge."""
+
+    path: Path
+    number: int
+
+    @property
+    def outcome(self) -> bool | None:
+        return self.path.outcomes.get(self.number)
+
+    @property
+    def forced(self) -> bool:
+        return self.number in self.path.forced
+
+    def fork(self, test: Node, why: Escape) -> NoReturn:
+        """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
+        trace = current()
+        trace.forks += 1
+        if trace.forks > FORKS:
+            raise Escape(why.what, f"{why.why}; more than {FORKS} choices of this kind", why.do)
+        raise _Fork(self, test)
+
+
+class _Fork(BaseException):
+    def __init__(self, site: Site, test: Node) -> None:
+        super().__init__()
+        self.site, self.test = site, test
+
+
+def next_site() -> Site | None:
+    """The place of the next choice on the path being traced; None inside a branch or loop that began since."""
+    trace = current()
+    scope = trace.scopes[-1] if trace.scopes else None
+    if not trace.paths or trace.paths[-1].scope is not scope:
+        return None
+    path = trace.paths[-1]
+    path.met += 1
+    return Site(path, path.met)
+
+
+def decided(test: Node, what: str, why: str) -> bool:
+    """The outcome of a test that Python itself needs: what follows is traced once for each."""
+    site, reason = next_site(), Escape(what, why)
+    if site is None:
+        reason.site = IN_BRANCH
+        raise reason
+    if site.outcome is None:
+        site.fork(test, reason)
+    return site.outcome
+
+
+IN_BRANCH = object()  # the site of an Escape that stands in a branch and would not happen on a path
+
+
+Merge = Callable[[Tracer, Callable[[], Any], Callable[[], Any]], Any]
+
+
+def explored(run: Callable[[], Any], merge: Merge, undo: Callable[[], None]) -> Any:
+    """Run a body; where a choice in it cannot be merged, ``merge`` two runs of it, one for each outcome.
+
+    ``undo`` takes back what a run that is given up did to names.
+    """
+    return _explored(run, merge, undo, {}, frozenset())
+
+
+def _explored(
+    run: Callable[[], Any], merge: Merge, undo: Callable[[], None], outcomes: dict[int, bool], forced: frozenset[int]
+) -> Any:
+    trace = current()
+    path = Path(trace.scopes[-1] if trace.scopes else None, outcomes, forced)
+    trace.paths.append(path)
+    try:
+        with trace.tentative():
+            result = run()
+            for leaf in flatten(result)[0]:
+                if type(leaf) is Conflict and isinstance(leaf.where, Site) and leaf.where.path is path:
+                    leaf.used()
+            return result
+    except _Fork as fork:
+        if fork.site.path is not path:
+            raise
+        number, test = fork.site.number, fork.test
+    except Escape as escape:
+        site = escape.site
+        if not isinstance(site, Site) or site.path is not path or site.number in forced:
+            raise
+        number, test = site.number, None
+    finally:
+        trace.paths.remove(path)
+    undo()
+    if test is None:
+        return _explored(run, merge, undo, outcomes, forced | {number})
+
+    def outcome(value: bool) -> Callable[[], Any]:
+        return lambda: _explored(run, merge, undo, {**outcomes, number: value}, forced)
+
+    return merge(fresh(test), outcome(True), outcome(False))

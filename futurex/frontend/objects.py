@@ -1,0 +1,79 @@
+"""What Python's mutable objects hold, entry by entry: to be noted, put back, merged and carried."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+LISTS = (list, collections.deque)
+DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+Contents = dict[int, tuple[Any, dict[Any, Any]]]  # objects by identity, and what they held
+
+
+def is_state(value: Any) -> bool:
+    """Can what the object holds be noted and put back? Iterators, files and the like cannot."""
+    kind = type(value)
+    if kind in (*LISTS, *DICTS, set, types.CellType):
+        return True
+    builtin = isinstance(value, list | dict | set | collections.deque | bytearray | type | types.ModuleType)
+    return not builtin and not hasattr(kind, "__next__") and (hasattr(value, "__dict__") or bool(_slots(kind)))
+
+
+def entries_of(value: Any) -> dict[Any, Any]:
+    """The entries of a container, the attributes of an object, or the value of a closure variable."""
+    kind = type(value)
+    if kind in LISTS:
+        return dict(enumerate(value))
+    if kind in DICTS:
+        return dict(value)
+    if kind is set:
+        return dict.fromkeys(value, True)
+    if kind is types.CellType:
+        try:
+            return {"value": value.cell_contents}
+        except ValueError:  # not bound
+            return {}
+    slots = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+def fill(value: Any, entries: dict[Any, Any]) -> None:
+    """Make the object hold these entries."""
+    kind = type(value)
+    if kind in LISTS:
+        value.clear()
+        value.extend(entries.values())
+    elif kind in DICTS:
+        value.clear()
+        for key, entry in entries.items():
+            value[key] = entry
+    elif kind is set:
+        value.clear()
+        value.update(entries)
+    elif kind is types.CellType:
+        if entries:
+            value.cell_contents = entries["value"]
+        elif entries_of(value):
+            del value.cell_contents
+    else:
+        for name in [name for name in entries_of(value) if name not in entries]:
+            object.__delattr__(value, name)
+        for name, entry in entries.items():
+            object.__setattr__(value, name, entry)
+
+
+def restore(contents: Contents) -> None:
+    for value, entries in contents.values():
+        fill(value, entries)
+
+
+def describe(value: Any) -> str:
+    """What to call the object in an explanation."""
+    return "a variable of the function around" if type(value) is types.CellType else f"a {type(value).__name__}"
+
+
+def _slots(kind: type) -> list[str]:
+    names = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+    flat = [name for entry in names for name in ((entry,) if isinstance(entry, str) else entry)]
+    return [name for name in flat if name not in ("__dict__", "__weakref__")]
