@@ -1,0 +1,60 @@
+"""Judge one line of NumPy code: futurized against plain, value by value, and whether it was staged."""
+
+import linecache
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from compare import is_staged, outcome
+
+import futurex as fx
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one example call."""
+
+    code: str
+    equal: bool
+    staged: bool
+    detail: str = ""
+
+
+def function_of(code, names):
+    """A function of the named arguments that returns the value of an expression; its source can be found."""
+    file = f"<{code}>"
+    text = f"def example({', '.join(names)}):\n    return {code}\n"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope = {"np": np}
+    exec(compile(text, file, "exec"), scope)
+    return scope["example"]
+
+
+def kinds(value):
+    """The types in a result: arrays, NumPy scalars and Python numbers are told apart, and kinds of sequences."""
+    if isinstance(value, fx.Array):
+        value = value.result(timeout=30)
+    if isinstance(value, tuple | list):
+        return (type(value).__name__, [kinds(entry) for entry in value])
+    return type(value).__name__
+
+
+def judge(code, arguments):
+    """Run an expression plainly and twice futurized on ``arguments()``, a dict of fresh arrays."""
+    function = function_of(code, arguments())
+    futurized = fx.futurize(function)
+    args = tuple(arguments().values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = outcome(function, args)
+        for _ in range(2):
+            actual = outcome(futurized, args)
+            if actual != expected:
+                return Verdict(code, False, False, f"{actual}\nis not\n{expected}\n{futurized.explain()}")
+        if expected[0][0] == "value":
+            with np.errstate(all="ignore"):
+                types = [kinds(each(*arguments().values())) for each in (futurized, function)]
+            if types[0] != types[1]:
+                return Verdict(code, False, False, f"{types[0]} instead of {types[1]}\n{futurized.explain()}")
+        staged = is_staged(futurized, args)
+    return Verdict(code, True, staged, "" if staged else futurized.explain())
