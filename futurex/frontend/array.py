@@ -29,13 +29,16 @@ class Array:
 
     __fx_future__ = True
     __array_priority__ = 1000
-    __slots__ = ("__weakref__", "_aval", "_future", "_view")
+    __slots__ = ("__weakref__", "_aval", "_future", "_is_array", "_view")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, future: Future[Any], aval: Aval, view: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, future: Future[Any], aval: Aval, view: Callable[[Any], Any] | None = None, is_array: bool = False
+    ) -> None:
         self._future = future
         self._aval = aval
         self._view = view
+        self._is_array = is_array  # NumPy has arrays without dimensions beside scalars
 
     # -- the future --------------------------------------------------------------------------------------------------
 
@@ -48,7 +51,9 @@ class Array:
         value = self._future.result(timeout)
         if self._view is not None:
             value = self._view(value)
-        return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        if self._aval.ndim or self._aval.weak:
+            return value
+        return np.asarray(value) if self._is_array else np.asarray(value)[()]
 
     def done(self) -> bool:
         """True once the result, an exception or a cancellation is there."""

@@ -17,7 +17,7 @@ from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.outside import any_traced, items
+from futurex.frontend.outside import PLAIN, any_traced, items
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of
 
@@ -79,14 +79,20 @@ def _abs(value: Any) -> Any:
 def _isinstance(value: Any, kinds: Any) -> bool:
     if not isinstance(value, Tracer):
         return isinstance(value, kinds)
-    stand_in: Any = value.dtype.type(0) if value.is_scalar else np.empty((0,) * value.ndim, value.dtype)
-    return isinstance(stand_in.item() if value.aval.weak else stand_in, kinds)
+    return isinstance(_stand_in(value), kinds)
+
+
+def _stand_in(value: Tracer) -> Any:
+    """A value of the type that a traced one stands for."""
+    if not value.is_scalar:
+        return np.empty((0,) * value.ndim, value.dtype)
+    return value.dtype.type(0).item() if value.aval.weak else value.dtype.type(0)
 
 
 @special(type)
 def _type(*args: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], Tracer):
-        raise Escape("type() of a traced value", "it stands for an array and is none")
+        return type(_stand_in(args[0]))
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")
     return type(*args)
@@ -97,6 +103,8 @@ SPECIAL[setattr] = Runtime.setattr_
 
 
 def _getattr(value: Any, name: str, *default: Any) -> Any:
+    if default and isinstance(value, PLAIN) and not hasattr(value, name):
+        return default[0]
     if default and not hasattr(value, name):
         raise Escape(f"getattr() of {name!r}, which is not there", "it may be there at the next call")
     return Runtime.getattr_(value, name)

@@ -19,13 +19,15 @@ from numpy.testing import overrides
 from futurex.frontend import control
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
+from futurex.frontend.numpy_api.registry import named
+from futurex.frontend.numpy_api.source import CONSTRUCTED, PURE, WALKED, source_of
 from futurex.frontend.outside import any_traced, captured_value, items, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.tree.node import const
 from futurex.tree.pytree import flatten, unflatten
-from futurex.tree.source import is_internal
+from futurex.tree.source import at, here, is_internal
 
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
@@ -59,36 +61,13 @@ _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools"
 _PURE_BUILTINS = frozenset(
     {bin, callable, chr, divmod, format, hex, issubclass, iter, next, oct, ord, pow, slice, ascii, repr}
 )
-_PURE_NUMPY = frozenset(overrides.get_overridable_numpy_array_functions()) - {
-    getattr(np, name)
-    for name in (
-        "save",
-        "savez",
-        "savez_compressed",
-        "savetxt",
-        "loadtxt",
-        "genfromtxt",
-        "fromfile",
-        "fromregex",
-        "fromiter",
-        "frombuffer",
-        "fromfunction",
-        "apply_along_axis",
-        "apply_over_axes",
-        "piecewise",
+_PURE_NUMPY = PURE | (
+    frozenset(overrides.get_overridable_numpy_array_functions())
+    - named(
+        "save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex fromiter frombuffer "
+        "fromfunction apply_along_axis apply_over_axes piecewise"
     )
-} | {
-    np.broadcast_shapes,
-    np.promote_types,
-    np.isscalar,
-    np.arange,
-    np.array,
-    np.asarray,
-    np.zeros,
-    np.ones,
-    np.full,
-    np.empty,
-}
+)
 _DATA_TYPES = (
     np.dtype,
     np.finfo,
@@ -167,14 +146,31 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if function in HANDLERS:
         return call_numpy(function, args, kwargs)
     name = getattr(function, "__name__", repr(function))
-    if getattr(function, "__module__", "").startswith("numpy.random") or owner is not None:
+    if getattr(function, "__module__", "").startswith("numpy.random") or not isinstance(owner, types.ModuleType | None):
         raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
     traced = any_traced(args) or any_traced(kwargs.values())
+    if not traced and function in _PURE_NUMPY:
+        return _wrapped(function(*args, **kwargs))
+    walking = current().walking and isinstance(function, types.FunctionType)
+    if walking or function in WALKED:
+        return _walk(function, args, kwargs)
     if traced and function in NATIVE:
         return call_native(function, args, kwargs)
-    if traced or function not in _PURE_NUMPY:
-        raise Escape(f"numpy.{name}", "this function has no translation yet")
-    return _wrapped(function(*args, **kwargs))
+    raise Escape(f"numpy.{name}", "this function has no translation yet")
+
+
+def _walk(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Trace NumPy's own source; what it makes belongs to the user's line. What it cannot trace may be called whole."""
+    source = source_of(function)
+    assert source is not None
+    with at(here()):
+        if function not in NATIVE:
+            return _call_user(source, args, kwargs)
+        try:
+            with current().tentative():
+                return _call_user(source, args, kwargs)
+        except (Exception, Escape):  # where it is NumPy's own error, the call raises it again
+            return call_native(function, args, kwargs)
 
 
 def _wrapped(result: Any) -> Any:
@@ -199,7 +195,9 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         return function(*args, **kwargs)  # futurex's own code is written on traced values
     if function.__code__.co_flags & _GENERATORS:
         raise Escape(f"a call of {function.__qualname__}", "generators and coroutines are not staged")
-    _guard_defaults(function)
+    in_numpy = _module(function) == "numpy"
+    if not in_numpy:
+        _guard_defaults(function)
     trace = current()
     if trace.depth > DEPTH:
         raise Escape(
@@ -207,10 +205,12 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         )
     twin = staged_twin(function)
     trace.depth += 1
+    before, trace.walking = trace.walking, in_numpy
     try:
         return control.body(lambda: twin(*args, **kwargs))
     finally:
         trace.depth -= 1
+        trace.walking = before
 
 
 def _guard_defaults(function: types.FunctionType) -> None:
@@ -299,6 +299,8 @@ def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict
 
     if name == "getitem":
         return Runtime.getitem(*args)
+    if name == "index":
+        return operator.index(*args)
     if isinstance(function, operator.attrgetter | operator.itemgetter | operator.methodcaller):
         if all(isinstance(arg, Tracer) for arg in args):
             return function(*args)
@@ -316,6 +318,8 @@ def _staged_callback(value: Any) -> Any:
 
 def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
+    if kind in CONSTRUCTED:
+        return CONSTRUCTED[kind](*args, **kwargs)
     if issubclass(kind, np.generic):
         return _scalar_type(kind, args, kwargs)
     if kind.__module__ == "itertools" or kind is functools.partial:

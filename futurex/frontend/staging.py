@@ -279,8 +279,8 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
                 out.append(view(np.asarray(target), output.chain, ()) if output.chain else target)
         else:
             assert output.aval is not None
-            chain = output.chain
-            out.append(Array(futures[output.index], output.aval, functools.partial(_viewed, chain) if chain else None))
+            chain = functools.partial(_viewed, output.chain) if output.chain else None
+            out.append(Array(futures[output.index], output.aval, chain, output.is_array))
     return unflatten(variant.structure, out)
 
 

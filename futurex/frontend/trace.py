@@ -140,6 +140,7 @@ class Trace:
         self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
         self.protected = 0
+        self.walking = False  # inside NumPy's own source
         self.depth = 0
         self.journals: list[Scope] = []
         self.paths: list[Any] = []

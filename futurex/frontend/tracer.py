@@ -156,7 +156,7 @@ class Tracer:
     # -- views -------------------------------------------------------------------------------------------------------
 
     def transpose(self, *axes: Any) -> Tracer:
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)):
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list | Tracer)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
         order = (
             tuple(range(self.ndim))[::-1] if not axes else tuple(operator.index(a) % max(self.ndim, 1) for a in axes)

@@ -34,6 +34,7 @@ class Output:
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
+    is_array: bool = False
     value: Any = None
 
 
@@ -241,9 +242,9 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
             if leaf._cell not in bases:
                 bases[leaf._cell] = len(outs)
                 outs.append(leaf._cell.value)
-            return Output("out", bases[leaf._cell], leaf._chain, node.aval)
+            return Output("out", bases[leaf._cell], leaf._chain, node.aval, not leaf.is_scalar)
         outs.append(node)
-        return Output("out", len(outs) - 1, (), node.aval)
+        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar)
     if type(leaf) is Conflict:
         leaf.used()
     if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):

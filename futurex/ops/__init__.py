@@ -20,6 +20,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     logits,
     normalize,
     pool,
+    products,
     python,
     random,
     reduce,

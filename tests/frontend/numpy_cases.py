@@ -17,34 +17,41 @@ def arguments():
     }  # fmt: skip
 
 
+
+def every(names, value):
+    """The same entry for several names."""
+    return dict.fromkeys(names.split(), value)
+
+
 #: Functions that take no arrays or do more than compute, and why they are not judged.
 EXCLUDED = {
-    **dict.fromkeys(
-        "save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap".split(),
+    **every(
+        "save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap",
         "reads or writes files",
     ),
-    **dict.fromkeys(
+    **every(
         "set_printoptions get_printoptions printoptions info show_config show_runtime get_include test "
-        "seterr geterr setbufsize getbufsize seterrcall geterrcall errstate".split(),
+        "seterr geterr setbufsize getbufsize seterrcall geterrcall errstate",
         "reads or changes settings of the process",
     ),
-    **dict.fromkeys(
-        "busday_count busday_offset is_busday datetime_as_string datetime_data busdaycalendar isnat".split(),
-        "works on dates",
+    **every(
+        "busday_count busday_offset is_busday datetime_as_string datetime_data busdaycalendar isnat", "works on dates",
     ),
-    **dict.fromkeys("asmatrix bmat matrix recarray record".split(), "makes instances of subclasses of ndarray"),
-    **dict.fromkeys("from_dlpack frombuffer fromstring".split(), "reads memory that is not a NumPy array"),
-    **dict.fromkeys("nditer nested_iters flatiter".split(), "is an iterator over memory, not a function of arrays"),
-    **dict.fromkeys(
+    **every(
+        "asmatrix bmat matrix recarray record", "makes instances of subclasses of ndarray"),
+    **every(
+        "from_dlpack frombuffer fromstring", "reads memory that is not a NumPy array"),
+    **every(
+        "nditer nested_iters flatiter", "is an iterator over memory, not a function of arrays"),
+    **every(
         "array_repr array_str array2string base_repr binary_repr format_float_positional "
-        "format_float_scientific typename".split(),
-        "makes text",
+        "format_float_scientific typename", "makes text",
     ),
-    **dict.fromkeys("ndarray ufunc dtype".split(), "is a type; its methods are judged on their own"),
-    **dict.fromkeys(
+    **every(
+        "ndarray ufunc dtype", "is a type; its methods are judged on their own"),
+    **every(
         "fromiter broadcast_shapes iinfo finfo ndindex isdtype issubdtype promote_types mintypecode "
-        "__array_namespace_info__".split(),
-        "takes no arrays",
+        "__array_namespace_info__", "takes no arrays",
     ),
 }
 
@@ -132,7 +139,11 @@ CASES = {
     "expand_dims": ["np.expand_dims(x, 1)", "np.expand_dims(v, (0, 2))"],
     "extract": ["np.extract(b, v)", "np.extract(x > 0, x)"],
     "eye": ["np.eye(3)", "np.eye(2, 4, 1)", "np.eye(len(m)) + m"],
-    "fill_diagonal": ["np.fill_diagonal(m, 2.0)", "np.fill_diagonal(x, v[:3], wrap=False)", "np.fill_diagonal(m, v[:4])"],
+    "fill_diagonal": [
+        "np.fill_diagonal(m, 2.0)",
+        "np.fill_diagonal(x, v[:3], wrap=False)",
+        "np.fill_diagonal(m, v[:4])",
+    ],
     "fix": ["np.fix(x)", "np.fix(n)"],
     "flatnonzero": ["np.flatnonzero(n)", "np.flatnonzero(x > 0)"],
     "flip": ["np.flip(x)", "np.flip(t, (0, 2))"],
@@ -143,11 +154,22 @@ CASES = {
     "full": ["np.full((2, 3), 1.5)", "np.full(3, s)", "np.full((2, 2), 7, dtype=np.int8)"],
     "full_like": ["np.full_like(x, 2.0)", "np.full_like(n, 3.7)", "np.full_like(x, s, dtype=np.float32)"],
     "geomspace": ["np.geomspace(1.0, 100.0, 5)", "np.geomspace(1.0, 2.0 + s, 4)"],
-    "gradient": ["np.gradient(v)", "np.gradient(x)", "np.gradient(x, axis=1)", "np.gradient(v, w)", "np.gradient(v, 2.0)"],
+    "gradient": [
+        "np.gradient(v)",
+        "np.gradient(x)",
+        "np.gradient(x, axis=1)",
+        "np.gradient(v, w)",
+        "np.gradient(v, 2.0)",
+    ],
     "hamming": ["np.hamming(6) * v"],
     "hanning": ["np.hanning(6) * v"],
-    "histogram": ["np.histogram(v, bins=4)", "np.histogram(v, w)", "np.histogram(x, 3, range=(-1.0, 1.0), density=True)",
-                  "np.histogram(v, weights=w, bins=2)", "np.histogram(v, bins='auto')"],
+    "histogram": [
+        "np.histogram(v, bins=4)",
+        "np.histogram(v, w)",
+        "np.histogram(x, 3, range=(-1.0, 1.0), density=True)",
+        "np.histogram(v, weights=w, bins=2)",
+        "np.histogram(v, bins='auto')",
+    ],
     "histogram2d": ["np.histogram2d(v, w, bins=3)"],
     "histogram_bin_edges": ["np.histogram_bin_edges(v, 4)", "np.histogram_bin_edges(v, 'auto')"],
     "histogramdd": ["np.histogramdd(x[:, :2], bins=3)"],
@@ -182,9 +204,20 @@ CASES = {
     "logspace": ["np.logspace(0.0, 2.0, 4)", "np.logspace(0.0, s, 4, base=2.0)"],
     "mask_indices": ["np.mask_indices(3, np.triu)"],
     "matrix_transpose": ["np.matrix_transpose(x)", "np.matrix_transpose(t)"],
-    "max": ["np.max(x)", "np.max(x, axis=1, keepdims=True)", "np.max(v, initial=10.0)", "np.max(x, where=y > 0, initial=-9)"],
+    "max": [
+        "np.max(x)",
+        "np.max(x, axis=1, keepdims=True)",
+        "np.max(v, initial=10.0)",
+        "np.max(x, where=y > 0, initial=-9)",
+    ],
     "may_share_memory": ["np.may_share_memory(x, x[1:])", "np.may_share_memory(x, y)"],
-    "mean": ["np.mean(x)", "np.mean(f, axis=0)", "np.mean(n)", "np.mean(x, where=y > 0)", "np.mean(x, out=v[:5], axis=0)"],
+    "mean": [
+        "np.mean(x)",
+        "np.mean(f, axis=0)",
+        "np.mean(n)",
+        "np.mean(x, where=y > 0)",
+        "np.mean(x, out=v[:5], axis=0)",
+    ],
     "median": ["np.median(x)", "np.median(x, axis=0)", "np.median(v, keepdims=True)", "np.median(x, axis=(0, 1))",
                "np.median(f, axis=1)"],
     "meshgrid": ["np.meshgrid(v, w)", "np.meshgrid(v, n, indexing='ij')", "np.meshgrid(v, w, sparse=True)"],
@@ -221,8 +254,13 @@ CASES = {
         "np.pad(v, 9, mode='reflect', reflect_type='odd')", "np.pad(x, {0: (1, 0)})", "np.pad(n, 1)",
     ],
     "partition": ["np.partition(v, 2)[2]", "np.partition(x, 1, axis=0)"],
-    "percentile": ["np.percentile(x, 30)", "np.percentile(x, [10, 50], axis=0)", "np.percentile(v, 40, method='nearest')",
-                   "np.percentile(f, 25, axis=1, keepdims=True)", "np.percentile(v, 50.0 * s)"],
+    "percentile": [
+        "np.percentile(x, 30)",
+        "np.percentile(x, [10, 50], axis=0)",
+        "np.percentile(v, 40, method='nearest')",
+        "np.percentile(f, 25, axis=1, keepdims=True)",
+        "np.percentile(v, 50.0 * s)",
+    ],
     "permute_dims": ["np.permute_dims(t, (2, 0, 1))"],
     "piecewise": ["np.piecewise(v, [v < 0, v >= 0], [-1.0, 1.0])",
                   "np.piecewise(v, [v < 0, v >= 0], [lambda r: -r, lambda r: r * 2])"],
@@ -275,7 +313,12 @@ CASES = {
     "std": ["np.std(x)", "np.std(x, axis=0, ddof=1)", "np.std(f)", "np.std(x, axis=1, correction=1)", "np.std(z)"],
     "sum": ["np.sum(x)", "np.sum(x, axis=0)", "np.sum(x, where=y > 0)", "np.sum(v, initial=2.0)", "np.sum(u)"],
     "swapaxes": ["np.swapaxes(t, 0, 2)"],
-    "take": ["np.take(v, n)", "np.take(x, [0, 2], axis=1)", "np.take(v, [7, -8], mode='wrap')", "np.take(v, [9], mode='clip')"],
+    "take": [
+        "np.take(v, n)",
+        "np.take(x, [0, 2], axis=1)",
+        "np.take(v, [7, -8], mode='wrap')",
+        "np.take(v, [9], mode='clip')",
+    ],
     "take_along_axis": ["np.take_along_axis(x, np.argsort(x, axis=1), axis=1)", "np.take_along_axis(v, n, axis=None)"],
     "tensordot": ["np.tensordot(x, y, 2)", "np.tensordot(x, y, axes=([1], [1]))"],
     "tile": ["np.tile(v, 2)", "np.tile(x, (2, 1, 3))"],
@@ -324,11 +367,12 @@ CASES = {
 
 #: Arguments of ufuncs whose loops want other types than two arrays of floats.
 UFUNC_ARGUMENTS = {
-    **dict.fromkeys(
+    **every(
         "bitwise_and bitwise_or bitwise_xor left_shift right_shift bitwise_left_shift bitwise_right_shift "
-        "gcd lcm".split(), ("n", "n[::-1]")
+        "gcd lcm", ("n", "n[::-1]")
     ),
-    **dict.fromkeys("invert bitwise_not bitwise_invert bitwise_count".split(), ("n",)),
+    **every(
+        "invert bitwise_not bitwise_invert bitwise_count", ("n",)),
     "ldexp": ("v", "n"), "matmul": ("x", "y.T"), "matvec": ("x", "y[0]"), "vecmat": ("y[:, 0]", "x"),
     "float_power": ("abs(x)", "y"), "power": ("abs(x)", "y"), "pow": ("abs(x)", "y"),
 }  # fmt: skip
@@ -340,3 +384,6 @@ for _name in np.__all__:
         CASES[_name] = [f"np.{_name}({', '.join(_args)})"]
         if _name not in UFUNC_ARGUMENTS:
             CASES[_name] += [f"np.{_name}({', '.join(('s', 'f')[: _ufunc.nin])})"]
+
+#: Calls whose last bit depends on an order of summation that is not NumPy's.
+ROUNDED = {"np.einsum('ij,kj->ik', x, y)"}

@@ -97,22 +97,22 @@ def test_what_cannot_be_futurized():
     assert fx.futurize(f) is f
 
 
-def median_of(x):
+def text_of(x):
     y = x * 2
-    return np.median(y)
+    return np.array_str(y)
 
 
 def test_an_escape_says_what_where_why():
-    f = fx.futurize(median_of, escape="error")
+    f = fx.futurize(text_of, escape="error")
     with pytest.raises(fx.StagingError) as caught:
         f(np.ones(3))
     text = str(caught.value)
-    line = median_of.__code__.co_firstlineno + 2
+    line = text_of.__code__.co_firstlineno + 2
     assert f"test_cache.py:{line}" in text
-    assert "return np.median(y)" in text
-    assert "numpy.median" in text
+    assert "return np.array_str(y)" in text
+    assert "numpy.array_str" in text
     assert "why:" in text
-    assert np.asarray(fx.futurize(median_of)(np.ones(3))) == 2.0
+    assert fx.futurize(text_of)(np.ones(3)) == "[2. 2. 2.]"
 
 
 def masked(x):

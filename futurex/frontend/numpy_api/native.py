@@ -16,7 +16,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.registry import NO_VALUE
-from futurex.frontend.numpy_api.ufuncs import into
+from futurex.frontend.numpy_api.ufuncs import exactly_into
 from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array
 from futurex.ops.library import Hole, Result, result_of, spelled
@@ -82,7 +82,7 @@ def call_native(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise Escape(f"numpy.{path}", "only numbers and booleans are traced")
     if result.structure is LEAF:
         leaf = _traced(emit("native", *nodes, call=call), result, 0, inputs)
-        return leaf if out is None else _written(out, leaf, path)
+        return leaf if out is None else exactly_into(out, leaf, f"numpy.{path}")
     if out is not None:
         raise Escape(f"numpy.{path} with out=", "it has several results")
     parts = emit_many("native", *nodes, call=call)
@@ -132,10 +132,3 @@ def _traced(node: Node, result: Result, index: int, inputs: list[Tracer]) -> Tra
 def _in_c_order(value: Tracer) -> bool:
     strides = value.strides_in_memory
     return strides is not None and is_contiguous(value.aval, strides)
-
-
-def _written(out: Any, result: Tracer, path: str) -> Any:
-    target = entered(out)
-    if not isinstance(target, Tracer) or target.aval != result.aval:
-        raise Escape(f"numpy.{path} with out= of another shape or type", "what NumPy casts then is not traced")
-    return into(target, result._node, True, "same_kind")

@@ -10,9 +10,9 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, exactly_into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import Node
 
 
@@ -21,13 +21,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
         result = emit("multiply", x, y)
-    elif y.ndim <= 2 or x.ndim == 1:
-        result = emit("matmul", x, y) if y.ndim <= 2 else _tensordot(x, y, ([0], [y.ndim - 2]))
     else:
-        result = _tensordot(x, y, ([x.ndim - 1], [y.ndim - 2]))
-    if out is not None:
-        raise Escape("numpy.dot with out=", "this option is not traced")
-    return fresh(result)
+        result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
+    return fresh(result) if out is None else exactly_into(out, fresh(result), "numpy.dot")
 
 
 def _tensordot(x: Node, y: Node, axes: Any) -> Node:
@@ -55,7 +51,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tracer:
     if isinstance(axes, int):
         axes = (list(range(x.ndim - axes, x.ndim)), list(range(axes)))
     pair = [entry if isinstance(entry, tuple | list) else [entry] for entry in axes]
-    return fresh(_tensordot(x, y, pair))
+    return new_array(_tensordot(x, y, pair))
 
 
 @handles(np.outer)
@@ -69,6 +65,8 @@ def inner(a: Any, b: Any) -> Any:
     x, y = array_node(a), array_node(b)
     if x.ndim == 0 or y.ndim == 0:
         return fresh(emit("multiply", x, y))
+    if x.ndim > 2 or y.ndim > 2:
+        return fresh(emit("inner", x, y))
     return fresh(_tensordot(x, y, ([x.ndim - 1], [y.ndim - 1])))
 
 

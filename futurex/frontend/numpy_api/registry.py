@@ -15,6 +15,11 @@ METHODS: dict[str, Handler] = {}
 NO_VALUE = np._NoValue
 
 
+def named(names: str) -> frozenset[Any]:
+    """The functions of NumPy with these names."""
+    return frozenset(getattr(np, name) for name in names.split())
+
+
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
     """Register a handler for NumPy functions; the handler has their signature."""
 

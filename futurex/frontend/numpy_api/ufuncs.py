@@ -127,6 +127,14 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
     return target
 
 
+def exactly_into(out: Any, result: Tracer, what: str) -> Any:
+    """Write a result into an ``out=`` array of its own shape and type; what NumPy does with others is not traced."""
+    target = entered(out)
+    if not isinstance(target, Tracer) or target.is_scalar or target.aval != result.aval:
+        raise Escape(f"{what} with out= of another shape or type", "what NumPy casts then is not traced")
+    return into(target, result._node, True, "same_kind")
+
+
 def _can_cast(result: Node, dtype: np.dtype[Any], casting: Any) -> bool:
     if not result.aval.weak or casting == "unsafe":
         return np.can_cast(result.dtype, dtype, casting)

@@ -1,0 +1,35 @@
+"""Every array function of NumPy means in a futurized function what it means in NumPy; most are staged."""
+
+import numpy as np
+import pytest
+from numpy_cases import CASES, EXCLUDED, ROUNDED, arguments
+from numpy_judge import judge
+
+#: How much of NumPy must be staged, and not run as a plain call. It only ever grows.
+STAGED_NAMES = 0.75
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    return {name: [judge(code, arguments) for code in codes] for name, codes in CASES.items()}
+
+
+def test_every_name_of_numpy_is_judged_or_excluded_for_a_reason():
+    names = [name for name in np.__all__ if callable(getattr(np, name)) and not is_dtype(getattr(np, name))]
+    assert [name for name in names if name not in CASES and name not in EXCLUDED] == []
+    assert [name for name in (*CASES, *EXCLUDED) if not hasattr(np, name)] == []
+    assert not CASES.keys() & EXCLUDED.keys()
+
+
+def is_dtype(value):
+    return isinstance(value, type) and issubclass(value, np.generic)
+
+
+def test_no_call_gives_another_result_than_numpy(verdicts):
+    wrong = [each for found in verdicts.values() for each in found if not each.equal and each.code not in ROUNDED]
+    assert not wrong, "\n".join(f"{each.code}: {each.detail}" for each in wrong)
+
+
+def test_most_names_are_staged(verdicts):
+    partly = [name for name, found in verdicts.items() if not all(each.staged for each in found)]
+    assert len(partly) <= (1 - STAGED_NAMES) * len(CASES), f"plain: {partly}"
