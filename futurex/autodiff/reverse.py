@@ -75,7 +75,9 @@ def _apply_rule(node: Node, g: Any, needed: set[Node]) -> Sequence[Node | None]:
     g = tuple(g) if isinstance(g, list) else g
     if rec.vjp is not None:
         extra = {"pullback": pullback, "needed": [source in needed for source in node.inputs]} if rec.structured else {}
-        return rec.vjp(g, node, *node.inputs, **extra, **node.attrs)
+        cotangents_ = rec.vjp(g, node, *node.inputs, **extra, **node.attrs)
+        if cotangents_ is not NotImplemented:
+            return cotangents_
     if rec.decompose is not None:
         return _through_decomposition(node, g)
     if not any(source in needed and _carries(source) for source in node.inputs):

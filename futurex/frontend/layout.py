@@ -34,6 +34,11 @@ def c_strides(aval: Aval) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def f_strides(aval: Aval) -> tuple[int, ...]:
+    """The strides of a Fortran-contiguous array."""
+    return c_strides(Aval(aval.shape[::-1], aval.dtype))[::-1]
+
+
 def is_contiguous(aval: Aval, strides: tuple[int, ...]) -> bool:
     """Is the layout C-contiguous? Strides of dimensions of extent one do not matter."""
     same = zip(aval.shape, strides, c_strides(aval), strict=True)

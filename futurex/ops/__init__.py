@@ -25,6 +25,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     random,
     reduce,
     shape,
+    ufunc_methods,
     views,
 )
 from futurex.tree.graph import Graph

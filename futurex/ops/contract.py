@@ -140,3 +140,67 @@ op(
     "einsum", _einsum, aval=_einsum_aval, vjp=_einsum_rule, factors=_einsum_factors, cost=_einsum_cost,
     samples=_einsum_samples,
 )  # fmt: skip
+
+
+def _conjugated(x: Node) -> Node:
+    return apply("conjugate", x) if x.dtype.kind == "c" else x
+
+
+def _column(x: Node) -> Node:
+    return apply("reshape", x, shape=(*x.shape, 1))
+
+
+def _vecdot(x: Node, y: Node) -> Node:
+    return apply("sum", _conjugated(x) * y, axis=(max(x.ndim, y.ndim) - 1,), keepdims=False, dtype=None)
+
+
+def _matvec(x: Node, y: Node) -> Node:
+    product = apply("matmul", x, _column(y))
+    return apply("reshape", product, shape=product.shape[:-1])
+
+
+def _vecmat(x: Node, y: Node) -> Node:
+    row = apply("reshape", _conjugated(x), shape=(*x.shape[:-1], 1, x.shape[-1]))
+    product = apply("matmul", row, y)
+    return apply("reshape", product, shape=(*product.shape[:-2], product.shape[-1]))
+
+
+def _vector_product(ufunc: Any, decompose: Any, first: str, second: str, out: str) -> None:
+    """A product of stacks of vectors and matrices; ``first``, ``second`` and ``out`` name the core dimensions."""
+
+    def aval(x: Aval, y: Aval) -> Aval:
+        if x.ndim < len(first) or y.ndim < len(second):
+            ufunc(*(np.broadcast_to(np.zeros((), each.dtype), each.shape) for each in (x, y)))
+        stacks = x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)]
+        cores = x.shape[x.ndim - len(first) :], y.shape[y.ndim - len(second) :]
+        small = ufunc(*(np.zeros(core, each.dtype) for core, each in zip(cores, (x, y), strict=True)))
+        return Aval(np.broadcast_shapes(*stacks) + small.shape, small.dtype)
+
+    def factors(x: Aval, y: Aval) -> str:
+        depth = max(x.ndim - len(first), y.ndim - len(second))
+        shape = np.broadcast_shapes(x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)])
+        stack = [f"b{k}" for k in range(depth)]
+
+        def names(each: Aval, core: str) -> str:
+            count = each.ndim - len(core)
+            mine = zip(stack[depth - count :], each.shape, shape[depth - count :], strict=False)
+            return " ".join([*(name if extent == whole else "1" for name, extent, whole in mine), *core])
+
+        return f"{names(x, first)}, {names(y, second)} -> {' '.join([*stack, *out])}"
+
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        extents = {"m": 2, "n": 3}
+        a, b = (tuple(extents[name] for name in core) for core in (first, second))
+        for x, y in (((), ()), ((4,), ()), ((1, 2), (4, 1))):
+            yield Sample((rng.normal(size=x + a), rng.normal(size=y + b)))
+        yield Sample((rng.normal(size=a) + 1j * rng.normal(size=a), rng.normal(size=b) + 1j), order=1)
+        yield Sample((rng.integers(0, 9, a), rng.integers(0, 9, b)), order=0)
+
+    op(
+        ufunc.__name__, ufunc, aval=aval, decompose=decompose, factors=factors, numpy=(ufunc,), samples=samples,
+    )  # fmt: skip
+
+
+_vector_product(np.vecdot, _vecdot, "n", "n", "")
+_vector_product(np.matvec, _matvec, "mn", "n", "m")
+_vector_product(np.vecmat, _vecmat, "n", "nm", "m")

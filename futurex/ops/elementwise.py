@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply, const
+from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import Cost, Op, Sample, op
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -166,8 +166,52 @@ for _names, _low, _high, _kinds in (
 ):
     for _name in _names.split():
         _row(getattr(np, _name), None, _low, _high, kinds=_kinds)
+_row(
+    np.logaddexp2, lambda g, out, x, y: (g * apply("exp2", x - out), g * apply("exp2", y - out)), flops=25
+)
+_row(np.fabs, lambda g, out, x: (g * apply("sign", x),), 0.3, 2.0)
+for _ufunc in (np.deg2rad, np.radians):
+    _row(_ufunc, lambda g, out, x: (g * math.radians(1.0),))
+for _ufunc in (np.rad2deg, np.degrees):
+    _row(_ufunc, lambda g, out, x: (g * math.degrees(1.0),))
+_row(np.heaviside, lambda g, out, x, y: (None, where(apply("equal", x, 0), g, 0.0)), 0.3, 2.0)
+_row(np.ldexp, lambda g, out, x, n: (apply("ldexp", g, n), None), samples=lambda rng: _ldexp_samples(rng))
+for _ufunc, _kinds in ((np.gcd, "i"), (np.lcm, "i"), (np.bitwise_count, "i"), (np.nextafter, "f"), (np.spacing, "f")):
+    _row(_ufunc, None, kinds=_kinds)
 _row(np.copysign, lambda g, out, x, y: (g * apply("sign", x) * apply("copysign", 1.0, y), None), 0.3, 2.0)
 _row(np.conjugate, lambda g, out, x: (apply("conjugate", g) if is_complex(g) else g,), kinds="fc")
+
+
+def _ldexp_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for dtype, order in ((np.float64, 2), (np.float32, 0), (np.float16, 0)):
+        yield Sample((rng.normal(size=(3, 4)).astype(dtype), rng.integers(-3, 4, (4,))), order=order)
+
+
+def _several(ufunc: Any, rule: Rule, low: float, high: float) -> None:
+    """A row for a ufunc with two results; ``g`` holds None for a result that nobody used."""
+    op(
+        ufunc.__name__, ufunc, vjp=_unbroadcast_rule(rule), factors="elementwise", numpy=(ufunc,),
+        aval=lambda *avals: _avals_of_several(ufunc, avals), samples=_samples(ufunc.nin, low, high, "f", 2),
+    )  # fmt: skip
+
+
+def _avals_of_several(ufunc: Any, avals: tuple[Aval, ...]) -> tuple[Aval, ...]:
+    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
+    return tuple(Aval(shape, np.asarray(result).dtype) for result in ufunc(*dummies))
+
+
+def _divmod_rule(g: Any, out: Node, x: Node, y: Node) -> tuple[Any, Any]:
+    return (None, None) if g[1] is None else (g[1], -g[1] * item(out, 0))
+
+
+def _frexp_rule(g: Any, out: Node, x: Node) -> tuple[Any]:
+    return (None if g[0] is None else apply("ldexp", g[0], -item(out, 1)),)
+
+
+_several(np.divmod, _divmod_rule, 0.6, 1.9)
+_several(np.modf, lambda g, out, x: (g[0],), 0.1, 0.9)
+_several(np.frexp, _frexp_rule, 0.6, 0.9)
 
 
 def _where_samples(rng: np.random.Generator) -> Iterable[Sample]:

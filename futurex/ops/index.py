@@ -35,7 +35,8 @@ def _dummy_indices(indices: Sequence[Aval]) -> list[Any]:
     return [np.broadcast_to(np.zeros((), index.dtype), index.shape) for index in indices]
 
 
-def _gather_aval(x: Aval, *indices: Aval, pattern: Pattern) -> Aval:
+def gather_aval(x: Aval, *indices: Aval, pattern: Pattern) -> Aval:
+    """Shape and dtype of an indexing result. Raises IndexError as NumPy does."""
     # An extent of zero cannot be indexed by the stand-in zeros; the shape of the result does not depend on it.
     advanced = _advanced_dims(pattern)
     shape = tuple(max(extent, 1) if k in advanced else extent for k, extent in enumerate(x.shape))
@@ -67,7 +68,7 @@ def _gather_factors(x: Aval, *indices: Aval, pattern: Pattern) -> str:
         tail = [f"d{k}" for k in range(1, x.ndim)]
         return f"{' '.join(['!d0', *tail])}, {' '.join(index_names)} -> {' '.join(index_names + tail)}"
     parts = [" ".join(f"!x{n}_{k}" for k in range(aval.ndim)) for n, aval in enumerate((x, *indices))]
-    out = _gather_aval(x, *indices, pattern=pattern)
+    out = gather_aval(x, *indices, pattern=pattern)
     return f"{', '.join(parts)} -> {' '.join(f'!o{k}' for k in range(out.ndim))}"
 
 
@@ -80,7 +81,7 @@ def _gather_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "gather", _gather, aval=_gather_aval, vjp=_gather_rule, factors=_gather_factors, fails=True,
+    "gather", _gather, aval=gather_aval, vjp=_gather_rule, factors=_gather_factors, fails=True,
     samples=_gather_samples,
 )  # fmt: skip
 
@@ -96,7 +97,7 @@ def _scatter(x: Any, value: Any, *indices: Any, pattern: Pattern, mode: str) -> 
 
 
 def _scatter_aval(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: str) -> Aval:
-    target = _gather_aval(x, *indices, pattern=pattern)
+    target = gather_aval(x, *indices, pattern=pattern)
     if np.broadcast_shapes(target.shape, value.shape) != target.shape:
         raise ValueError(
             f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result "

@@ -20,11 +20,12 @@ def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:
     return tuple(range(ndim)) if axis is None else axis
 
 
-def _shape(x: Aval, axis: Axis, keepdims: bool) -> tuple[int, ...]:
-    axes = axes_of(x.ndim, axis)
+def reduced_shape(shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[int, ...]:
+    """The shape of a reduction's result."""
+    axes = axes_of(len(shape), axis)
     if keepdims:
-        return tuple(1 if k in axes else extent for k, extent in enumerate(x.shape))
-    return tuple(extent for k, extent in enumerate(x.shape) if k not in axes)
+        return tuple(1 if k in axes else extent for k, extent in enumerate(shape))
+    return tuple(extent for k, extent in enumerate(shape) if k not in axes)
 
 
 def restore(reduced: Node, x: Node, axis: Axis) -> Node:
@@ -55,7 +56,7 @@ def _aval_like(function: Callable[..., Any]) -> Callable[..., Aval]:
     """Shape by rule, dtype by asking NumPy on one element."""
 
     def aval(x: Aval, axis: Axis, keepdims: bool, **attrs: Any) -> Aval:
-        shape = _shape(x, axis, keepdims)
+        shape = reduced_shape(x.shape, axis, keepdims)
         if function in (np.max, np.min) and x.size == 0 and math.prod(shape) != 0:
             function(np.empty(0, x.dtype))  # raises what NumPy raises for an empty maximum
         return Aval(shape, np.asarray(function(np.ones(1, x.dtype), **attrs)).dtype)
@@ -64,7 +65,7 @@ def _aval_like(function: Callable[..., Any]) -> Callable[..., Aval]:
 
 
 def _cost(x: Aval, axis: Axis, keepdims: bool, **_: Any) -> Cost:
-    return Cost(x.size, x.nbytes + 8.0 * math.prod(_shape(x, axis, keepdims)))
+    return Cost(x.size, x.nbytes + 8.0 * math.prod(reduced_shape(x.shape, axis, keepdims)))
 
 
 def _samples(order: int, dtypes: tuple[Any, ...] = (np.float64, np.float32, np.int64), extra: bool = False) -> Any:
@@ -127,7 +128,7 @@ def _arg(function: Callable[..., Any]) -> dict[str, Any]:
     def aval(x: Aval, axis: int, keepdims: bool) -> Aval:
         if x.shape[axis] == 0:
             function(np.empty(0))  # raises NumPy's error for an empty sequence
-        return Aval(_shape(x, (axis,), keepdims), np.dtype(np.intp))
+        return Aval(reduced_shape(x.shape, (axis,), keepdims), np.dtype(np.intp))
 
     def factors(x: Aval, axis: int, keepdims: bool) -> str:
         names = [f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim)]
@@ -149,13 +150,14 @@ def _cumsum_rule(g: Node, out: Node, x: Node, axis: int, dtype: Any) -> tuple[No
     return (apply("flip", apply("cumsum", apply("flip", g, axis=(axis,)), axis=axis, dtype=None), axis=(axis,)),)
 
 
-def _along(x: Aval, axis: int, **_: Any) -> str:
+def along(x: Aval, axis: int, **_: Any) -> str:
+    """The tiling rule of what runs along one axis."""
     names = " ".join(f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim))
     return f"{names} -> {names}"
 
 
 op(
-    "cumsum", lambda x, axis, dtype: np.cumsum(x, axis, dtype), vjp=_cumsum_rule, factors=_along,
+    "cumsum", lambda x, axis, dtype: np.cumsum(x, axis, dtype), vjp=_cumsum_rule, factors=along,
     aval=lambda x, axis, dtype: Aval(x.shape, np.cumsum(np.ones(1, x.dtype), dtype=dtype).dtype),
     samples=lambda rng: [
         Sample((rng.normal(size=(3, 4)),), {"axis": 1, "dtype": None}),

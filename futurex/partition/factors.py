@@ -54,7 +54,7 @@ def parse(rule: str) -> Recipe:
 
 
 @functools.lru_cache(maxsize=4096)
-def elementwise(shapes: tuple[tuple[int, ...], ...], out: tuple[int, ...]) -> Recipe:
+def elementwise(shapes: tuple[tuple[int, ...], ...], out: tuple[int, ...], n_outs: int = 1) -> Recipe:
     """The recipe of an elementwise op: dimensions aligned to the right, those that are broadcast named 1."""
     names = tuple(f"d{k}" for k in range(len(out)))
     inputs = tuple(
@@ -66,7 +66,7 @@ def elementwise(shapes: tuple[tuple[int, ...], ...], out: tuple[int, ...]) -> Re
         )
         for shape in shapes
     )
-    return Recipe(inputs, (names,), frozenset())
+    return Recipe(inputs, (names,) * n_outs, frozenset())
 
 
 def recipe_of(node: Node) -> Recipe | None:
@@ -77,7 +77,7 @@ def recipe_of(node: Node) -> Recipe | None:
     avals = tuple(source.aval for source in node.inputs)
     outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     if factors == "elementwise":
-        return elementwise(tuple(aval.shape for aval in avals), outs[0].shape)
+        return elementwise(tuple(aval.shape for aval in avals), outs[0].shape, len(outs))
     rule = factors if isinstance(factors, str) else factors(*avals, **node.attrs)
     recipe = parse(rule)
     if not avals and recipe.inputs == ((),):

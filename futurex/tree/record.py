@@ -48,7 +48,8 @@ class Op:
     kernel: ``kernel(*arrays, **attrs)``; the meaning of the op, in NumPy.
     aval: shape and dtype rule ``aval(*avals, **attrs)``; default: the kernel itself on zero-stride dummies.
     vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input. ``out`` is the node itself; an op
-    with     several results gets a tuple ``g`` with None for results that nobody used.
+        with several results gets a tuple ``g`` with None for results that nobody used. NotImplemented says that there
+        is no derivative for these attributes.
     decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner
         where its factor rule forbids a tiling.
     factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand

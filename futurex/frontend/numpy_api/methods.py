@@ -9,7 +9,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import copy
 from futurex.frontend.numpy_api.products import dot
-from futurex.frontend.numpy_api.reductions import cumsum, mean, std, trace, var
+from futurex.frontend.numpy_api.reductions import trace
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, handles
 from futurex.frontend.numpy_api.selection import clip, take
 from futurex.frontend.numpy_api.shapes import repeat
@@ -75,8 +75,7 @@ def _fill(self: Tracer, value: Any) -> None:
 
 
 METHODS.update(
-    astype=_astype, fill=_fill, mean=mean, var=var, std=std, argmax=HANDLERS[np.argmax], argmin=HANDLERS[np.argmin],
-    cumsum=cumsum, dot=dot, trace=trace, copy=_copy, clip=clip, take=take, repeat=repeat,
+    astype=_astype, fill=_fill, dot=dot, trace=trace, copy=_copy, clip=clip, take=take, repeat=repeat,
     conj=_conjugate,
     conjugate=_conjugate,
 )  # fmt: skip

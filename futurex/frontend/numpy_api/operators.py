@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.ufuncs import UFUNCS, applied, call_ufunc
+from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, compute
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, node_of
 from futurex.tree.node import Node
@@ -28,10 +28,10 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
         return _power(*values)
     nodes = [node_of(value) for value in values]
     if not all(node.aval.weak for node in nodes):
-        return applied(UFUNCS[ufunc], *values)
+        return compute(ufunc, *values)
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
         nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
-    return applied(UFUNCS[ufunc], *map(fresh, nodes))
+    return compute(ufunc, *map(fresh, nodes))
 
 
 def _power(base: Any, exponent: Any) -> Any:

@@ -2,181 +2,247 @@
 
 from __future__ import annotations
 
-import builtins
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, NO_VALUE, Handler, handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, normal_axes, reduce_with
+from futurex.frontend.numpy_api.ufunc_methods import accumulate, reduce
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import array_node, as_tracer, fresh, node_of
-from futurex.tree.node import const
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, node_of
+from futurex.tree.node import Node, const
+
+_COUNT = np.dtype(np.intp)
 
 
-def _plain_options(initial: Any, where: Any) -> None:
-    if initial is not NO_VALUE or (where is not NO_VALUE and where is not True):
-        raise Escape("a reduction with initial= or where=", "these options are not traced")
+def _reduction(ufunc: Any, *, of_booleans: bool = False) -> Handler:
+    """The function of a reduction whose result has a type of its own choice."""
 
-
-def _reduction(name: str) -> Handler:
     def handler(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = NO_VALUE,
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
         where: Any = NO_VALUE,
-    ) -> Any:
-        _plain_options(initial, where)
-        return reduce_with(name, a, axis, dtype, out, keepdims)
+    ) -> Any:  # fmt: skip
+        return reduce(ufunc, a, axis, dtype, out, keepdims, initial, where)
 
     return handler
 
 
-def _extreme(name: str) -> Handler:
+def _extreme(ufunc: Any) -> Handler:
     def handler(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = NO_VALUE
     ) -> Any:
-        _plain_options(initial, where)
-        return reduce_with(name, a, axis, None, out, keepdims)
+        return reduce(ufunc, a, axis, None, out, keepdims, initial, where)
 
     return handler
 
 
-for _name, _function in {"sum": np.sum, "prod": np.prod}.items():
-    HANDLERS[_function] = METHODS[_name] = _reduction(_name)
-for _name, _functions in {
-    "max": (np.max, np.amax),
-    "min": (np.min, np.amin),
-    "any": (np.any,),
-    "all": (np.all,),
-}.items():
-    METHODS[_name] = _extreme(_name)
+def _test(ufunc: Any) -> Handler:
+    def handler(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE) -> Any:
+        return reduce(ufunc, a, axis, None if out is None else bool, out, keepdims, NO_VALUE, where)
+
+    return handler
+
+
+for _name, _maker, _ufunc, _functions in (
+    ("sum", _reduction, np.add, (np.sum,)),
+    ("prod", _reduction, np.multiply, (np.prod,)),
+    ("max", _extreme, np.maximum, (np.max, np.amax)),
+    ("min", _extreme, np.minimum, (np.min, np.amin)),
+    ("any", _test, np.logical_or, (np.any,)),
+    ("all", _test, np.logical_and, (np.all,)),
+):
+    METHODS[_name] = _maker(_ufunc)
     for _function in _functions:
         HANDLERS[_function] = METHODS[_name]
+
+
+# -- means and variances -----------------------------------------------------------------------------------------------
+
+
+def _counted(x: Node, axis: Any, keepdims: Any, where: Any) -> int | Tracer:
+    """How many elements each mean is of."""
+    if where is not NO_VALUE and where is not True:
+        mask = emit("broadcast_to", node_of(where), shape=x.shape)
+        return reduce(np.add, fresh(mask), axis, _COUNT, None, keepdims)
+    axes = normal_axes(axis, x.ndim)
+    return math.prod(x.shape if axes is None else (x.shape[k] for k in axes))
+
+
+def _divided(total: Tracer, count: Any, dtype: np.dtype[Any] | None = None) -> Tracer:
+    """``total / count`` in the type of ``total``, as NumPy computes it: in float64 where that rounds differently."""
+    dtype = dtype or total.dtype
+    same = isinstance(count, int) and (total.dtype == float or (total.dtype == np.float32 and count <= 1 << 24))
+    divisor = const(count if same and dtype == total.dtype else np.intp(count)) if isinstance(count, int) else count
+    quotient = call_ufunc(np.divide, "__call__", (total, fresh(divisor) if isinstance(count, int) else divisor), {})
+    return quotient if quotient.dtype == dtype else fresh(emit("cast", quotient._node, dtype=dtype))
+
+
+def _written(result: Tracer, out: Any) -> Tracer:
+    return result if out is None else into(out, result._node, True, "unsafe")
 
 
 @handles(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = NO_VALUE
 ) -> Any:
-    _plain_options(NO_VALUE, where)
-    x = array_node(a)
-    if out is not None:
-        raise Escape("numpy.mean with out=", "this option is not traced")
-    final = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
+    x = array_node(entered(a))
     half = x.dtype == np.float16 and dtype is None
-    wide = (
-        np.dtype(dtype)
-        if dtype is not None
-        else np.dtype(np.float32)
-        if half
-        else np.dtype(float)
-        if x.dtype.kind in "iub"
-        else None
-    )
-    total = node_of(reduce_with("sum", as_tracer(a), axis, wide, None, keepdims))
-    count = _count(x.shape, normal_axes(axis, x.ndim))
-    result = emit("divide", total, const(count)) if count else emit("divide", total, const(0))
-    return fresh(emit("cast", result, dtype=final) if result.dtype != final else result)
-
-
-def _count(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> int:
-    return math.prod(shape if axes is None else (shape[k] for k in axes))
+    if dtype is None and x.dtype.kind in "iub":
+        dtype = np.dtype(float)
+    total = reduce(np.add, a, axis, np.dtype(np.float32) if half else dtype, out, keepdims, NO_VALUE, where)
+    count = _counted(x, axis, keepdims, where)
+    if half and out is None and total.ndim:  # rounded twice
+        return fresh(emit("cast", _divided(total, count)._node, dtype=x.dtype))
+    return _written(_divided(fresh(total._node), count, x.dtype if half and out is None else None), out)
 
 
 @handles(np.var)
 def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = NO_VALUE,
-) -> Any:
-    _plain_options(NO_VALUE, where)
-    if (
-        out is not None
-        or dtype is not None
-        or array_node(a).dtype.kind not in "fiub"
-        or array_node(a).dtype == np.float16
-    ):
-        raise Escape("numpy.var with out=, dtype=, or a half or complex array", "these options are not traced")
-    x = as_tracer(a)
-    axes = normal_axes(axis, x.ndim)
-    n = _count(x.shape, axes)
-    centred = x - mean(x, axis, keepdims=True)
-    total = reduce_with("sum", centred * centred, axis, None, None, keepdims)
-    return call_ufunc(np.divide, "__call__", (total, builtins.max(n - ddof, 0)), {})
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+    where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    ddof = ddof if correction is NO_VALUE else correction
+    values = as_tracer(a)
+    x = values._node
+    if type(ddof) not in (int, float):
+        raise Escape("a variance with a traced ddof", "only numbers are traced")
+    if dtype is None and x.dtype.kind in "iub":
+        dtype = np.dtype(float)
+    if mean is NO_VALUE or mean is None:
+        centre = reduce(np.add, values, axis, dtype, None, True, NO_VALUE, where)
+        centre = _divided(centre, _counted(x, axis, True, where))
+    else:
+        centre = as_tracer(mean)
+    squares = _squares(x, call_ufunc(np.subtract, "__call__", (values, centre), {}))
+    total = reduce(np.add, squares, axis, dtype, out, keepdims, NO_VALUE, where)
+    count = _counted(x, axis, keepdims, where)
+    degrees: Any = max(count - ddof, 0) if isinstance(count, int) else np.maximum(count - ddof, 0)
+    if isinstance(degrees, float):
+        quotient = call_ufunc(np.divide, "__call__", (total, fresh(const(np.float64(degrees)))), {})
+        return _written(fresh(emit("cast", quotient._node, dtype=total.dtype)), out)
+    return _written(_divided(fresh(total._node), degrees), out)
+
+
+def _squares(x: Node, centred: Tracer) -> Tracer:
+    """The squared moduli of what remains after the mean was taken away."""
+    if x.dtype.kind in "iuf":
+        return call_ufunc(np.square, "__call__", (centred,), {})
+    if centred.dtype.kind != "c":
+        return call_ufunc(np.multiply, "__call__", (centred, centred), {})
+    parts = [np.square(fresh(emit(part, centred._node))) for part in ("real", "imag")]
+    return call_ufunc(np.add, "__call__", tuple(parts), {})
 
 
 @handles(np.std)
 def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = NO_VALUE,
-) -> Any:
-    return call_ufunc(np.sqrt, "__call__", (var(a, axis, dtype, out, ddof, keepdims, where=where),), {})
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+    where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
+) -> Any:  # fmt: skip
+    variance = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+    if out is not None:
+        return call_ufunc(np.sqrt, "__call__", (variance,), {"out": variance})
+    root = call_ufunc(np.sqrt, "__call__", (variance,), {})
+    return root if root.dtype == variance.dtype else fresh(emit("cast", root._node, dtype=variance.dtype))
+
+
+METHODS.update(mean=mean, var=var, std=std)
+
+
+# -- places of extremes ------------------------------------------------------------------------------------------------
 
 
 def _arg_reduction(name: str) -> Handler:
     def handler(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        x = array_node(a)
+        x = array_node(entered(a))
         keep = keepdims is not NO_VALUE and bool(keepdims)
-        if out is not None or (axis is None and keep):
-            raise Escape(f"numpy.{name} with out= or with keepdims over all axes", "these options are not traced")
-        if axis is None:
+        shape = (1,) * x.ndim
+        flat = axis is None
+        if flat:
             x, axis = emit("reshape", x, shape=(x.size,)), 0
-        axes = normal_axes(axis, x.ndim)
+        axes = normal_axes(operator.index(axis), x.ndim) if x.ndim else (0,)
+        if not x.ndim:
+            x = emit("reshape", x, shape=(1,))
         assert axes is not None
-        return fresh(emit(name, x, axis=axes[0], keepdims=keep))
+        node = emit(name, x, axis=axes[0], keepdims=keep and not flat)
+        node = emit("reshape", node, shape=shape) if flat and keep else node
+        if out is None:
+            return fresh(node)
+        if node.shape != entered(out).shape:
+            raise ValueError(f"output array does not match result of np.{name}.")
+        if entered(out).dtype != node.dtype:
+            raise Escape(f"numpy.{name} with out= of another type", "NumPy refuses or casts it")
+        return into(out, node, True, "safe")
 
     return handler
 
 
-for _name, _function in {"argmax": np.argmax, "argmin": np.argmin}.items():
-    HANDLERS[_function] = METHODS[_name] = _arg_reduction(_name)
+for _name, _functions in {"argmax": (np.argmax,), "argmin": (np.argmin,)}.items():
+    for _function in _functions:
+        HANDLERS[_function] = METHODS[_name] = _arg_reduction(_name)
 
 
-@handles(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    x = array_node(a)
-    if axis is None:
-        x, axis = emit("reshape", x, shape=(x.size,)), 0
-    axes = normal_axes(axis, x.ndim)
-    assert axes is not None
-    result = emit("cumsum", x, axis=axes[0], dtype=np.dtype(dtype) if dtype is not None else None)
-    if out is not None:
-        raise Escape("numpy.cumsum with out=", "this option is not traced")
-    return fresh(result)
+# -- running sums and products -----------------------------------------------------------------------------------------
+
+
+def _running(ufunc: Any) -> Handler:
+    def handler(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        x = array_node(entered(a))
+        if axis is None or x.ndim == 0:
+            x, axis = emit("reshape", x, shape=(x.size,)), 0
+        return accumulate(ufunc, fresh(x), axis, dtype, out)
+
+    return handler
+
+
+def _running_of_standard(ufunc: Any) -> Handler:
+    """The form of the array standard: a vector, or an axis that is named."""
+
+    def handler(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    ) -> Any:
+        values = as_tracer(x)
+        if values.ndim == 0 or (axis is None and values.ndim > 1) or (include_initial and out is not None):
+            raise Escape("a running sum of this", "NumPy refuses it, or it is not traced")
+        place = normal_axes(0 if axis is None else operator.index(axis), values.ndim)
+        assert place is not None
+        result = accumulate(ufunc, values, place[0], dtype, out)
+        if not include_initial:
+            return result
+        shape = (*values.shape[: place[0]], 1, *values.shape[place[0] + 1 :])
+        start = emit("full", const(result.dtype.type(ufunc.identity)), shape=shape, dtype=result.dtype)
+        return fresh(emit("concatenate", start, result._node, axis=place[0]))
+
+    return handler
+
+
+for _name, _ufunc, _old, _new in (
+    ("cumsum", np.add, np.cumsum, np.cumulative_sum),
+    ("cumprod", np.multiply, np.cumprod, np.cumulative_prod),
+):
+    HANDLERS[_old] = METHODS[_name] = _running(_ufunc)
+    HANDLERS[_new] = _running_of_standard(_ufunc)
+
+
+# -- what is made of them ----------------------------------------------------------------------------------------------
 
 
 @handles(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    x = as_tracer(a)
-    if out is not None or x.dtype.kind == "b":
-        raise Escape("numpy.ptp with out= or of booleans", "this use is not traced")
-    return reduce_with("max", x, axis, None, None, keepdims) - reduce_with("min", x, axis, None, None, keepdims)
+    largest = reduce(np.maximum, a, axis, None, out, keepdims)
+    smallest = reduce(np.minimum, a, axis, None, None, keepdims)
+    return call_ufunc(np.subtract, "__call__", (largest, smallest), {} if out is None else {"out": out})
 
 
 @handles(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return reduce_with(
-        "sum", call_ufunc(np.not_equal, "__call__", (as_tracer(a), 0), {}), axis, np.intp, None, keepdims
-    )
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    truth = call_ufunc(np.not_equal, "__call__", (as_tracer(a), 0), {})
+    return reduce(np.add, truth, axis, _COUNT, None, keepdims)
 
 
 @handles(np.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    return reduce_with("sum", as_tracer(a).diagonal(offset, axis1, axis2), -1, dtype, out, False)
+    return reduce(np.add, as_tracer(a).diagonal(offset, axis1, axis2), -1, dtype, out)

@@ -10,7 +10,8 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.products import dot
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, reduce_with
+from futurex.frontend.numpy_api.ufunc_methods import reduce
+from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array, node_of
 from futurex.tree.node import const
@@ -88,6 +89,6 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return call_ufunc(
         np.sqrt,
         "__call__",
-        (reduce_with("sum", call_ufunc(np.multiply, "__call__", (a, a), {}), axis, None, None, keepdims),),
+        (reduce(np.add, call_ufunc(np.multiply, "__call__", (a, a), {}), axis, None, None, keepdims),),
         {},
     )

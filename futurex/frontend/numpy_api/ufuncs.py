@@ -4,74 +4,82 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import Strides, result_strides
-from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
-from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, is_arraylike, node_of
+from futurex.frontend.layout import Strides, f_strides, result_strides
+from futurex.frontend.numpy_api.registry import HANDLERS
+from futurex.frontend.trace import emit, emit_many
+from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node
+from futurex.tree.node import Node, const
 from futurex.tree.record import record, records
 
 UFUNCS = {ufunc: record.name for record in records() for ufunc in record.numpy if isinstance(ufunc, np.ufunc)}
-_REDUCTIONS = {
-    np.add: "sum",
-    np.multiply: "prod",
-    np.maximum: "max",
-    np.minimum: "min",
-    np.logical_and: "all",
-    np.logical_or: "any",
-}
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc or one of its methods; its results are NumPy's own, never Python numbers."""
-    if not builtins.all(is_arraylike(value) for value in inputs):
-        return NotImplemented
-    if method == "reduce":
-        return _ufunc_reduce(ufunc, *inputs, **kwargs)
-    if method == "outer":
-        x, y = (array_node(value) for value in inputs)
-        x = emit("reshape", x, shape=(*x.shape, *(1,) * y.ndim))
-        return call_ufunc(ufunc, "__call__", (fresh(x), fresh(y)), kwargs)
+    from futurex.frontend.numpy_api.ufunc_methods import METHODS_OF_UFUNCS
+
+    if method != "__call__":
+        handler = METHODS_OF_UFUNCS.get(method)
+        if handler is None:
+            raise Escape(f"numpy.{ufunc.__name__}.{method}", "this method has no translation")
+        return handler(ufunc, *inputs, **kwargs)
+    if len(inputs) > ufunc.nin:
+        inputs, kwargs = inputs[: ufunc.nin], {**kwargs, "out": inputs[ufunc.nin :]}
+    if len(inputs) < ufunc.nin or not builtins.all(map(is_arraylike, inputs)):
+        raise Escape(f"numpy.{ufunc.__name__} of this", "only arrays and numbers are traced")
+    if ufunc.signature is not None:
+        return _generalised(ufunc, *inputs, **kwargs)
+    if kwargs:
+        return _with_options(ufunc, inputs, **kwargs)
+    return as_numpy(compute(ufunc, *inputs))
+
+
+def op_of(ufunc: Any) -> tuple[str, dict[str, Any]]:
+    """The op of a ufunc and its attributes. Raises Escape for ufuncs that no name leads to."""
     name = UFUNCS.get(ufunc)
-    if method != "__call__" or name is None:
-        what = f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}"
-        raise Escape(what, "this ufunc has no translation yet")
-    kwargs = dict(kwargs)
-    out, condition = kwargs.pop("out", None), kwargs.pop("where", True)
-    dtype, casting = kwargs.pop("dtype", None), kwargs.pop("casting", "same_kind")
-    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
-    if kwargs or isinstance(out, tuple) or len(inputs) != ufunc.nin:
-        raise Escape(f"numpy.{ufunc.__name__} with {', '.join(kwargs) or 'several out'}", "this option is not traced")
-    if dtype is not None:
-        inputs = tuple(_as_loop_type(value, np.dtype(dtype), casting, ufunc) for value in inputs)
-    result = applied(name, *inputs)
-    if out is not None:
-        return into(out, result._node, condition, casting)
-    if condition is not True:
-        raise Escape(f"numpy.{ufunc.__name__} with where= and no out=", "unselected elements would be uninitialised")
+    if name is not None:
+        return name, {}
+    special = sys.modules.get("scipy.special")
+    if special is not None and getattr(special, ufunc.__name__, None) is ufunc:
+        return "ufunc_call", {"ufunc": f"scipy.special.{ufunc.__name__}"}
+    raise Escape(f"the ufunc {ufunc.__name__}", "this ufunc has no translation")
+
+
+def compute(ufunc: Any, *inputs: Any) -> Any:
+    """The result, or the tuple of results, of a ufunc without options; Python numbers alone give a Python number."""
+    name, attrs = op_of(ufunc)
+    return applied(name, *inputs, **attrs)
+
+
+def as_numpy(result: Any) -> Any:
+    """NumPy's scalar for a Python number."""
+    if isinstance(result, tuple):
+        return tuple(map(as_numpy, result))
     return fresh(emit("cast", result._node, dtype=result.dtype)) if result.aval.weak else result
 
 
-def applied(name: str, *inputs: Any) -> Tracer:
+def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
     """The result of an elementwise op, with what is known of its layout. All Python numbers give a Python number."""
     tracers = [entered(value) for value in inputs]
     nodes = [node_of(value) for value in tracers]
-    result = fresh(emit(name, *nodes))
-    if result.ndim > 1:
-        result._cell.strides = layout_of(result.aval, tracers, nodes)
+    avals = tuple(node.aval for node in nodes)
+    if isinstance(record(name).infer(avals, (None,) * len(nodes), attrs), tuple):
+        return tuple(_laid_out(fresh(node), tracers, nodes) for node in emit_many(name, *nodes, **attrs))
+    result = _laid_out(fresh(emit(name, *nodes, **attrs)), tracers, nodes)
     loose = [isinstance(value, Tracer) and value._loose for value in tracers]
     if builtins.any(loose):
         avals = tuple(
-            Aval(node.shape, node.dtype, weak=node.aval.weak or bool(flag))
-            for node, flag in zip(nodes, loose, strict=True)
+            Aval(aval.shape, aval.dtype, weak=aval.weak or bool(flag)) for aval, flag in zip(avals, loose, strict=True)
         )
-        other = record(name).infer(avals, (None,) * len(nodes), {})
+        other = record(name).infer(avals, (None,) * len(nodes), attrs)
         assert isinstance(other, Aval)
         if other.dtype != result.dtype:
             raise Escape(
@@ -81,6 +89,12 @@ def applied(name: str, *inputs: Any) -> Tracer:
                 site=next(flag for flag in loose if flag),
             )
         result._loose = next(flag for flag in loose if flag) if other.weak else False
+    return result
+
+
+def _laid_out(result: Tracer, values: Sequence[Any], nodes: Sequence[Node]) -> Tracer:
+    if result.ndim > 1:
+        result._cell.strides = layout_of(result.aval, values, nodes)
     return result
 
 
@@ -96,20 +110,117 @@ def layout_of(aval: Aval, values: Any, nodes: Any) -> Strides:
     )
 
 
-def _as_loop_type(value: Any, dtype: np.dtype[Any], casting: Any, ufunc: Any) -> Tracer:
-    """An operand cast to the type that ``dtype=`` asks the loop to run in."""
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def _with_options(
+    ufunc: Any, inputs: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None, signature: Any = None,
+    sig: Any = None, casting: Any = "same_kind", order: Any = "K", subok: Any = True, **unknown: Any,
+) -> Any:  # fmt: skip
+    if unknown:
+        raise Escape(f"numpy.{ufunc.__name__} with {', '.join(unknown)}", "this option is not traced")
+    outs = _outs(ufunc, out)
+    values = [entered(value) for value in inputs]
+    signature = signature if signature is not None else sig
+    if dtype is not None:
+        signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+    _probe(ufunc, values, outs, where, casting=casting, **({} if signature is None else {"signature": signature}))
+    if signature is not None:
+        values = _cast_to_loop(ufunc, values, signature, casting)
+    mask = None if where is True else node_of(where)
+    results = compute(ufunc, *(_gated(mask, value) for value in values))
+    several = isinstance(results, tuple)
+    given = [
+        _placed(as_numpy(result), target, mask, casting, order, always=out is ...)
+        for result, target in zip(results if several else (results,), outs, strict=True)
+    ]
+    return tuple(given) if several else given[0]
+
+
+def _outs(ufunc: Any, out: Any) -> tuple[Any, ...]:
+    """One entry a result: the array to write to, or None."""
+    if out is None or out is ...:
+        return (None,) * ufunc.nout
+    outs = tuple(map(entered, out if isinstance(out, tuple) else (out,)))
+    if len(outs) != ufunc.nout:
+        raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+    for each in outs:
+        check_target(each)
+    return outs
+
+
+def check_target(out: Any) -> None:
+    """Raise TypeError for what is not None and not an array."""
+    if out is not None and (not isinstance(out, Tracer) or out.is_scalar):
+        raise TypeError("return arrays must be of ArrayType")
+
+
+def dummy_of(value: Any) -> Any:
+    """An empty array of a value's dtype, or a Python number of its type (itself where it is known)."""
     node = node_of(value)
-    loop = dtype.char * ufunc.nin + "->" + dtype.char
-    if loop not in ufunc.types or not (node.aval.weak or np.can_cast(node.dtype, dtype, casting)):
-        raise Escape(f"numpy.{ufunc.__name__} with dtype={dtype}", "this choice of loop is not traced")
-    return fresh(emit("cast", node, dtype=dtype) if node.dtype != dtype or node.aval.weak else node)
+    if not node.aval.weak:
+        return np.empty(0, node.dtype)
+    return node.value if node.op == "const" else node.dtype.type(1).item()
+
+
+def _probe(ufunc: Any, values: Sequence[Any], outs: Sequence[Any], where: Any, **options: Any) -> None:
+    """Let NumPy judge types and options on empty arrays; its exception is the user's."""
+    dummies = [dummy_of(value) for value in values]
+    targets = tuple(None if out is None else np.empty(0, out.dtype) for out in outs)
+    mask = where if isinstance(where, bool) else np.empty(0, node_of(where).dtype)
+    ufunc(*dummies, out=targets, where=mask, **options)
+
+
+def _cast_to_loop(ufunc: Any, values: Sequence[Any], signature: Any, casting: Any) -> list[Any]:
+    """The operands in the types of the loop that ``dtype=`` or ``signature=`` chooses."""
+    if isinstance(signature, tuple):
+        signature = tuple(None if each is None else np.dtype(each) for each in signature)
+    nodes = [node_of(value) for value in values]
+    rest = (None,) * ufunc.nout
+    loop = ufunc.resolve_dtypes((*map(_operand, nodes), *rest), signature=signature, casting=casting)
+    wanted = loop[: ufunc.nin]
+    if ufunc.resolve_dtypes((*wanted, *rest)) != loop or builtins.any(dtype.kind not in "biufc" for dtype in loop):
+        raise Escape(f"numpy.{ufunc.__name__} with this choice of loop", "other types are not traced")
+    return [_in_dtype(value, node, dtype) for value, node, dtype in zip(values, nodes, wanted, strict=True)]
+
+
+def _in_dtype(value: Any, node: Node, dtype: np.dtype[Any]) -> Any:
+    if node.dtype == dtype and not node.aval.weak:
+        return value
+    if node.aval.weak and node.op != "const" and node.dtype.kind == "i" and dtype != node.dtype and dtype.kind in "iu":
+        raise Escape(f"a traced Python int as {dtype}", "NumPy looks whether its value fits")
+    return fresh(emit("cast", node, dtype=dtype))
+
+
+def _operand(node: Node) -> Any:
+    """What NumPy resolves loops by: a dtype, or the Python type of a weak number (a bool is not weak there)."""
+    return type(node.dtype.type(0).item()) if node.aval.weak and node.dtype.kind != "b" else node.dtype
+
+
+def _gated(mask: Node | None, value: Any) -> Any:
+    """The operand of a masked operation: no derivative comes back from elements that were left out."""
+    node = node_of(value)
+    if mask is None or node.aval.weak or not node.aval.inexact:
+        return value
+    return fresh(emit("where", mask, node, emit("stop_gradient", node)))
+
+
+def _placed(result: Tracer, target: Any, mask: Node | None, casting: Any, order: Any, always: bool) -> Tracer:
+    """A result where its ``out=`` wants it; without one, elements that ``where=`` leaves out may be anything."""
+    if target is not None:
+        return into(target, result._node, True if mask is None else fresh(mask), casting)
+    if mask is not None:
+        result = fresh(emit("where", mask, result._node, const(np.zeros((), result.dtype)[()])))
+        result._cell.strides = None if result.ndim > 1 else result._cell.strides
+    if order in ("C", "F"):
+        result._cell.strides = result_strides(result.aval, []) if order == "C" else f_strides(result.aval)
+    return new_array(result._node) if always and result.is_scalar else result
 
 
 def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
     """Write a result into the ``out=`` array."""
     target = entered(out)
-    if not isinstance(target, Tracer) or target.is_scalar:
-        raise TypeError("return arrays must be of ArrayType")
+    check_target(target)
     if np.broadcast_shapes(result.shape, target.shape) != target.shape:
         raise ValueError(
             f"non-broadcastable output operand with shape {target.shape} "
@@ -122,6 +233,8 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
         chosen = node_of(condition)
         if chosen.dtype.kind != "b":
             raise Escape("where= with an array that is not boolean", "NumPy refuses or casts it")
+        if np.broadcast_shapes(chosen.shape, target.shape) != target.shape:
+            raise ValueError(f"where= of shape {chosen.shape} does not fit an array of shape {target.shape}")
         result = emit("where", chosen, emit("cast", result, dtype=target.dtype), old)
     target._write(result)
     return target
@@ -142,6 +255,50 @@ def _can_cast(result: Node, dtype: np.dtype[Any], casting: Any) -> bool:
     return ranks[result.dtype.kind] <= ranks[dtype.kind]
 
 
+# -- generalised ufuncs ------------------------------------------------------------------------------------------------
+
+
+def _generalised(
+    ufunc: Any, *inputs: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", axis: Any = None,
+    keepdims: Any = False, order: Any = "K", subok: Any = True, **options: Any,
+) -> Any:  # fmt: skip
+    """Products of vectors and matrices; ``axis`` and ``keepdims`` are those of ``vecdot``."""
+    name, attrs = op_of(ufunc)
+    if options or (ufunc is not np.vecdot and (axis is not None or keepdims)):
+        raise Escape(f"numpy.{ufunc.__name__} with these options", "they are not traced")
+    nodes = [array_node(value) for value in inputs]
+    (target,) = _outs(ufunc, out)
+    loop = ufunc.resolve_dtypes(
+        (*(node.dtype for node in nodes), None if target is None else target.dtype), casting=casting,
+        **({} if dtype is None else {"signature": (None, None, np.dtype(dtype))}),
+    )  # fmt: skip
+    if builtins.any(kind.kind not in "biufc" for kind in loop):
+        raise Escape(f"numpy.{ufunc.__name__} with dtype={dtype}", "only numbers and booleans are traced")
+    nodes = [
+        emit("cast", node, dtype=kind) if node.dtype != kind else node
+        for node, kind in zip(nodes, loop[:2], strict=True)
+    ]
+    if axis is not None:
+        nodes = [_axis_last(node, operator.index(axis)) for node in nodes]
+    result = emit(name, *nodes, **attrs)
+    if keepdims:
+        place = normal_axes(-1 if axis is None else axis, result.ndim + 1)
+        assert place is not None
+        result = emit("reshape", result, shape=(*result.shape[: place[0]], 1, *result.shape[place[0] :]))
+    if target is None:
+        return fresh(result) if out is not ... else new_array(result)
+    if result.shape != target.shape and not np.broadcast_shapes(result.shape, target.shape) == target.shape:
+        raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
+    return into(target, result, True, casting)
+
+
+def _axis_last(node: Node, axis: int) -> Node:
+    axes = normal_axes(axis, node.ndim)
+    assert axes is not None
+    order = (*(k for k in range(node.ndim) if k not in axes), *axes)
+    return emit("transpose", node, axes=order)
+
+
 def normal_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     """Axes as sorted non-negative numbers, None for all. Raises AxisError and ValueError as NumPy does."""
     if axis is None:
@@ -156,34 +313,6 @@ def normal_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     if len(set(normal)) != len(normal):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(normal))
-
-
-def reduce_with(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any) -> Any:
-    """One of the reductions that have a record of their own."""
-    a = entered(a)
-    x = array_node(a)
-    keep = bool(keepdims) and keepdims is not NO_VALUE
-    attrs: dict[str, Any] = {"axis": normal_axes(axis, x.ndim), "keepdims": keep}
-    if name in ("sum", "prod"):
-        attrs["dtype"] = np.dtype(dtype) if dtype is not None else None
-    result = fresh(emit(name, x, **attrs))
-    if out is not None:
-        if entered(out).dtype != result.dtype:
-            raise Escape(
-                f"numpy.{name} with out= of another type", "NumPy reduces in the type of the array it writes to"
-            )
-        return into(out, result._node, True, "same_kind")
-    result._cell.strides = layout_of(result.aval, [a], [x])
-    return result
-
-
-def _ufunc_reduce(
-    ufunc: Any, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, **rest: Any
-) -> Any:
-    name = _REDUCTIONS.get(ufunc)
-    if name is None or rest or out is not None or (dtype is not None and name not in ("sum", "prod")):
-        raise Escape(f"numpy.{ufunc.__name__}.reduce", "this reduction has no translation yet")
-    return reduce_with(name, as_tracer(x), axis, dtype, None, keepdims)
 
 
 for _ufunc in UFUNCS:

@@ -1,0 +1,337 @@
+"""The methods of ufuncs with all their options: reduce, accumulate, reduceat and at, of any ufunc.
+
+The plain sums, products, extremes and tests have records of their own in :mod:`futurex.ops.reduce`; what is here runs
+NumPy's method as it is called. ``ufunc`` is the ufunc's name as :func:`ufunc_named` reads it; ``out`` is the dtype of
+the array that a result is written to, which NumPy then computes in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast, where
+from futurex.ops.index import Pattern, fancy_index, gather_aval
+from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Sample, op, record
+
+
+def ufunc_named(name: str) -> Any:
+    """The ufunc of a name: ``"add"`` is NumPy's, ``"scipy.special.erfcx"`` is imported when it is needed.
+
+    >>> ufunc_named("hypot")(3.0, 4.0)
+    np.float64(5.0)
+    """
+    module, _, short = name.rpartition(".")
+    return getattr(importlib.import_module(module or "numpy"), short)
+
+
+def _target(shape: tuple[int, ...], out: Any) -> dict[str, Any]:
+    return {} if out is None else {"out": np.empty(shape, out)}
+
+
+def _plain(value: Any) -> Any:
+    """A 0-dimensional array that NumPy wrote a result into, as the scalar that it would have returned."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _options(rest: tuple[Any, ...], initial: str, masked: bool) -> dict[str, Any]:
+    """``initial=`` and ``where=`` of a reduction from the inputs that follow the array."""
+    options: dict[str, Any] = {"initial": None} if initial == "none" else {}
+    if initial == "given":
+        options["initial"], *rest = rest  # type: ignore[assignment]
+    if masked:
+        options["where"] = rest[0]
+    return options
+
+
+def _reduce(
+    x: Any, *rest: Any, ufunc: str, axis: Axis, keepdims: bool, dtype: Any, out: Any, initial: str, masked: bool
+) -> Any:
+    x = np.asarray(x)
+    target = _target(reduced_shape(x.shape, axis, keepdims), out)
+    options = _options(rest, initial, masked)
+    return _plain(ufunc_named(ufunc).reduce(x, axis=axis, dtype=dtype, keepdims=keepdims, **options, **target))
+
+
+def _reduce_aval(x: Aval, *rest: Aval, axis: Axis, keepdims: bool, **attrs: Any) -> Aval:
+    """NumPy's own answer on one element, and on none where it may refuse an empty array."""
+    shape = reduced_shape(x.shape, axis, keepdims)
+    one = np.ones((1,) * x.ndim, x.dtype)
+    spare = [aval.dtype.type(1).item() if aval.weak else np.ones((), aval.dtype)[()] for aval in rest]
+    dtype = _reduce(one, *spare, axis=axis, keepdims=keepdims, **attrs).dtype
+    if x.size == 0 and math.prod(shape) != 0:
+        _reduce(np.empty(0, x.dtype), *spare, axis=(0,), keepdims=False, **attrs)
+    if attrs["masked"] and np.broadcast_shapes(rest[-1].shape, x.shape) != x.shape:
+        raise ValueError(f"where= of shape {rest[-1].shape} does not fit an array of shape {x.shape}")
+    return Aval(shape, dtype)
+
+
+def _reduce_factors(x: Aval, *rest: Aval, axis: Axis, keepdims: bool, **_: Any) -> str:
+    axes = axes_of(x.ndim, axis)
+    names = [f"!d{k}" if k in axes else f"d{k}" for k in range(x.ndim)]
+    outs = [("1" if keepdims else None) if k in axes else name for k, name in enumerate(names)]
+
+    def operand(aval: Aval) -> str:
+        own = names[len(names) - aval.ndim :]
+        shape = x.shape[x.ndim - aval.ndim :]
+        return " ".join(
+            name if extent == whole else "1" for name, extent, whole in zip(own, aval.shape, shape, strict=True)
+        )
+
+    return f"{', '.join([' '.join(names), *map(operand, rest)])} -> {' '.join(name for name in outs if name)}"
+
+
+def _reduce_rule(
+    g: Node, result: Node, x: Node, *rest: Node, ufunc: str, axis: Axis, keepdims: bool, dtype: Any, out: Any,
+    initial: str, masked: bool,
+) -> Any:  # fmt: skip
+    """Also of a part of the elements, and with a start value."""
+    start = rest[0] if initial == "given" else None
+    mask = rest[-1] if masked else None
+    if ufunc == "add":
+        dx, dstart = restore(g, x, axis), g
+    elif ufunc == "multiply":
+        inner = where(mask, x, 1) if mask is not None else x
+        attrs = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
+        product = apply("prod", inner, **attrs)
+        rule: Any = record("prod").vjp
+        (dx,), dstart = rule(g if start is None else g * start, product, inner, **attrs), g * product
+    elif ufunc in ("maximum", "minimum", "fmax", "fmin"):
+        dx, dstart = _extreme_shares(g, result, x, start, mask, axis, keepdims)
+    elif ufunc in _SMOOTH:
+        slope = _SMOOTH[ufunc]
+        dx = restore(g, x, axis) * slope(x, restore(result, x, axis))
+        dstart = g if start is None else g * slope(start, result)
+    else:
+        return NotImplemented
+    dx = dx if mask is None else where(mask, dx, 0.0)
+    given = [] if start is None else [unbroadcast(dstart, start.aval)]
+    return (dx, *given, *([] if mask is None else [None]))
+
+
+_SMOOTH = {
+    "logaddexp": lambda x, out: apply("exp", x - out),
+    "logaddexp2": lambda x, out: apply("exp2", x - out),
+    "hypot": lambda x, out: x / out,
+}
+"""What the result of such a reduction changes by with one of its elements."""
+
+
+def _extreme_shares(
+    g: Node, result: Node, x: Node, start: Node | None, mask: Node | None, axis: Axis, keepdims: bool
+) -> tuple[Node, Node]:
+    """The gradient is shared equally by all that attain the extreme."""
+    hit = apply("equal", x, restore(result, x, axis))
+    hit = hit if mask is None else apply("logical_and", hit, mask)
+    count = apply("sum", hit, axis=axis, keepdims=keepdims, dtype=g.dtype)
+    if start is None:
+        return where(hit, restore(g / count, x, axis), 0.0), g
+    here = apply("equal", result, start)
+    share = g / (count + apply("cast", here, dtype=g.dtype))
+    return where(hit, restore(share, x, axis), 0.0), where(here, share, 0.0)
+
+
+def _reduce_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x, mask = rng.permutation(12).reshape(3, 4) / 7.0 + 0.3, rng.random((3, 4)) < 0.6
+    base = {"axis": (1,), "keepdims": False, "dtype": None, "out": None, "initial": "default", "masked": False}
+    for ufunc in ("add", "multiply", "maximum", "minimum"):
+        attrs = {**base, "ufunc": ufunc, "initial": "given"}
+        order = 2 if ufunc in ("add", "multiply") else 1
+        yield Sample((x, 0.8), attrs, order=order)
+        yield Sample((x, 0.7, mask), {**attrs, "masked": True}, order=order)
+        yield Sample((x, 0.9, mask), {**attrs, "masked": True, "axis": None, "keepdims": True}, order=order)
+    yield Sample((x, mask[0]), {**base, "ufunc": "add", "masked": True})
+    yield Sample((x.astype(np.int8),), {**base, "ufunc": "add", "out": np.dtype("i2")}, order=0)
+    for ufunc in ("logaddexp", "logaddexp2", "hypot"):
+        yield Sample((x,), {**base, "ufunc": ufunc})
+    yield Sample((x,), {**base, "ufunc": "fmax", "axis": (0, 1)}, order=1)
+    yield Sample((x.astype(int),), {**base, "ufunc": "bitwise_xor", "axis": None}, order=0)
+    yield Sample((x.astype(np.float32),), {**base, "ufunc": "subtract", "dtype": np.dtype(float)}, order=0)
+
+
+op(
+    "ufunc_reduce", _reduce, aval=_reduce_aval, vjp=_reduce_rule, factors=_reduce_factors, samples=_reduce_samples,
+)  # fmt: skip
+
+
+def _accumulate(x: Any, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
+    return ufunc_named(ufunc).accumulate(x, axis=axis, dtype=dtype, **_target(np.shape(x), out))
+
+
+def _accumulate_aval(x: Aval, ufunc: str, axis: int, dtype: Any, out: Any) -> Aval:
+    return Aval(x.shape, _accumulate(np.ones((1,) * x.ndim, x.dtype), ufunc, axis, dtype, out).dtype)
+
+
+def _backwards(g: Node, axis: int) -> Node:
+    """Sums from each element to the end."""
+    flipped = apply("flip", g, axis=(axis,))
+    return apply("flip", apply("cumsum", flipped, axis=axis, dtype=None), axis=(axis,))
+
+
+def _accumulate_rule(g: Node, result: Node, x: Node, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
+    if ufunc == "add":
+        return (_backwards(g, axis),)
+    if ufunc == "multiply":
+        return (_product_slopes(g, result, x, axis),)
+    if ufunc in ("maximum", "minimum"):
+        return (_extreme_slopes(g, result, x, axis),)
+    return NotImplemented
+
+
+def _product_slopes(g: Node, result: Node, x: Node, axis: int) -> Node:
+    """Every product counts for its factors; behind the first zero only that zero has a derivative."""
+    zero = apply("equal", x, 0)
+    nth = apply("cumsum", apply("cast", zero, dtype=np.dtype(np.int64)), axis=axis, dtype=None)
+    first = apply("logical_and", zero, apply("equal", nth, 1))
+    others = apply("accumulate", where(first, 1.0, x), ufunc="multiply", axis=axis, dtype=None, out=None)
+    usual = _backwards(g * result, axis) / where(zero, 1.0, x)
+    return where(first, _backwards(g * others, axis), where(zero, 0.0, usual))
+
+
+def _extreme_slopes(g: Node, result: Node, x: Node, axis: int) -> Node:
+    """The gradient of a running extreme goes to the element that last attained it."""
+    places = apply("iota", shape=x.shape, axis=axis, dtype=np.dtype(np.int64))
+    attained = where(apply("equal", x, result), places, 0)
+    source = apply("accumulate", attained, ufunc="maximum", axis=axis, dtype=None, out=None)
+    return apply("add_along_axis", g, source, input_shape=x.shape, axis=axis)
+
+
+def _accumulate_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x = rng.permutation(12).reshape(3, 4) / 7.0 + 0.3
+    base = {"axis": 1, "dtype": None, "out": None}
+    for ufunc, order in (("add", 2), ("multiply", 2), ("maximum", 1), ("minimum", 1)):
+        yield Sample((x,), {**base, "ufunc": ufunc}, order=order)
+    yield Sample((np.array([2.0, 0.0, 3.0, 0.0, 1.0]),), {**base, "axis": 0, "ufunc": "multiply"}, order=1)
+    yield Sample((x.astype(np.uint8),), {**base, "axis": 0, "ufunc": "add"}, order=0)
+    yield Sample((x.astype(np.uint8),), {**base, "ufunc": "add", "out": np.dtype("i2")}, order=0)
+    yield Sample((x.astype(np.float32),), {**base, "ufunc": "subtract", "dtype": np.dtype(float)}, order=0)
+
+
+op(
+    "accumulate", _accumulate, aval=_accumulate_aval, vjp=_accumulate_rule, factors=lambda x, **a: along(x, a["axis"]),
+    samples=_accumulate_samples,
+)  # fmt: skip
+
+
+def _reduceat(x: Any, indices: Any, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
+    shape = (*x.shape[:axis], *np.shape(indices), *x.shape[axis + 1 :])
+    return ufunc_named(ufunc).reduceat(x, indices, axis=axis, dtype=dtype, **_target(shape, out))
+
+
+def _reduceat_aval(x: Aval, indices: Aval, ufunc: str, axis: int, dtype: Any, out: Any) -> Aval:
+    stand_in = np.zeros((1,) * indices.ndim, indices.dtype)
+    one = _reduceat(np.ones((1,) * x.ndim, x.dtype), stand_in, ufunc, axis, dtype, out)
+    return Aval((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), one.dtype)
+
+
+def _reduceat_rule(
+    g: Node, result: Node, x: Node, indices: Node, ufunc: str, axis: int, dtype: Any, out: Any
+) -> Any:  # fmt: skip
+    """A part that sums to its end begins at its index and ends before the next one."""
+    if ufunc != "add":
+        return NotImplemented
+    extent, count = x.shape[axis], indices.shape[0]
+    if count == 0:
+        return (apply("full", 0, shape=x.shape, dtype=x.dtype), None)
+    begin = apply("cast", indices, dtype=np.dtype(np.int64))
+    behind = apply("load", begin, chain=(("index", (("s", 1, None, None),)),))
+    behind = apply("concatenate", behind, apply("full", extent, shape=(1,), dtype=behind.dtype), axis=0)
+    end = where(apply("less", begin, behind), behind, begin + 1)
+    places = apply("iota", shape=(extent, 1), axis=0, dtype=np.dtype(np.int64))
+    inside = apply("logical_and", apply("less_equal", begin, places), apply("less", places, end))
+    shape = (extent, count, *(1 for _ in range(x.ndim - 1 - axis)))
+    spread = apply("reshape", g, shape=(*g.shape[:axis], 1, *g.shape[axis:]))
+    parts = where(apply("reshape", inside, shape=shape), spread, 0.0)
+    return (apply("sum", parts, axis=(axis + 1,), keepdims=False, dtype=None), None)
+
+
+def _reduceat_factors(x: Aval, indices: Aval, axis: int, **_: Any) -> str:
+    names = [f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim)]
+    outs = [*names[:axis], "!n", *names[axis + 1 :]]
+    return f"{' '.join(names)}, !n -> {' '.join(outs)}"
+
+
+def _reduceat_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    base = {"ufunc": "add", "axis": 1, "dtype": None, "out": None}
+    yield Sample((rng.normal(size=(3, 4)), np.array([0, 2])), base)
+    yield Sample((rng.normal(size=(4, 2)), np.array([3, 1, 1, 2])), {**base, "axis": 0})
+    yield Sample((rng.normal(size=(4,)), np.array([1, 3])), {**base, "axis": 0, "ufunc": "maximum"}, order=0)
+
+
+op(
+    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, factors=_reduceat_factors,
+    samples=_reduceat_samples,
+)  # fmt: skip
+
+
+def _at(x: Any, *rest: Any, ufunc: str, pattern: Pattern) -> Any:
+    out = np.array(x)
+    function = ufunc_named(ufunc)
+    values, indices = rest[: function.nin - 1], rest[function.nin - 1 :]
+    function.at(out, fancy_index(pattern, indices), *values)
+    return out
+
+
+def _at_aval(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> Aval:
+    function = ufunc_named(ufunc)
+    values, indices = rest[: function.nin - 1], rest[function.nin - 1 :]
+    one = np.ones(1, x.dtype)
+    function.at(one, [0], *(value.dtype.type(1).item() if value.weak else np.ones(1, value.dtype) for value in values))
+    target = gather_aval(x, *indices, pattern=pattern)
+    for value in values:
+        if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+            raise ValueError(f"array of shape {value.shape} is not broadcastable to the indexing result {target.shape}")
+    return x
+
+
+def _at_factors(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> str:
+    parts = [" ".join(f"!x{n}_{k}" for k in range(aval.ndim)) for n, aval in enumerate((x, *rest))]
+    return f"{', '.join(parts)} -> {' '.join(f'!x0_{k}' for k in range(x.ndim))}"
+
+
+def _at_rule(g: Node, out: Node, x: Node, *rest: Node, ufunc: str, pattern: Pattern) -> Any:
+    """Sums only; what other ufuncs do to an element that comes twice depends on the order."""
+    if ufunc not in ("add", "subtract"):
+        return NotImplemented
+    value, *indices = rest
+    read = apply("gather", g, *indices, pattern=pattern)
+    return (g, unbroadcast(read if ufunc == "add" else -read, value.aval), *(None for _ in indices))
+
+
+def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2])
+    for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 0), ("maximum", 0)):
+        yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=order)
+    yield Sample((x, rows, rows), {"ufunc": "negative", "pattern": (("d", 0), ("d", 1))}, order=0)
+    yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": (("s", 1, 2, None), ("d", 0))}, order=0)
+
+
+op(
+    "ufunc_at", _at, aval=_at_aval, vjp=_at_rule, factors=_at_factors, samples=_at_samples,
+)  # fmt: skip
+
+
+def _call(*inputs: Any, ufunc: str) -> Any:
+    return ufunc_named(ufunc)(*inputs)
+
+
+def _call_aval(*avals: Aval, ufunc: str) -> Any:
+    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
+    result = ufunc_named(ufunc)(*dummies)
+    if isinstance(result, tuple):
+        return tuple(Aval(shape, np.asarray(part).dtype) for part in result)
+    return Aval(shape, np.asarray(result).dtype)
+
+
+op(
+    "ufunc_call", _call, aval=_call_aval, factors="elementwise",
+    samples=lambda rng: [Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"ufunc": "nextafter"}, order=0)],
+)  # fmt: skip
