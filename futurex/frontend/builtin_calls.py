@@ -153,6 +153,11 @@ def _sum(values: Any, start: Any = 0) -> Any:
     return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries, start)
 
 
+@special(divmod)
+def _divmod(left: Any, right: Any) -> Any:
+    return divmod(left, right)
+
+
 @special(pow)
 def _pow(base: Any, exponent: Any, modulus: Any = None) -> Any:
     if modulus is None:

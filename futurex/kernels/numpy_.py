@@ -33,8 +33,12 @@ class NumpyBackend:
 
 
 def _reusable(node: Node) -> tuple[int, ...]:
-    """Inputs that an elementwise result may overwrite: same shape and dtype, so element k is read before k is
-    written."""
+    """Inputs that an elementwise result may overwrite: same shape and dtype, so element k is read before k is written.
+
+    A single complex element is left out: NumPy multiplies it by another loop, with other roundings, in place.
+    """
+    if node.dtype.kind == "c" and node.size == 1:
+        return ()
     return tuple(k for k, source in enumerate(node.inputs) if source.aval == node.aval)
 
 

@@ -162,7 +162,8 @@ for _names, _low, _high, _kinds in (
     ("equal not_equal less less_equal greater greater_equal", -2.0, 2.0, "fib"),
     ("logical_and logical_or logical_xor logical_not", -2.0, 2.0, "fib"),
     ("bitwise_and bitwise_or bitwise_xor invert", 0.0, 7.0, "ib"),
-    ("left_shift right_shift", 0.0, 7.0, "i"),
+    ("left_shift right_shift gcd lcm bitwise_count", 0.0, 7.0, "i"),
+    ("nextafter spacing", -2.0, 2.0, "f"),
 ):
     for _name in _names.split():
         _row(getattr(np, _name), None, _low, _high, kinds=_kinds)
@@ -170,14 +171,12 @@ _row(
     np.logaddexp2, lambda g, out, x, y: (g * apply("exp2", x - out), g * apply("exp2", y - out)), flops=25
 )
 _row(np.fabs, lambda g, out, x: (g * apply("sign", x),), 0.3, 2.0)
-for _ufunc in (np.deg2rad, np.radians):
-    _row(_ufunc, lambda g, out, x: (g * math.radians(1.0),))
-for _ufunc in (np.rad2deg, np.degrees):
-    _row(_ufunc, lambda g, out, x: (g * math.degrees(1.0),))
+_row(np.deg2rad, lambda g, out, x: (g * math.radians(1.0),))
+_row(np.radians, lambda g, out, x: (g * math.radians(1.0),))
+_row(np.rad2deg, lambda g, out, x: (g * math.degrees(1.0),))
+_row(np.degrees, lambda g, out, x: (g * math.degrees(1.0),))
 _row(np.heaviside, lambda g, out, x, y: (None, where(apply("equal", x, 0), g, 0.0)), 0.3, 2.0)
 _row(np.ldexp, lambda g, out, x, n: (apply("ldexp", g, n), None), samples=lambda rng: _ldexp_samples(rng))
-for _ufunc, _kinds in ((np.gcd, "i"), (np.lcm, "i"), (np.bitwise_count, "i"), (np.nextafter, "f"), (np.spacing, "f")):
-    _row(_ufunc, None, kinds=_kinds)
 _row(np.copysign, lambda g, out, x, y: (g * apply("sign", x) * apply("copysign", 1.0, y), None), 0.3, 2.0)
 _row(np.conjugate, lambda g, out, x: (apply("conjugate", g) if is_complex(g) else g,), kinds="fc")
 

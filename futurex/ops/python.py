@@ -39,7 +39,7 @@ def _scalar_power(x: Any, y: Any) -> Any:
     """``x ** y`` of scalars, which NumPy and Python compute with another function than arrays."""
     x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
     result = x**y
-    if isinstance(result, complex) and not isinstance(x, complex):
+    if np.iscomplexobj(result) and not np.iscomplexobj(x) and not np.iscomplexobj(y):
         raise ValueError(
             "a negative Python float to a fractional power is complex; take np.power for NaN, or complex(x)"
         )

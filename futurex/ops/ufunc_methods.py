@@ -310,7 +310,8 @@ def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 0), ("maximum", 0)):
         yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=order)
     yield Sample((x, rows, rows), {"ufunc": "negative", "pattern": (("d", 0), ("d", 1))}, order=0)
-    yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": (("s", 1, 2, None), ("d", 0))}, order=0)
+    part = (("s", 1, 2, None), ("d", 0))
+    yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": part}, order=0)
 
 
 op(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, compute
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.node import Node
 
-# ``array ** scalar`` takes these short cuts, which differ from np.power in the last bit.
-_SHORT_CUTS = {-1: np.reciprocal, 0.5: np.sqrt, 1: np.positive, 2: np.square}
+# ``array ** number`` takes these short cuts, which differ from np.power in the last bit.
+_SHORT_CUTS = {(int, -1): np.reciprocal, (int, 2): np.square, (float, 0.5): np.sqrt}
 _OF_NUMBERS = frozenset(
     {np.add, np.subtract, np.multiply, np.floor_divide, np.remainder, np.negative, np.positive, np.invert, np.absolute,
      np.left_shift, np.right_shift, np.divide}
@@ -26,6 +27,8 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     values = [entered(value) for value in inputs]
     if ufunc is np.power:
         return _power(*values)
+    if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
+        return operate(np.floor_divide, *values), operate(np.remainder, *values)
     nodes = [node_of(value) for value in values]
     if not all(node.aval.weak for node in nodes):
         return compute(ufunc, *values)
@@ -41,12 +44,17 @@ def _power(base: Any, exponent: Any) -> Any:
     scalar = not any(_is_array(value, node) for value, node in ((base, x), (exponent, y)))
     if scalar:
         return fresh(emit("scalar_power", x, y))
-    known = exponent if type(exponent) in (int, float) else None
-    if _is_array(base, x) and known in _SHORT_CUTS and x.dtype.kind in "fc":
-        return call_ufunc(_SHORT_CUTS[known], "__call__", (base,), {})
-    if _is_array(base, x) and type(known) is int and known == 2 and x.dtype.kind in "biu":
-        return call_ufunc(np.square, "__call__", (base,), {})
-    return applied("power", base, exponent)
+    ufunc, operands = _power_loop(base, exponent)
+    return compute(ufunc, *operands)
+
+
+def _power_loop(base: Any, exponent: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The ufunc that ``base ** exponent`` calls, and its operands."""
+    short = _SHORT_CUTS.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
+    x = node_of(base)
+    if short is None or not _is_array(base, x) or not (x.dtype.kind in "fc" or short is np.square):
+        return np.power, (base, exponent)
+    return short, (base,)
 
 
 def _is_array(value: Any, node: Node) -> bool:
@@ -82,11 +90,35 @@ def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
     return method
 
 
+def _comparison(ufunc: Any, function: Any) -> Callable[[Any, Any], Any]:
+    """No number equals None or a text, whatever its value; NumPy says so element by element."""
+    compare = _binary(ufunc, reflected=False)
+
+    def method(self: Any, other: Any) -> Any:
+        result = compare(self, other)
+        if result is not NotImplemented or ufunc not in (np.equal, np.not_equal):
+            return result
+        if not isinstance(other, str | bytes | type(None)):
+            raise Escape(f"comparing an array with a {type(other).__qualname__}", "its own methods may answer")
+        one = self.dtype.type(0) if self.is_scalar else np.zeros(1, self.dtype)
+        answer = function(one.item() if self.aval.weak else one, other)
+        if self.is_scalar:
+            return answer
+        return new_array(emit("full", bool(answer[0]), shape=self.shape, dtype=answer.dtype))
+
+    return method
+
+
 def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if self.is_scalar:
             return operate(ufunc, self, other)
-        return call_ufunc(ufunc, "__call__", (self, other), {"out": (self,)})
+        if not is_arraylike(other):
+            return NotImplemented
+        if ufunc is np.matmul and np.ndim(other) < 2:
+            raise ValueError("inplace matrix multiplication requires the second operand to have two dimensions")
+        chosen, operands = _power_loop(self, other) if ufunc is np.power else (ufunc, (self, other))
+        return call_ufunc(chosen, "__call__", operands, {"out": (self,)})
 
     return method
 
@@ -99,7 +131,9 @@ for _name, _ufunc in _OPERATORS.items():
     setattr(Tracer, f"__{_name}__", _binary(_ufunc, reflected=False))
     setattr(Tracer, f"__r{_name}__", _binary(_ufunc, reflected=True))
     setattr(Tracer, f"__i{_name}__", _in_place(_ufunc))
+for _name, _reflected in (("divmod", False), ("rdivmod", True)):
+    setattr(Tracer, f"__{_name}__", _binary(np.divmod, _reflected))
 for _name, _ufunc in _COMPARISONS.items():
-    setattr(Tracer, f"__{_name}__", _binary(_ufunc, reflected=False))
+    setattr(Tracer, f"__{_name}__", _comparison(_ufunc, getattr(operator, _name)))
 for _name, _ufunc in _UNARY.items():
     setattr(Tracer, f"__{_name}__", _unary(_ufunc))

@@ -19,7 +19,7 @@ from futurex.tree.node import Node, const
 _COUNT = np.dtype(np.intp)
 
 
-def _reduction(ufunc: Any, *, of_booleans: bool = False) -> Handler:
+def _reduction(ufunc: Any) -> Handler:
     """The function of a reduction whose result has a type of its own choice."""
 
     def handler(
@@ -180,9 +180,8 @@ def _arg_reduction(name: str) -> Handler:
     return handler
 
 
-for _name, _functions in {"argmax": (np.argmax,), "argmin": (np.argmin,)}.items():
-    for _function in _functions:
-        HANDLERS[_function] = METHODS[_name] = _arg_reduction(_name)
+HANDLERS[np.argmax] = METHODS["argmax"] = _arg_reduction("argmax")
+HANDLERS[np.argmin] = METHODS["argmin"] = _arg_reduction("argmin")
 
 
 # -- running sums and products -----------------------------------------------------------------------------------------

@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.registry import NO_VALUE
+from futurex.frontend.numpy_api.registry import NO_VALUE, Handler
 from futurex.frontend.numpy_api.ufuncs import (
-    call_ufunc, check_target, dummy_of, into, layout_of, normal_axes, op_of,
+    call_ufunc,
+    check_target,
+    dummy_of,
+    into,
+    layout_of,
+    normal_axes,
+    op_of,
 )  # fmt: skip
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, node_of
@@ -150,4 +156,10 @@ def _delivered(node: Node, target: Tracer) -> Tracer:
     return into(target, node, True, "unsafe")
 
 
-METHODS_OF_UFUNCS = {"reduce": reduce, "accumulate": accumulate, "reduceat": reduceat, "outer": outer, "at": at}
+METHODS_OF_UFUNCS: dict[str, Handler] = {
+    "reduce": reduce,
+    "accumulate": accumulate,
+    "reduceat": reduceat,
+    "outer": outer,
+    "at": at,
+}

@@ -44,13 +44,13 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
 
 def op_of(ufunc: Any) -> tuple[str, dict[str, Any]]:
     """The op of a ufunc and its attributes. Raises Escape for ufuncs that no name leads to."""
-    name = UFUNCS.get(ufunc)
-    if name is not None:
-        return name, {}
-    special = sys.modules.get("scipy.special")
-    if special is not None and getattr(special, ufunc.__name__, None) is ufunc:
-        return "ufunc_call", {"ufunc": f"scipy.special.{ufunc.__name__}"}
-    raise Escape(f"the ufunc {ufunc.__name__}", "this ufunc has no translation")
+    own = UFUNCS.get(ufunc)
+    if own is not None:
+        return own, {}
+    special, name = sys.modules.get("scipy.special"), getattr(ufunc, "__name__", "")
+    if special is not None and getattr(special, name, None) is ufunc:
+        return "ufunc_call", {"ufunc": f"scipy.special.{name}"}
+    raise Escape(f"the ufunc {name}", "this ufunc has no translation")
 
 
 def compute(ufunc: Any, *inputs: Any) -> Any:
