@@ -266,7 +266,7 @@ def _reduceat_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, factors=_reduceat_factors,
+    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, factors=_reduceat_factors, fails=True,
     samples=_reduceat_samples,
 )  # fmt: skip
 
@@ -315,7 +315,7 @@ def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "ufunc_at", _at, aval=_at_aval, vjp=_at_rule, factors=_at_factors, samples=_at_samples,
+    "ufunc_at", _at, aval=_at_aval, vjp=_at_rule, factors=_at_factors, fails=True, samples=_at_samples,
 )  # fmt: skip
 
 
