@@ -122,7 +122,7 @@ def test_the_argument_keeps_its_contents():
         (lambda: fx.grad(lambda x: x.sum(), argnums=2)(X), TypeError, "argnums=2"),
         (lambda: fx.grad(lambda x: x.sum(), has_aux=True)(X), TypeError, "has_aux"),
         (lambda: fx.grad(3), TypeError, "function"),
-        (lambda: fx.grad(lambda x: np.spacing(x).sum())(X), fx.StagingError, "numpy.spacing"),
+        (lambda: fx.grad(lambda x: np.spacing(x).sum())(X), NotDifferentiable, "spacing has no derivative"),
         (lambda: fx.grad(lambda x: np.i0(x).sum())(X), NotDifferentiable, r"np.i0\(_0\) has no derivative"),
     ],
 )
