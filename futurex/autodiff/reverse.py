@@ -6,15 +6,17 @@ The method is the standard adjoint accumulation (Griewank & Walther, *Evaluating
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from futurex.ops.elementwise import zeros_like
+from futurex.ops.tapes import Tape, plain, zeros_for
+from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, const, item, param
-from futurex.tree.record import NotDifferentiable, record
+from futurex.tree.node import Node, apply, build, const, param
+from futurex.tree.record import NotDifferentiable
 from futurex.tree.source import at
 
 
@@ -25,7 +27,7 @@ def cotangents(
 
     ``order`` lists the nodes with inputs before users.
     """
-    needed = _depends_on(order, wrt)
+    needed = influenced(order, wrt)
     sums: dict[Node, Any] = {}
     for node, seed in zip(outs, seeds, strict=True):
         if seed is not None and node in needed:
@@ -35,20 +37,7 @@ def cotangents(
             continue
         with at(node.src):
             _propagate(node, sums, needed)
-    return [_or_zeros(sums.get(node), node) for node in wrt]
-
-
-def _or_zeros(cotangent: Any, node: Node) -> Node:
-    return cotangent if cotangent is not None else zeros_like(Aval(node.aval.shape, node.aval.dtype))
-
-
-def _depends_on(order: Sequence[Node], wrt: Sequence[Node]) -> set[Node]:
-    """Nodes through which a derivative can flow to ``wrt``."""
-    needed = set(wrt)
-    for node in order:
-        if node not in needed and node.op != "stop_gradient" and any(source in needed for source in node.inputs):
-            needed.add(node)
-    return needed
+    return [sums[node] if node in sums else zeros_for(node) for node in wrt]
 
 
 def _propagate(node: Node, sums: dict[Node, Any], needed: set[Node]) -> None:
@@ -57,33 +46,28 @@ def _propagate(node: Node, sums: dict[Node, Any], needed: set[Node]) -> None:
         source = node.inputs[0]
         parts = sums.setdefault(source, [None] * len(source.aval))
         index = node.attrs["index"]
-        parts[index] = g if parts[index] is None else parts[index] + g
+        parts[index] = g if parts[index] is None else added(parts[index], g)
         return
     if isinstance(node.aval, Aval) and not node.aval.inexact:
         return
-    for source, cotangent in zip(node.inputs, _apply_rule(node, g, needed), strict=True):
-        if cotangent is not None and source in needed and _carries(source):
+    wanted = [source in needed and carries(source) for source in node.inputs]
+    for source, cotangent, want in zip(node.inputs, _apply_rule(node, g, wanted), wanted, strict=True):
+        if cotangent is not None and want:
             _accumulate(sums, source, cotangent)
 
 
-def _carries(node: Node) -> bool:
-    return not isinstance(node.aval, Aval) or node.aval.inexact
-
-
-def _apply_rule(node: Node, g: Any, needed: set[Node]) -> Sequence[Node | None]:
+def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | None]:
     rec = node.record
     g = tuple(g) if isinstance(g, list) else g
     if rec.vjp is not None:
-        extra = {"pullback": pullback, "needed": [source in needed for source in node.inputs]} if rec.structured else {}
-        cotangents_ = rec.vjp(g, node, *node.inputs, **extra, **node.attrs)
-        if cotangents_ is not NotImplemented:
-            return cotangents_
+        extra = {"pullback": pullback, "needed": needed} if rec.structured else {}
+        cots = rec.vjp(g, node, *node.inputs, **extra, **node.attrs)
+        if cots is not NotImplemented:
+            return cots
     if rec.decompose is not None:
-        return _through_decomposition(node, g)
-    if not any(source in needed and _carries(source) for source in node.inputs):
+        return _through_decomposition(node, g, needed)
+    if not any(needed) or node.op in _PIECEWISE_CONSTANT:
         return [None] * len(node.inputs)
-    if rec.elementwise and node.op in ("sign", "floor", "ceil", "trunc", "rint", "floor_divide"):
-        return [None] * len(node.inputs)  # piecewise constant: the derivative is zero almost everywhere
     where = f" at {node.src}: {node.src.text()}" if node.src else ""
     what = node.attrs["call"] if node.op == "native" else node.op
     raise NotDifferentiable(
@@ -91,34 +75,90 @@ def _apply_rule(node: Node, g: Any, needed: set[Node]) -> Sequence[Node | None]:
     )
 
 
-def _through_decomposition(node: Node, g: Any) -> list[Node]:
+_PIECEWISE_CONSTANT = frozenset({"sign", "floor", "ceil", "trunc", "rint", "floor_divide"})
+"""Ops whose derivative is zero almost everywhere."""
+
+
+def _through_decomposition(node: Node, g: Any, needed: Sequence[bool]) -> list[Node | None]:
     """The derivative of the simpler ops that the node stands for."""
-    inputs = [param(source.aval) for source in node.inputs]
-    result = node.record.decompose(*inputs, **node.attrs)  # type: ignore[misc]
-    outs = list(result) if isinstance(result, tuple) else [result]
+    own, params, outer = stand_ins(node)
+    result = node.record.decompose(*own, **node.attrs)  # type: ignore[misc]
+    inner = Graph(params, result if isinstance(result, tuple) else [result])
     seeds = list(g) if isinstance(g, tuple) else [g]
-    inner = Graph(inputs, outs)
-    cots = cotangents(outs, seeds, inputs, inner.nodes)
-    return Graph(inputs, cots).inline(node.inputs)
+    of = [k for k, seed in enumerate(seeds) if seed is not None and carries(inner.outs[k])]
+    wrt = [k for k, want in enumerate(needed) if want]
+    back = pullback(inner, [params.index(own[k]) for k in wrt], of)
+    found = dict(zip(wrt, back.inline([*outer, *(seeds[k] for k in of)]), strict=True))
+    return [found.get(k) for k in range(len(node.inputs))]
+
+
+def stand_ins(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
+    """Fresh inputs for an op, constants as they are: all of them, those that are parameters, what these stand for."""
+    own = [source if source.op == "const" else param(source.aval) for source in node.inputs]
+    pairs = [(mine, source) for mine, source in zip(own, node.inputs, strict=True) if mine is not source]
+    return own, [mine for mine, _ in pairs], [source for _, source in pairs]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The vjp rule of one node as a closed graph: cotangents of the inputs ``wrt`` from those of the results ``of``."""
+
+    graph: Graph
+    outer: list[Node]
+    seeds: list[Node]
+    of: list[int]
+    wrt: list[int]
+
+
+def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
+    """The rule of a node for some of its inputs; those to which nothing flows are left out."""
+    own, params, outer = stand_ins(node)
+    twin = build(node.record, tuple(own), node.attrs, node.aval, node.src)
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    seeds = [param(plain(aval), "g") if aval.inexact else None for aval in avals]
+    given = tuple(seeds) if isinstance(node.aval, tuple) else seeds[0]
+    cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
+    sums: dict[Node, Any] = {}
+    flowing = [k for k in wrt if cots[k] is not None]
+    for k in flowing:
+        _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
+    live = [seed for seed in seeds if seed is not None]
+    graph = Graph([*params, *live], [sums[own[k]] for k in flowing], f"{node.op}_vjp")
+    return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing)
 
 
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
-    aval = node.aval
-    if cotangent.shape != aval.shape:
+    if cotangent.shape != node.aval.shape:
         raise AssertionError(f"the rule of a user of {node!r} gave a cotangent of shape {cotangent.shape}")
-    if cotangent.dtype != aval.dtype or cotangent.aval.weak:
-        if cotangent.dtype.kind == "c" and aval.dtype.kind != "c":
-            cotangent = apply("real", cotangent)
-        cotangent = apply("cast", cotangent, dtype=aval.dtype)
-    sums[node] = cotangent if node not in sums else sums[node] + cotangent
+    cotangent = fitted(cotangent, node.aval)
+    sums[node] = cotangent if node not in sums else added(sums[node], cotangent)
 
 
-def pullback(graph: Graph, wrt: Sequence[int]) -> Graph:
-    """The graph ``(*inputs, *output cotangents) -> cotangents of the inputs numbered wrt``."""
-    wanted = [graph.params[k] for k in wrt]
-    seeds = [param(Aval(node.aval.shape, node.aval.dtype), "g") if _carries(node) else None for node in graph.outs]
-    cots = cotangents(graph.outs, seeds, wanted, graph.nodes)
-    return Graph([*graph.params, *(seed for seed in seeds if seed is not None)], cots, f"{graph.name}_pullback")
+def added(x: Node, y: Node) -> Node:
+    """The sum of two derivatives of one value."""
+    return apply("add_tapes", x, y) if isinstance(x.aval, Tape) else x + y
+
+
+def fitted(derivative: Node, aval: Aval) -> Node:
+    """A derivative in the dtype of the value it belongs to; a real value has a real one."""
+    if isinstance(aval, Tape) or (derivative.dtype == aval.dtype and not derivative.aval.weak):
+        return derivative
+    if derivative.dtype.kind == "c" and aval.dtype.kind != "c":
+        derivative = apply("real", derivative)
+    return apply("cast", derivative, dtype=aval.dtype)
+
+
+def pullback(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
+    """The graph ``(*inputs, *cotangents of the outputs numbered of) -> cotangents of the inputs numbered wrt``.
+
+    ``of`` is by default every output that can have a derivative.
+    """
+    if of is None:
+        of = [k for k, node in enumerate(graph.outs) if carries(node)]
+    outs = [graph.outs[k] for k in of]
+    seeds = [param(plain(node.aval), "g") for node in outs]
+    cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes)
+    return Graph([*graph.params, *seeds], cots, f"{graph.name}_pullback")
 
 
 def grad(graph: Graph, wrt: Sequence[int]) -> Graph:
@@ -127,29 +167,19 @@ def grad(graph: Graph, wrt: Sequence[int]) -> Graph:
     return Graph(full.params, full.outs[len(graph.outs) :], f"grad_{graph.name}")
 
 
-def value_and_grad(graph: Graph, wrt: Sequence[int]) -> Graph:
+def value_and_grad(graph: Graph, wrt: Sequence[int], *, holomorphic: bool = False) -> Graph:
     """All outputs of the graph, then the gradients of its first output.
 
-    Raises TypeError if that output is not a real floating scalar.
+    Raises TypeError if that output is not a real floating scalar (a complex one if the graph is ``holomorphic``).
     """
-    out = graph.outs[0]
-    if out.aval.shape != () or out.aval.dtype.kind != "f":
+    out = graph.outs[0] if graph.outs else None
+    kind, name = ("c", "complex") if holomorphic else ("f", "real")
+    if out is None or out.aval.shape != () or out.aval.dtype.kind != kind:
         raise TypeError(
-            f"grad needs a function that returns a real scalar; {graph.name} returns {out.aval!r}. "
-            "Reduce it (`.sum()`, `.mean()`)"
+            f"grad needs a function that returns a {name} scalar; {graph.name} returns "
+            f"{out.aval if out is not None else None!r}. Reduce it (`.sum()`, `.mean()`)"
         )
     wanted = [graph.params[k] for k in wrt]
     seed = const(np.ones((), out.dtype)[()])
     cots = cotangents(graph.outs, [seed, *(None for _ in graph.outs[1:])], wanted, graph.nodes)
     return Graph(graph.params, [*graph.outs, *cots], f"value_and_grad_{graph.name}")
-
-
-def differentiable(name: str) -> bool:
-    """True if the op has a derivative rule of its own or through its decomposition."""
-    rec = record(name)
-    return rec.vjp is not None or rec.decompose is not None
-
-
-def split(node: Node, count: int) -> list[Node]:
-    """The results of a node with several results."""
-    return [item(node, index) for index in range(count)]

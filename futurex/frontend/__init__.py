@@ -1,10 +1,10 @@
 """The frontend: from a plain NumPy function to a tree, and the arrays that come back."""
 
 from futurex.frontend.array import Array
-from futurex.frontend.derivative import grad, stop_gradient, value_and_grad
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize
+from futurex.frontend.transforms import grad, stop_gradient, value_and_grad
 
 __all__ = [
     "Array",

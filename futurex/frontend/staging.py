@@ -156,7 +156,7 @@ class Futurized(Generic[P, R]):
         futures = submitted(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
-            if error is not None and not variant.prints:
+            if error is not None and not (variant.prints or self._strict):
                 return self._run_plain(args, kwargs)  # fails as NumPy does, with what was written until then
             if error is not None:
                 raise error

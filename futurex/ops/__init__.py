@@ -18,6 +18,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     index,
     library,
     logits,
+    loops,
     normalize,
     pool,
     products,
@@ -25,6 +26,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     random,
     reduce,
     shape,
+    tapes,
     ufunc_methods,
     views,
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,22 @@ def _unbroadcast_rule(rule: Rule) -> Rule:
         )
 
     return vjp
+
+
+def _pointwise(rule: Rule) -> Callable[..., Any]:
+    """Tangents of an op of real numbers: for one element, the derivative is the same factor in both directions."""
+
+    def jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **attrs: Any) -> Any:
+        if any(is_complex(x) for x in (out, *inputs)):
+            return NotImplemented
+        moved = [rule(t, out, *inputs, **attrs)[k] for k, t in enumerate(tangents) if t is not None]
+        terms = [term for term in moved if term is not None]
+        if not terms:
+            return None
+        total = functools.reduce(operator.add, terms)
+        return total if total.shape == out.shape else apply("broadcast_to", total, shape=out.shape)
+
+    return jvp
 
 
 def _samples(n_inputs: int, low: float, high: float, kinds: str, order: int) -> Callable[..., Iterable[Sample]]:
@@ -73,7 +91,8 @@ def _row(
         return Cost(flops * math.prod(shape), sum(aval.nbytes for aval in avals) + 8.0 * math.prod(shape))
 
     return op(
-        name or ufunc.__name__, ufunc, vjp=_unbroadcast_rule(rule) if rule else None, factors="elementwise",
+        name or ufunc.__name__, ufunc, vjp=_unbroadcast_rule(rule) if rule else None,
+        jvp=_pointwise(rule) if rule else None, factors="elementwise",
         numpy=(ufunc,) if numpy is None else numpy, inplace=tuple(range(n_inputs)), elementwise=True, cost=cost,
         samples=samples or _samples(n_inputs, low, high, kinds, 2 if rule else 0),
     )  # fmt: skip
@@ -105,6 +124,12 @@ def _power_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node | None, Node
         return dx, None  # log(x) of a negative base must not appear where nobody asked for it
     positive = where(apply("equal", x, 0), 1.0, x)
     return dx, g * out * where(apply("equal", x, 0), 0.0, apply("log", positive))
+
+
+def _extreme_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    """To the operand that was taken; equal ones share it."""
+    share = g * where(apply("equal", x, y), 0.5, 1.0)
+    return where(apply("equal", out, x), share, 0.0), where(apply("equal", out, y), share, 0.0)
 
 
 def _to_real_imag(g: Node, unit: Any) -> Node:
@@ -150,10 +175,8 @@ _row(np.tanh, lambda g, out, x: (g * (1.0 - out * out),), kinds="fc", flops=10)
 _row(np.arcsinh, lambda g, out, x: (g / apply("sqrt", x * x + 1.0),), flops=10)
 _row(np.arccosh, lambda g, out, x: (g / apply("sqrt", x * x - 1.0),), 1.5, 3.0, flops=10)
 _row(np.arctanh, lambda g, out, x: (g / (1.0 - x * x),), -0.7, 0.7, flops=10)
-_row(np.maximum, lambda g, out, x, y: (where(x > y, g, 0.0), where(x > y, 0.0, g)), kinds="fi")
-_row(np.minimum, lambda g, out, x, y: (where(x < y, g, 0.0), where(x < y, 0.0, g)), kinds="fi")
-_row(np.fmax, lambda g, out, x, y: (where(x > y, g, 0.0), where(x > y, 0.0, g)), kinds="fi")
-_row(np.fmin, lambda g, out, x, y: (where(x < y, g, 0.0), where(x < y, 0.0, g)), kinds="fi")
+for _extreme in (np.maximum, np.minimum, np.fmax, np.fmin):
+    _row(_extreme, _extreme_rule, kinds="fi")
 _row(
     np.logaddexp, lambda g, out, x, y: (g * apply("exp", x - out), g * apply("exp", y - out)), flops=25
 )

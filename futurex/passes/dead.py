@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from futurex.ops.control import TAPE
 from futurex.passes.rewrite import Rule, is_effect, rewrite, users_of
 from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, build, item
@@ -15,7 +14,7 @@ from futurex.tree.record import record
 
 
 def prune(graph: Graph) -> Graph:
-    """Merge loops with their taped twins and drop what no reader of a branch needs."""
+    """Merge loops with their taped twins, and drop what no reader of a branch needs."""
     for make_rule in (_merge_loops, _prune_branches):
         graph = _repeat(graph, make_rule)
     return graph
@@ -32,21 +31,35 @@ def _repeat(graph: Graph, make_rule: Callable[[Graph], Rule | None]) -> Graph:
 
 
 def _loop_key(node: Node) -> tuple[object, ...]:
-    return node.inputs, node.attrs["test"], node.attrs["body"]
+    return node.op, node.inputs, tuple((name, value) for name, value in sorted(node.attrs.items()) if name != "tape")
 
 
 def _merge_loops(graph: Graph) -> Rule | None:
-    """Results of a plain loop come from the taped run of the same loop, where its derivative needs one anyway."""
-    taped = {_loop_key(node): node for node in graph.nodes if node.op == "loop" and node.attrs["tape"]}
+    """Equal loops with different tapes, made for different derivatives, become one loop with all of them."""
+    twins: dict[object, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op in ("loop", "scan"):
+            twins.setdefault(_loop_key(node), []).append(node)
+    merged = {node: _with_all_tapes(group) for group in twins.values() if len(group) > 1 for node in group}
 
     def rule(node: Node) -> Node | None:
         loop = node.inputs[0] if node.op == "item" else node
-        if node is loop or loop.op != "loop" or loop.attrs["tape"] or _loop_key(loop) not in taped:
+        if node is loop or merged.get(loop, loop) is loop:
             return None
-        twin = build(loop.record, loop.inputs, {**loop.attrs, "tape": True}, (*loop.aval, TAPE), loop.src)
-        return item(twin, node.attrs["index"])
+        index, tape = node.attrs["index"], loop.attrs["tape"]
+        first = len(loop.aval) - len(tape)
+        if index >= first:
+            index = first + merged[loop].attrs["tape"].index(tape[index - first])
+        return item(merged[loop], index)
 
-    return rule if taped else None
+    return rule if merged else None
+
+
+def _with_all_tapes(group: list[Node]) -> Node:
+    node = group[0]
+    attrs = {**node.attrs, "tape": tuple(sorted({k for each in group for k in each.attrs["tape"]}))}
+    avals = node.record.infer(tuple(source.aval for source in node.inputs), (), attrs)
+    return build(node.record, node.inputs, attrs, avals, node.src)
 
 
 def _prune_branches(graph: Graph) -> Rule | None:

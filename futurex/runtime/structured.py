@@ -1,6 +1,6 @@
-"""Structured control flow as instructions: the kernels of ``cond``, ``loop`` and ``loop_pullback`` run plans of their
-sub-graphs.
- They are called as ``call(None, communicator, *inputs)``, so that collectives inside a branch or a body find their
+"""Control flow as instructions: the kernels of ``cond``, ``loop`` and ``scan`` run plans of their sub-graphs.
+
+They are called as ``call(None, communicator, *inputs)``, so that collectives inside a branch or a body find their
 group. Their results are arrays of their own: never an input, never memory of the plan that is used again.
 """
 
@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from futurex.kernels.registry import Kernel
+from futurex.ops.tapes import collector
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
-STRUCTURED = frozenset({"cond", "loop", "loop_pullback"})
+STRUCTURED = frozenset({"cond", "loop", "scan"})
 
 
 class Runnable(Protocol):
@@ -35,7 +36,7 @@ def structured_kernel(node: Node, compile_sub: Callable[[Graph], Runnable]) -> K
         return Kernel(_cond(plans["then"], plans["orelse"]), "structured")
     if node.op == "loop":
         return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured")
-    return Kernel(_loop_pullback(plans["back"], node.attrs["n_carry"]), "structured")
+    return Kernel(_scan(plans["body"], **{k: v for k, v in node.attrs.items() if k != "body"}), "structured")
 
 
 def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:
@@ -53,11 +54,11 @@ class _Carry:
         self._mine = False  # the first set belongs to the caller
         self._spare: list[Any] | None = None
 
-    def step(self, plan: Runnable, args: Sequence[Any], communicator: Any, *, keep: bool) -> list[Any]:
-        """Run ``plan``; its first results become the carry, the rest is returned. ``keep``: the old carry lives on."""
+    def step(self, plan: Runnable, args: Sequence[Any], communicator: Any, *, keep: Sequence[int]) -> list[Any]:
+        """Run ``plan``; its first results become the carry, the rest is returned. ``keep``: old values that live on."""
         n = len(self.values)
         results = plan.run(args, communicator, outs=self._spare)
-        self._spare = self.values if self._mine and not keep else None
+        self._spare = [None if k in keep else value for k, value in enumerate(self.values)] if self._mine else None
         self.values, self._mine = results[:n], True
         return results[n:]
 
@@ -70,7 +71,7 @@ def _own(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _loop(test: Runnable, body: Runnable, tape: bool) -> Callable[..., tuple[Any, ...]]:
+def _loop(test: Runnable, body: Runnable, tape: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
     n = len(body.graph.outs)
 
     def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
@@ -78,30 +79,35 @@ def _loop(test: Runnable, body: Runnable, tape: bool) -> Callable[..., tuple[Any
         carry = _Carry(inputs[:n])
         if tape:
             carry.values = carry.owned()
-        steps: list[list[Any]] = []
+        tapes: list[list[Any]] = [[] for _ in tape]
         while bool(test.run((*carry.values, *consts), communicator)[0]):
-            if tape:
-                steps.append(carry.values)
+            for steps, k in zip(tapes, tape, strict=True):
+                steps.append(carry.values[k])
             carry.step(body, (*carry.values, *consts), communicator, keep=tape)
-        final = carry.owned()
-        return (*final, steps) if tape else tuple(final)
+        return (*carry.owned(), *tapes)
 
     return call
 
 
-def _loop_pullback(back: Runnable, n_carry: int) -> Callable[..., tuple[Any, ...]]:
-    params, outs = back.graph.params, back.graph.outs
-    n_carried = sum(node.aval.inexact for node in params[:n_carry])
-    n_consts = len(params) - n_carry - n_carried
+def _scan(
+    body: Runnable, n_carry: int, n_xs: int, length: int | None, reverse: bool, tape: tuple[int, ...]
+) -> Callable[..., tuple[Any, ...]]:
+    graph = body.graph
+    made = [node.aval for node in (*graph.outs[n_carry:], *(graph.params[k] for k in tape))]
 
-    def call(out: None, communicator: Any, tape: list[list[Any]], *rest: Any) -> tuple[Any, ...]:
-        consts = rest[:n_consts]
-        carried = _Carry(rest[n_consts:])
-        sums = [np.zeros(node.shape, node.dtype) for node in outs[n_carried:]]
-        for step in reversed(tape):
-            terms = carried.step(back, (*step, *consts, *carried.values), communicator, keep=False)
-            for total, term in zip(sums, terms, strict=True):
-                np.add(total, term, out=total)
-        return (*carried.owned(), *sums)
+    def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
+        xs, consts = inputs[n_carry : n_carry + n_xs], inputs[n_carry + n_xs :]
+        carry = _Carry(inputs[:n_carry])
+        if tape:
+            carry.values = carry.owned()
+        rounds = range(len(xs[0]) if length is None else length)
+        sequences = [collector(aval, length, len(rounds)) for aval in made]
+        for i in reversed(rounds) if reverse else rounds:
+            before = carry.values
+            args = (*before, *(x[i] for x in xs), *consts)
+            ys = carry.step(body, args, communicator, keep=tape if length is None else ())
+            for steps, value in zip(sequences, [*ys, *(before[k] for k in tape)], strict=True):
+                steps[i] = value
+        return (*carry.owned(), *sequences)
 
     return call

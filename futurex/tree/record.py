@@ -50,6 +50,8 @@ class Op:
     vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input. ``out`` is the node itself; an op
         with several results gets a tuple ``g`` with None for results that nobody used. NotImplemented says that there
         is no derivative for these attributes.
+    jvp: ``jvp(tangents, out, *inputs, **attrs)`` -> tangent of the output (a tuple for several results, None for zero);
+        ``tangents`` has None where an input does not move. Default: the vjp rule, which is linear, transposed.
     decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner
         where its factor rule forbids a tiling.
     factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand
@@ -61,13 +63,16 @@ class Op:
     view: the output may be a view of this input.
     effect: must run, once, in program order, even if nobody reads it; never merged with an equal node.
     fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes.
-    structured: the vjp rule also gets ``pullback`` (a Graph -> Graph transform), for ops that hold sub-graphs.
+    structured: for ops that hold sub-graphs. The vjp rule also gets the Graph -> Graph transform ``pullback`` and
+        ``needed``, one truth per input; the jvp rule gets ``jvp`` instead of ``out`` and returns all results with their
+        tangents.
     """
 
     name: str
     kernel: Callable[..., Any]
     aval: Callable[..., Avals] | None = None
     vjp: Callable[..., tuple[Any, ...]] | None = None
+    jvp: Callable[..., Any] | None = None
     decompose: Callable[..., Any] | None = None
     factors: str | Callable[..., str] | None = None
     reduce: str = "sum"

@@ -21,7 +21,8 @@ WITHOUT_SAMPLES = {
     "param": "an input has no kernel",
     "const": "its value is an attribute; every graph with a literal runs it",
     "item": "takes a tuple apart; every op with several results runs it",
-    "loop_pullback": "reads a tape that only a loop records; the derivative of every loop sample runs it",
+    "add_tapes": "takes tapes, which only loops record; derivatives of loops run it",
+    "zero_tape": "takes a tape, which only loops record; derivatives of loops run it",
     "all_reduce": "communicates: it needs the other ranks",
     "all_gather": "communicates: it needs the other ranks",
 }

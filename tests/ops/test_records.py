@@ -55,7 +55,6 @@ WITHOUT_DERIVATIVE = {
     "native": "NumPy's own code; what should have a derivative has an op of its own",
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
     "ufunc_call": "any ufunc",
-    "loop_pullback": "not yet needed twice: a tape is read backwards once",
 }
 
 # Ops that extend to complex numbers analytically: the complex step (Squire & Trapp 1998) gives their exact derivative.

@@ -169,7 +169,7 @@ def test_a_loop_and_its_taped_twin_run_once():
     carry = [p(dtype=F8), p(dtype=I8)]
     body = Graph(carry, [apply("sin", carry[0]), carry[1] + 1], "body")
     test = Graph(carry, [carry[1] < 3], "test")
-    node = apply("loop", x, np.int64(0), test=test, body=body, tape=False)
+    node = apply("loop", x, np.int64(0), test=test, body=body, tape=())
     graph = value_and_grad(Graph([x], [item(node, 0)]), [0])
     assert ops_of(graph).count("loop") == 2
     after = optimise(graph, check=True)

@@ -15,7 +15,7 @@ NUMPY = (NumpyBackend(),)
 I8 = np.dtype(np.int64)
 
 
-def swapping_loop(tape=False):
+def swapping_loop(tape=()):
     """x, y = y + step, x @ step while i < n; i counts: carries that change places, and a constant."""
     x, y, step = matrix("x"), matrix("y"), matrix("step")
     i, n = param(Aval((), I8), "i"), param(Aval((), I8), "n")
@@ -76,7 +76,7 @@ def test_iterations_use_two_sets_of_buffers():
     body = Graph([x, i], [apply("tanh", x), i + 1], "body")
     test = Graph([x, i], [apply("less", i, 9)], "test")
     start, zero = matrix("start"), param(Aval((), I8), "zero")
-    loop = apply("loop", start, zero, test=test, body=body, tape=False)
+    loop = apply("loop", start, zero, test=test, body=body, tape=())
     plan = compile_plan(Graph([start, zero], [item(loop, 0)]), backends=(Watching(),))
     plan.run([*inputs(n_params=1), np.int64(0)])
     assert len(seen) == 9
@@ -122,7 +122,7 @@ def test_an_exception_inside_a_loop_names_both_lines():
     body = Graph([i], [apply("where", failing, i + 1, i)], "body")
     test = Graph([i], [apply("less", i, 5)], "test")
     start = param(Aval((), I8), "start")
-    loop = apply("loop", start, test=test, body=body, tape=False)
+    loop = apply("loop", start, test=test, body=body, tape=())
     plan = compile_plan(Graph([start], [item(loop, 0)]), backends=NUMPY, optimised=True)
     with pytest.raises(OverflowError, match="too far") as caught:
         plan.run([np.int64(0)])
@@ -137,7 +137,7 @@ def test_a_cond_of_vectors_inside_a_loop_carries_weak_scalars():
     body = Graph([a, i], [a * 0.5, i + 1], "body")
     test = Graph([a, i], [apply("less", i, 3)], "test")
     start, zero = param(Aval((), F8, weak=True), "start"), param(Aval((), I8), "zero")
-    loop = apply("loop", start, zero, test=test, body=body, tape=False)
+    loop = apply("loop", start, zero, test=test, body=body, tape=())
     [result] = compile_plan(Graph([start, zero], [item(loop, 0)]), backends=NUMPY).run([8.0, np.int64(0)])
     assert type(result) is float
     assert result == 1.0

@@ -359,7 +359,7 @@ def _build_loop(
         outs.append(round_.effects[-1])
         params = [*params, round_.token]
     (test, body), free = close([[round_.test], outs], [params, params], round_.scope.start, ["test", "body"])
-    results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=False) if starts else [])
+    results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=()) if starts else [])
     state = tuple(
         _after_loop(entry, original, final, results, round_.owned, runs_once)
         for entry, original, final in zip(carried, before, round_.state, strict=True)

@@ -1,0 +1,181 @@
+"""A function that a transform is applied to: traced on stand-ins, closed into a graph, its effects kept apart."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.frontend import calls
+from futurex.frontend.control.values import is_numeric
+from futurex.frontend.errors import Escape
+from futurex.frontend.staging import Futurized
+from futurex.frontend.trace import close, current, emit
+from futurex.frontend.tracer import Tracer, fresh, new_array, node_of
+from futurex.ops.tapes import plain
+from futurex.tree.activity import carries
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, param
+from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What takes the place of an argument: a value of this type, an array or a scalar."""
+
+    aval: Aval
+    is_array: bool
+
+    @classmethod
+    def of(cls, leaf: Tracer) -> StandIn:
+        """One like a traced argument."""
+        return cls(leaf.aval, not leaf.is_scalar)
+
+    def tracer(self, node: Node) -> Tracer:
+        return new_array(node) if self.is_array else fresh(node)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A traced function as a graph.
+
+    ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
+    numbers of its result, and then to its effects. ``leaves`` is the result with None where such a value stands.
+    """
+
+    graph: Graph
+    free: list[Node]
+    structure: Structure
+    leaves: list[Any]
+    n_outs: int
+
+    @property
+    def outs(self) -> Sequence[Node]:
+        """The outputs that are values."""
+        return self.graph.outs[: self.n_outs]
+
+    @property
+    def floats(self) -> list[int]:
+        """The outputs that can have a derivative."""
+        return [k for k, node in enumerate(self.outs) if carries(node)]
+
+    def result(self, nodes: Sequence[Node]) -> Any:
+        """The function's result, as values that staged code can use."""
+        values = iter(nodes)
+        return unflatten(self.structure, [fresh(next(values)) if leaf is None else leaf for leaf in self.leaves])
+
+    def like_result(self, values: Iterator[Any]) -> Any:
+        """A nest like the result with one of ``values`` for every array or number."""
+        return unflatten(self.structure, [next(values) if leaf is None else None for leaf in self.leaves])
+
+    def keep_effects(self, nodes: Sequence[Node]) -> None:
+        """Let the effects among the outputs of a derived graph run, once, in their order."""
+        for node in nodes:
+            current().keep(node)
+
+
+def trace_inner(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stand_ins: Sequence[StandIn | None]
+) -> Inner:
+    """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
+
+    The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
+    write into any other array.
+    """
+    leaves, structure = flatten((args, kwargs))
+    with current().scope() as scope:
+        params = [None if each is None else param(each.aval, "x") for each in stand_ins]
+        values = [
+            leaf if each is None or node is None else each.tracer(node)
+            for leaf, each, node in zip(leaves, stand_ins, params, strict=True)
+        ]
+        inner_args, inner_kwargs = unflatten(structure, values)
+        out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
+        nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
+        if scope.journal:
+            raise Escape(
+                "a write into an array from outside the differentiated function", "its derivative is not defined"
+            )
+        outs = [node for node in nodes if node is not None]
+        own = [node for node in params if node is not None]
+        name = getattr(function, "__name__", type(function).__name__)
+        (graph,), free = close([[*outs, *scope.effects]], [own], scope.start, [name])
+    kept = [None if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
+    return Inner(graph, free, out_structure, kept, len(outs))
+
+
+def is_value(leaf: Any) -> bool:
+    """Is a leaf an array or a number?"""
+    return is_numeric(leaf) or hasattr(type(leaf), "__fx_future__")
+
+
+def _node(leaf: Any) -> Node:
+    node = node_of(leaf)
+    return emit("cast", node, dtype=node.dtype) if node.aval.weak and node.dtype.kind == "f" else node
+
+
+def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to") -> list[Tracer]:
+    """The traced floating leaves of an argument. Raises TypeError naming the first that is no such thing."""
+    leaves, structure = flatten(arg)
+    for leaf, path in zip(leaves, leaf_paths(structure, name), strict=True):
+        traced = isinstance(leaf, Tracer)
+        if not traced or leaf.dtype.kind not in "fc":
+            kind = f"{leaf.dtype} array" if traced else f"{type(leaf).__name__} ({leaf!r})"
+            raise TypeError(
+                f"cannot {what} {path}: it is a {kind}; only floats have gradients. Keep it in another argument"
+            )
+    return leaves
+
+
+def matching(values: Any, structure: Structure, avals: Sequence[Aval], what: str, of: str) -> list[Node]:
+    """The nodes of tangents or cotangents, one for each value they belong to, in its dtype.
+
+    Raises TypeError or ValueError naming the first that does not fit.
+    """
+    leaves, found = flatten(values)
+    if found != structure:
+        raise TypeError(f"the {what} must have the structure of {of}: {structure} is not {found}")
+    nodes = []
+    for leaf, aval, path in zip(leaves, avals, leaf_paths(structure, what), strict=True):
+        node = node_of(leaf)
+        if node.shape != aval.shape:
+            raise ValueError(f"{path} has shape {node.shape}; the value it belongs to has shape {aval.shape}")
+        if node.dtype != aval.dtype and not _may_stand(node, aval):
+            raise TypeError(f"{path} is {node.dtype}; the value it belongs to is {aval.dtype}")
+        target = plain(aval)
+        nodes.append(node if node.aval == target else emit("cast", node, dtype=target.dtype))
+    return nodes
+
+
+def _may_stand(node: Node, aval: Aval) -> bool:
+    """Can a derivative of this dtype be taken for one of a value: no complex number for a real one."""
+    return aval.dtype.kind in "fc" and (node.dtype.kind != "c" or aval.dtype.kind == "c")
+
+
+class Transform(ABC):
+    """A function made of another one by a transform; it exists as a tree only."""
+
+    kind = "transform"
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise TypeError(f"{self.kind} is taken of a function, not of a {type(function).__name__}")
+        self.function = function
+        self.__name__ = f"{self.kind}_{getattr(function, '__name__', 'function')}"
+        self.__qualname__ = self.__name__
+        self.__wrapped__ = function  # the signature is the function's
+        self.__doc__ = f"{self.kind} of {getattr(function, '__name__', 'a function')}."
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__} exists only as a tree; call it through fx.{self.kind}")
+
+    @abstractmethod
+    def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call means in staged code."""
+
+
+def staged(transform: Transform) -> Futurized[Any, Any]:
+    """The transformed function as one that is called."""
+    return Futurized(transform, strict=True)

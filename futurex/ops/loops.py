@@ -1,0 +1,111 @@
+"""Loops: ``loop``, a ``while`` over what it carries, and ``scan``, a loop over sequences. Sub-graphs are closed.
+
+``loop`` is ``while test(*carry, *consts): carry = body(*carry, *consts)``; a range loop carries its counter.
+``scan`` runs ``*carry, *ys = body(*carry, *xs[i], *consts)`` for every element of the sequences ``xs`` and stacks the
+``ys``. A sequence is an array cut along axis 0 (``length`` is known) or a :class:`Tape` (``length`` is None).
+
+``tape`` numbers what is carried: the values at the start of every round are results too, as sequences. The derivative
+of either loop is a ``scan`` over its tapes in the other direction, so that derivatives of any order exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.loop_forward import push_loop, push_scan
+from futurex.ops.loop_reverse import pull_loop, pull_scan
+from futurex.ops.tapes import Tape, collector, element, sequence
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
+from futurex.tree.record import Sample, op
+
+Indices = tuple[int, ...]
+
+
+def _loop(*inputs: Any, test: Graph, body: Graph, tape: Indices) -> tuple[Any, ...]:
+    n = len(body.outs)
+    carry, consts = list(inputs[:n]), inputs[n:]
+    tapes: list[list[Any]] = [[] for _ in tape]
+    while bool(test(*carry, *consts)[0]):
+        for steps, k in zip(tapes, tape, strict=True):
+            steps.append(carry[k])
+        carry = body(*carry, *consts)
+    return (*carry, *tapes)
+
+
+def _loop_aval(*inputs: Aval, test: Graph, body: Graph, tape: Indices) -> tuple[Aval, ...]:
+    carry = tuple(node.aval for node in body.outs)
+    if carry != inputs[: len(carry)]:
+        before = inputs[: len(carry)]
+        raise TypeError(f"the body of a loop changes the types of what it carries: {before} became {carry}")
+    return (*carry, *(sequence(carry[k], None) for k in tape))
+
+
+def _scan(
+    *inputs: Any, body: Graph, n_carry: int, n_xs: int, length: int | None, reverse: bool, tape: Indices
+) -> tuple[Any, ...]:
+    carry, xs, consts = list(inputs[:n_carry]), inputs[n_carry : n_carry + n_xs], inputs[n_carry + n_xs :]
+    rounds = range(len(xs[0]) if length is None else length)
+    sequences = [collector(aval, length, len(rounds)) for aval in _made(body, n_carry, tape)]
+    for i in reversed(rounds) if reverse else rounds:
+        results = body(*carry, *(x[i] for x in xs), *consts)
+        for steps, value in zip(sequences, [*results[n_carry:], *(carry[k] for k in tape)], strict=True):
+            steps[i] = value
+        carry = results[:n_carry]
+    return (*carry, *sequences)
+
+
+def _made(body: Graph, n_carry: int, tape: Indices) -> list[Aval]:
+    return [node.aval for node in (*body.outs[n_carry:], *(body.params[k] for k in tape))]
+
+
+def _scan_aval(
+    *inputs: Aval, body: Graph, n_carry: int, n_xs: int, length: int | None, reverse: bool, tape: Indices
+) -> tuple[Aval, ...]:
+    carry = tuple(node.aval for node in body.outs[:n_carry])
+    if carry != inputs[:n_carry]:
+        raise TypeError(f"the body of a scan changes the types of what it carries: {inputs[:n_carry]} became {carry}")
+    parts = tuple(element(aval) for aval in inputs[n_carry : n_carry + n_xs])
+    expected = tuple(node.aval for node in body.params[n_carry : n_carry + n_xs])
+    if parts != expected:
+        raise TypeError(f"a scan whose body takes {expected} was given sequences of {parts}")
+    if any((None if isinstance(aval, Tape) else aval.shape[0]) != length for aval in inputs[n_carry : n_carry + n_xs]):
+        raise ValueError(f"a scan of length {length} was given sequences of another length")
+    return (*carry, *(sequence(aval, length) for aval in _made(body, n_carry, tape)))
+
+
+def _params() -> tuple[Node, Node, Node]:
+    f8 = np.dtype(float)
+    return param(Aval((3,), f8), "x"), param(Aval((), np.dtype(np.int64)), "i"), param(Aval((), f8), "scale")
+
+
+def _loop_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x, i, scale = _params()
+    body = Graph([x, i, scale], [apply("sin", x) * scale, i + 1], "body")
+    test = Graph([x, i, scale], [i < 3], "test")
+    attrs = {"test": test, "body": body, "tape": ()}
+    yield Sample((rng.normal(size=3), np.int64(0), rng.normal()), attrs)
+    yield Sample((rng.normal(size=3), np.int64(5), rng.normal()), attrs)
+
+
+def _scan_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    f8 = np.dtype(float)
+    total, x, w = param(Aval((), f8), "total"), param(Aval((3,), f8), "x"), param(Aval((3,), f8), "w")
+    y = apply("sin", x * w) * total
+    after = total * 0.5 + apply("sum", y, axis=None, keepdims=False, dtype=None)
+    body = Graph([total, x, w], [after, y], "body")
+    for reverse in (False, True):
+        attrs = {"body": body, "n_carry": 1, "n_xs": 1, "length": 4, "reverse": reverse, "tape": ()}
+        yield Sample((np.float64(rng.normal()), rng.normal(size=(4, 3)), rng.normal(size=3)), attrs)
+
+
+op(
+    "loop", _loop, aval=_loop_aval, vjp=pull_loop, jvp=push_loop, structured=True, samples=_loop_samples,
+)  # fmt: skip
+op(
+    "scan", _scan, aval=_scan_aval, vjp=pull_scan, jvp=push_scan, structured=True, samples=_scan_samples,
+)  # fmt: skip

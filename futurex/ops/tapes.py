@@ -1,0 +1,64 @@
+"""Sequences of values that loops make and read: arrays cut along axis 0, and tapes, whose length only the run knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import zeros_like
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply
+from futurex.tree.record import op
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tape(Aval):
+    """A sequence of values of one type; how many only the run knows. At run time it is a list."""
+
+    element: Aval = field(default_factory=lambda: Aval((), np.dtype(float)))
+
+    @property
+    def inexact(self) -> bool:
+        return self.element.inexact
+
+    def __repr__(self) -> str:
+        return f"tape of {self.element!r}"
+
+
+def sequence(element: Aval, length: int | None) -> Aval:
+    """The abstract value of ``length`` values stacked, or of a tape of them."""
+    if length is None:
+        return Tape((), np.dtype(object), False, element)
+    return Aval((length, *element.shape), element.dtype)
+
+
+def element(aval: Aval) -> Aval:
+    """The abstract value of one round's part of a sequence."""
+    return aval.element if isinstance(aval, Tape) else Aval(aval.shape[1:], aval.dtype)
+
+
+def plain(aval: Aval) -> Aval:
+    """The type of a derivative of such a value."""
+    return Tape((), aval.dtype, False, plain(aval.element)) if isinstance(aval, Tape) else Aval(aval.shape, aval.dtype)
+
+
+def collector(element: Aval, length: int | None, rounds: int) -> Any:
+    """Where the elements of a sequence are put, one a round."""
+    return [None] * rounds if length is None else np.empty((rounds, *element.shape), element.dtype)
+
+
+def zeros_for(value: Node) -> Node:
+    """The derivative of a value on which nothing depends."""
+    return apply("zero_tape", value) if isinstance(value.aval, Tape) else zeros_like(plain(value.aval))
+
+
+op(
+    "add_tapes", lambda x, y: [a + b for a, b in zip(x, y, strict=True)], aval=lambda x, y: x,
+    vjp=lambda g, out, x, y: (g, g),
+)  # fmt: skip
+op(
+    "zero_tape", lambda x: [np.zeros_like(value) for value in x], aval=lambda x: plain(x),
+    vjp=lambda g, out, x: (None,),
+)  # fmt: skip
