@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from futurex.ops.elementwise import unbroadcast, where
 from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op, record
 
 
@@ -335,4 +335,51 @@ def _call_aval(*avals: Aval, ufunc: str) -> Any:
 op(
     "ufunc_call", _call, aval=_call_aval, factors="elementwise",
     samples=lambda rng: [Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"ufunc": "nextafter"}, order=0)],
+)  # fmt: skip
+
+
+def _split(values: Sequence[Any], ufunc: str) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+    """The mask, what stands where it is false (one for each result), and the operands."""
+    count = ufunc_named(ufunc).nout
+    return values[0], values[1 : 1 + count], values[1 + count :]
+
+
+def _masked(*values: Any, ufunc: str) -> Any:
+    mask, olds, xs = _split(values, ufunc)
+    shape = np.broadcast_shapes(*map(np.shape, values))
+    outs = tuple(np.array(np.broadcast_to(old, shape)) for old in olds)
+    result = ufunc_named(ufunc)(*xs, out=outs, where=mask, casting="unsafe")
+    return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
+
+
+def _masked_aval(*avals: Aval, ufunc: str) -> Any:
+    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    outs = tuple(Aval(shape, old.dtype) for old in _split(avals, ufunc)[1])
+    return outs if len(outs) > 1 else outs[0]
+
+
+def _masked_parts(*values: Node, ufunc: str) -> Any:
+    """The op on everything, with no derivative from what was left out."""
+    mask, olds, xs = _split(values, ufunc)
+    gated = [where(mask, x, apply("stop_gradient", x)) if x.aval.inexact and not x.aval.weak else x for x in xs]
+    every = apply(ufunc, *gated) if "." not in ufunc else apply("ufunc_call", *gated, ufunc=ufunc)
+    results = [item(every, k) for k in range(len(olds))] if len(olds) > 1 else [every]
+    merged = [
+        where(mask, result if result.dtype == old.dtype else apply("cast", result, dtype=old.dtype), old)
+        for result, old in zip(results, olds, strict=True)
+    ]
+    return tuple(merged) if len(merged) > 1 else merged[0]
+
+
+def _masked_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    mask, x = rng.random((3, 4)) < 0.6, rng.uniform(0.5, 2.0, (3, 4))
+    yield Sample((mask, np.zeros((3, 4)), x), {"ufunc": "log"})
+    yield Sample((mask, x, x[0], 2.0), {"ufunc": "divide"})
+    yield Sample((mask[0], x, x, x), {"ufunc": "multiply"})
+    yield Sample((mask, x, x, x, 0.3), {"ufunc": "divmod"}, order=0)
+    yield Sample((mask, np.zeros((3, 4), np.int8), x), {"ufunc": "floor"}, order=0)
+
+
+op(
+    "masked", _masked, aval=_masked_aval, decompose=_masked_parts, factors="elementwise", samples=_masked_samples,
 )  # fmt: skip

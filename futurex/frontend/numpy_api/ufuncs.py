@@ -127,14 +127,34 @@ def _with_options(
     _probe(ufunc, values, outs, where, casting=casting, **({} if signature is None else {"signature": signature}))
     if signature is not None:
         values = _cast_to_loop(ufunc, values, signature, casting)
-    mask = None if where is True else node_of(where)
-    results = compute(ufunc, *(_gated(mask, value) for value in values))
+    if where is not True:
+        return _masked(ufunc, values, outs, fresh(node_of(where)))
+    results = compute(ufunc, *values)
     several = isinstance(results, tuple)
     given = [
-        _placed(as_numpy(result), target, mask, casting, order, always=out is ...)
+        _placed(as_numpy(result), target, casting, order, always=out is ...)
         for result, target in zip(results if several else (results,), outs, strict=True)
     ]
     return tuple(given) if several else given[0]
+
+
+def _masked(ufunc: Any, values: Sequence[Any], outs: Sequence[Any], mask: Tracer) -> Any:
+    """A ufunc of some elements; without ``out=``, those that ``where=`` leaves out may be anything."""
+    name, attrs = op_of(ufunc)
+    nodes = [node_of(value) for value in (mask, *values)]
+    shape = np.broadcast_shapes(*(node.shape for node in nodes), *(out.shape for out in outs if out is not None))
+    plain = record(name).infer(tuple(node.aval for node in nodes[1:]), (None,) * len(values), attrs)
+    avals = plain if isinstance(plain, tuple) else (plain,)
+    if builtins.any(out is not None and out.shape != shape for out in outs):
+        raise ValueError("non-broadcastable output operand")
+    olds = [
+        out._node if out is not None else emit("full", const(aval.dtype.type(0)), shape=shape, dtype=aval.dtype)
+        for out, aval in zip(outs, avals, strict=True)
+    ]
+    emitted = emit_many if len(olds) > 1 else lambda *args, **kwargs: [emit(*args, **kwargs)]
+    parts = emitted("masked", nodes[0], *olds, *nodes[1:], **{"ufunc": name, **attrs})
+    given = [fresh(part) if out is None else into(out, part, True, "no") for part, out in zip(parts, outs, strict=True)]
+    return tuple(given) if len(given) > 1 else given[0]
 
 
 def _outs(ufunc: Any, out: Any) -> tuple[Any, ...]:
@@ -146,6 +166,9 @@ def _outs(ufunc: Any, out: Any) -> tuple[Any, ...]:
         raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
     for each in outs:
         check_target(each)
+    cells = [each._cell for each in outs if each is not None]
+    if len(set(cells)) < len(cells):
+        raise Escape(f"numpy.{ufunc.__name__} with one array in several out", "NumPy refuses it, or not")
     return outs
 
 
@@ -197,21 +220,10 @@ def _operand(node: Node) -> Any:
     return type(node.dtype.type(0).item()) if node.aval.weak and node.dtype.kind != "b" else node.dtype
 
 
-def _gated(mask: Node | None, value: Any) -> Any:
-    """The operand of a masked operation: no derivative comes back from elements that were left out."""
-    node = node_of(value)
-    if mask is None or node.aval.weak or not node.aval.inexact:
-        return value
-    return fresh(emit("where", mask, node, emit("stop_gradient", node)))
-
-
-def _placed(result: Tracer, target: Any, mask: Node | None, casting: Any, order: Any, always: bool) -> Tracer:
-    """A result where its ``out=`` wants it; without one, elements that ``where=`` leaves out may be anything."""
+def _placed(result: Tracer, target: Any, casting: Any, order: Any, always: bool) -> Tracer:
+    """A result where its ``out=`` wants it, or in the memory order that was asked for."""
     if target is not None:
-        return into(target, result._node, True if mask is None else fresh(mask), casting)
-    if mask is not None:
-        result = fresh(emit("where", mask, result._node, const(np.zeros((), result.dtype)[()])))
-        result._cell.strides = None if result.ndim > 1 else result._cell.strides
+        return into(target, result._node, True, casting)
     if order in ("C", "F"):
         result._cell.strides = result_strides(result.aval, []) if order == "C" else f_strides(result.aval)
     return new_array(result._node) if always and result.is_scalar else result

@@ -1,0 +1,201 @@
+"""Every ufunc of NumPy, its options and its methods, on every dtype: equal bits or equal exceptions, and staged."""
+
+import functools
+
+import numpy as np
+import pytest
+from compare import agree, outcome
+
+import futurex as fx
+
+UFUNCS = {
+    name: getattr(np, name)
+    for name in dir(np)
+    if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).__name__ == name and name != "isnat"
+}
+BINARY = sorted(name for name, ufunc in UFUNCS.items() if ufunc.nin == 2 and ufunc.nout == 1 and not ufunc.signature)
+DTYPES = "?bhilBHILefdFD"
+SOME = "?bBidD"
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, 1e-300, 3e38, 7.0]
+TWICE = np.array([1, 0, 1])
+
+
+def values(code, shape, seed=0):
+    """Zeros of both signs, infinities, NaN, extremes of integers: what loops differ in."""
+    dtype, rng = np.dtype(code), np.random.default_rng(seed)
+    n = int(np.prod(shape))
+    if dtype.kind == "b":
+        return (rng.random(shape) < 0.5).astype(dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        pool = np.array([0, 1, 2, 3, 7, limits.max, limits.min, limits.min + 1], dtype)
+        return rng.choice(pool, n).reshape(shape)
+    pool = rng.choice(SPECIAL, n) if n > 2 else rng.normal(size=n)
+    if dtype.kind == "c":
+        pool = pool + 1j * rng.permutation(pool)
+    with np.errstate(all="ignore"):
+        return pool.astype(dtype).reshape(shape)
+
+
+def agrees(function, *args, staged=True, exact=True):
+    """Plain and futurized give the same bits, or raise the same; what NumPy accepts is staged.
+
+    Where operands overlap results, NumPy computes transcendental functions by another loop than its own results need.
+    """
+    expected = outcome(function, args)
+    futurized = fx.futurize(function)
+    actual = outcome(futurized, args)
+    assert actual == expected or (not exact and agree(actual, expected)), (
+        f"{futurized.explain()}\n{actual}\nis not\n{expected}\nfor {args}"
+    )
+    if staged and expected[0][0] == "value":
+        assert "runs as plain NumPy" not in futurized.explain(), futurized.explain()
+
+
+def operands(ufunc, code, shape):
+    """One argument for every input; the second of ``ldexp`` is a small integer."""
+    args = [values(code, shape, seed) for seed in range(ufunc.nin)]
+    if ufunc is np.ldexp:
+        args[1] = values("i", shape) % 5
+    if ufunc is np.power and np.dtype(code).kind == "i":
+        args[1] = abs(args[1] % 5)  # what NumPy has written when it refuses a negative one is anything
+    return args
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(UFUNCS))
+def test_calls(name):
+    ufunc = UFUNCS[name]
+    shape = (3, 3) if ufunc.signature else (3, 20)
+    for code in DTYPES:
+        args = operands(ufunc, code, shape)
+        agrees(lambda *xs: ufunc(*xs), *args)
+        agrees(lambda *xs: ufunc(*(x[0] for x in xs)), *args)
+        agrees(lambda *xs: ufunc(*(x[:0] for x in xs)), *args)
+        if not ufunc.signature:
+            agrees(lambda *xs: (ufunc(*(x[1, 1] for x in xs)), ufunc(*(x[:, 1] for x in xs))), *args)
+            agrees(lambda *xs: ufunc(*xs[:-1], 2), *args)
+            agrees(lambda *xs: ufunc(*xs[:-1], 1.5), *args)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(name for name, ufunc in UFUNCS.items() if not ufunc.signature))
+def test_options(name):
+    ufunc = UFUNCS[name]
+    mask = np.array([True, False, True, False])
+
+    def into(out, *xs):
+        outs = (out, None)[: ufunc.nout] if ufunc.nout > 1 else out
+        return ufunc(*xs, out=outs), out
+
+    def masked(out, mask, *xs):
+        outs = tuple(out * 1 for _ in range(ufunc.nout))
+        return ufunc(*xs, out=outs, where=mask), outs, out
+
+    for code in SOME:
+        args = operands(ufunc, code, (3, 4))
+        for target in "?ifdD":
+            agrees(into, np.zeros((3, 4), target), *args)
+        alone = ufunc.nout == 1
+        agrees(lambda x, *xs: (ufunc(x, *xs, *(x,) * ufunc.nout), x), *args, staged=alone, exact=False)
+        agrees(
+            lambda x, *xs: (ufunc(x[1:], *(y[:-1] for y in xs), out=(x[:-1],) * ufunc.nout), x),
+            *args,
+            staged=alone,
+            exact=False,
+        )
+        agrees(masked, args[0], mask, *args)
+        agrees(masked, np.zeros((3, 4)), mask, *args)
+        agrees(lambda *xs: ufunc(*xs, dtype="f4"), *args)
+        agrees(lambda *xs: ufunc(*xs, dtype="f8", casting="unsafe"), *args)
+        agrees(lambda *xs: ufunc(*xs, casting="no"), *args)
+        agrees(lambda *xs: ufunc(*xs, order="F").shape if ufunc.nout == 1 else 0, *args)
+        agrees(lambda *xs: (ufunc(*(x[0, 0] for x in xs), out=...), ufunc(*xs, subok=False)), *args)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BINARY)
+def test_methods(name):
+    ufunc = UFUNCS[name]
+
+    def reduce(x, mask):
+        return (
+            ufunc.reduce(x), ufunc.reduce(x, axis=1, keepdims=True), ufunc.reduce(x[0], axis=None), ufunc.reduce(x, -1)
+        )  # fmt: skip
+
+    def at(x, y):
+        ufunc.at(x, TWICE, y)
+        return x
+
+    for code in SOME:
+        x, y = operands(ufunc, code, (3, 4))
+        mask = y.astype(bool)
+        agrees(reduce, x, mask)
+        agrees(lambda x: ufunc.reduce(x, axis=(0, 1)), x)
+        agrees(lambda x: ufunc.reduce(x[:0], axis=0), x)
+        agrees(lambda x, m: ufunc.reduce(x, axis=1, where=m, initial=1), x, mask)
+        agrees(lambda x, m: ufunc.reduce(x, where=m), x, mask)
+        agrees(lambda x: ufunc.reduce(x, initial=None), x)
+        agrees(lambda x: ufunc.reduce(x, dtype="f4"), x)
+        agrees(lambda x, o: (ufunc.reduce(x, axis=1, out=o), o), x, np.zeros(3, "f4"))
+        agrees(lambda x: (ufunc.accumulate(x), ufunc.accumulate(x, 1)), x)
+        agrees(lambda x, o: (ufunc.accumulate(x, out=o), o), x, np.zeros((3, 4), "f4"))
+        agrees(lambda x: (ufunc.reduceat(x, [0, 2, 1]), ufunc.reduceat(x, [1, 3], axis=1)), x)
+        agrees(lambda x, y: (ufunc.outer(x[0], y), ufunc.outer(x[0, 0], y[0])), x, y)
+        agrees(at, x, y)
+        agrees(lambda x: (ufunc.at(x, (slice(None), [0, 0]), 1), x), x)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(name for name, ufunc in UFUNCS.items() if ufunc.nin == 1 and ufunc.nout == 1))
+def test_unary_at(name):
+    ufunc = UFUNCS[name]
+    for code in SOME:
+        agrees(lambda x: (ufunc.at(x, [0, 0, 2]), x), values(code, (4,)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_mask_without_out_computes_what_it_selects():
+    x, mask = values("d", (3, 4)), values("?", (3, 4))
+    got = np.asarray(fx.futurize(lambda x, m: np.sqrt(x, where=m))(x, mask))
+    assert got.dtype == float
+    np.testing.assert_array_equal(got[mask], np.sqrt(x)[mask])
+
+
+def test_vecdot_takes_axis_and_keepdims():
+    x, y = np.arange(12.0).reshape(3, 4), np.ones((3, 4)) * 2
+    agrees(lambda x, y: (np.vecdot(x, y, axis=0), np.vecdot(x, y, keepdims=True)), x, y)
+    agrees(lambda x, y: np.matmul(x, y.T, out=np.zeros((3, 3))), x, y)
+
+
+@functools.cache
+def slopes():
+    """Functions with masks, starts and running extremes, and points of them without ties."""
+    x, m = np.linspace(-1.3, 2.2, 12).reshape(3, 4), np.arange(12).reshape(3, 4) % 3 > 0
+    return [
+        (lambda x: np.sqrt(x, where=x > 0, out=np.zeros((3, 4))).sum(), x),
+        (lambda x: np.divide(1.0, x, where=m, out=x * 1).sum(), x),
+        (lambda x: (np.add.reduce(x, where=m) ** 2).sum(), x),
+        (lambda x: (np.multiply.reduce(x, where=m, initial=2.0, axis=1) ** 2).sum(), x),
+        (lambda x: (np.max(x, axis=0, where=m, initial=-0.2) ** 2).sum(), x),
+        (lambda x: (np.maximum.accumulate(np.sin(3 * x), axis=1) ** 2).sum(), x),
+        (lambda x: (np.cumprod(x) ** 2).sum(), x),
+        (lambda x: (np.add.reduceat(x, [2, 0, 1], axis=1) ** 2).sum(), x),
+        (lambda x: (np.modf(x)[0] * np.frexp(x)[0]).sum() + (np.divmod(x, 0.7)[1] ** 2).sum(), x),
+        (lambda x: np.logaddexp.reduce(x.ravel()) + np.hypot.reduce(x[0]), x),
+        (lambda x: (np.vecdot(x, x * x) * np.matvec(x, x[0])).sum(), x),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(slopes())))
+def test_derivatives(number):
+    function, x = slopes()[number]
+    gradient = np.asarray(fx.grad(function)(x))
+    step = 1e-6
+    for place in np.ndindex(x.shape):
+        ahead, behind = x.copy(), x.copy()
+        ahead[place] += step
+        behind[place] -= step
+        with np.errstate(all="ignore"):
+            slope = (function(ahead) - function(behind)) / (2 * step)
+        assert abs(gradient[place] - slope) <= 1e-5 * max(1.0, abs(slope)), (place, gradient[place], slope)
