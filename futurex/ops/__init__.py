@@ -28,6 +28,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     shape,
     tapes,
     ufunc_methods,
+    streams,
     views,
 )
 from futurex.tree.graph import Graph
