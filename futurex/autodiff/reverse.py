@@ -128,6 +128,8 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
 
 
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
+    if isinstance(cotangent, NotDifferentiable):
+        raise cotangent
     if cotangent.shape != node.aval.shape:
         raise AssertionError(f"the rule of a user of {node!r} gave a cotangent of shape {cotangent.shape}")
     cotangent = fitted(cotangent, node.aval)

@@ -18,6 +18,7 @@ from numpy.testing import overrides
 
 from futurex.frontend import control
 from futurex.frontend.errors import Escape
+from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.source import CONSTRUCTED, PURE, WALKED, source_of
@@ -25,6 +26,7 @@ from futurex.frontend.outside import any_traced, captured_value, items, own_cont
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.ops.streams import GENERATORS
 from futurex.tree.node import const
 from futurex.tree.pytree import flatten, unflatten
 from futurex.tree.source import at, here, is_internal
@@ -104,6 +106,8 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         handler = None
     if handler is not None:
         return handler(*args, **kwargs)
+    if type(getattr(function, "__self__", None)) in GENERATORS:  # the functions of np.random are methods, too
+        return call(getattr(entered(function.__self__), function.__name__), args, kwargs)
     if isinstance(function, np.ufunc) or _is_numpy(function):
         return _call_numpy(function, args, kwargs)
     if hasattr(function, "__fx_stage__"):
@@ -376,6 +380,8 @@ def _copy(value: Any) -> Any:
 
 @special(copy.deepcopy)
 def _deepcopy(value: Any) -> Any:
+    if type(value) is TracedGenerator:
+        return value.copy()
     leaves, structure = flatten(value)
     if len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
         isinstance(leaf, np.ndarray | Tracer) for leaf in leaves

@@ -78,7 +78,7 @@ class Runtime:
     def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
-        if isinstance(value, Tracer):
+        if isinstance(value, Tracer) or hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = getattr(type(value), name, None) if not isinstance(value, type) else None
         if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):

@@ -14,6 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.objects import is_state
 from futurex.frontend.trace import Guard, current
 from futurex.frontend.tracer import Tracer, entered
+from futurex.ops.streams import GENERATORS
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -24,6 +25,7 @@ def any_traced(values: Any) -> bool:
     """Is there an array, traced or from outside, among the values or in containers among them?"""
     return any(
         isinstance(value, Tracer | np.ndarray)
+        or hasattr(type(value), "__fx_traced__")
         or hasattr(type(value), "__fx_future__")
         or (isinstance(value, list | tuple | set | frozenset) and any_traced(value))
         or (isinstance(value, dict) and any_traced(value.values()))
@@ -34,9 +36,9 @@ def any_traced(values: Any) -> bool:
 def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> Any:
     """Guard a value from outside; an array becomes an input read again at every call."""
     trace = current()
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer) or hasattr(type(value), "__fx_traced__"):
         return value
-    if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
+    if isinstance(value, np.ndarray) or type(value) in GENERATORS or hasattr(type(value), "__fx_future__"):
         return trace.captured(value, read, key, Guard(name, read, value, ("array", id(value))))
     if key not in trace.guards and not trace.is_own(value):
         check_state(value, name)

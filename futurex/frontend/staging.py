@@ -17,10 +17,12 @@ import numpy as np
 
 from futurex.frontend import calls
 from futurex.frontend.array import Array
+from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import submitted
 from futurex.frontend.plain import call_plainly
 from futurex.frontend.trace import tracing
 from futurex.frontend.variants import Variant, argument_paths, leaf_key, trace_call
+from futurex.ops.streams import GENERATORS, generator_of, restore, state_of
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
 from futurex.runtime.futures import Future
@@ -153,6 +155,19 @@ class Futurized(Generic[P, R]):
         if variant.written and _overlap(leaves, captured):
             return self._run_plain(args, kwargs)
         inputs = [leaves[k] for k in variant.inputs] + captured
+        if not variant.generators:
+            return self._finish(variant, inputs, leaves, captured, args, kwargs)
+        generators = [inputs[k] for k in variant.generators]
+        if share_bits(generators):
+            return self._run_plain(args, kwargs)
+        with held(generators):
+            for k in variant.generators:
+                inputs[k] = state_of(inputs[k])
+            return self._finish(variant, inputs, leaves, captured, args, kwargs)
+
+    def _finish(
+        self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
+    ) -> Any:
         futures = submitted(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
@@ -172,7 +187,10 @@ class Futurized(Generic[P, R]):
                 raise TypeError(
                     f"{self._name()} writes into an argument that is the result of another call; pass np.array(a)"
                 )
-            np.copyto(target, futures[out].result())
+            if is_generator(target):
+                restore(target, futures[out].result())
+            else:
+                np.copyto(target, futures[out].result())
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -271,6 +289,8 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
     for output in variant.outputs:
         if output.kind == "static":
             out.append(output.value)
+        elif output.kind == "generator":
+            out.append(generator_of(futures[output.index].result()))
         elif output.kind == "arg":
             target = leaves[output.index] if output.index >= 0 else captured[~output.index]
             if isinstance(target, Array) and not output.chain:
@@ -286,7 +306,7 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
 
 def _alias_pattern(leaves: list[Any]) -> Any:
     """Which arguments are one array; None where all differ."""
-    ids = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
+    ids = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS]
     return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
+from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
@@ -211,8 +212,13 @@ class Trace:
 
     @staticmethod
     def _capture(array: Any, read: Any, key: Any, guard: Guard | None) -> Capture:
+        from futurex.frontend.generators import TracedGenerator
         from futurex.frontend.tracer import Tracer
 
+        if type(array) in GENERATORS:
+            generator = TracedGenerator.of(array, "captured")
+            generator._cell.born = -1
+            return Capture(array, generator._cell.value, generator, read, key, guard)
         aval = aval_of(array) if isinstance(array, np.ndarray) else array.aval
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
             raise Escape(f"an array of dtype {aval.dtype}", "only native numbers and booleans are traced")
@@ -304,6 +310,7 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         node.inputs
         and isinstance(node.aval, Aval)
         and node.aval.nbytes <= FOLD_LIMIT
+        and not node.aval.dtype.hasobject
         and not node.record.effect
         and all(source.op == "const" for source in node.inputs)
     ):

@@ -15,6 +15,7 @@ from futurex.frontend.indexing import Index, encode
 from futurex.frontend.layout import Strides, c_strides, is_contiguous, reshapes_as_view, same_but_ones, view_strides
 from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
+from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.node import Node, const
@@ -474,6 +475,8 @@ def entered(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) or hasattr(kind, "__fx_future__"):
         return lift(value)
+    if kind in GENERATORS:
+        return current().captured(value)
     return value.used() if kind is Conflict else value
 
 

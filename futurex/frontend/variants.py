@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import builtin_calls, calls  # noqa: F401  (the builtins register themselves)
+from futurex.frontend import builtin_calls, calls, random_calls  # noqa: F401  (the builtins register themselves)
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape
+from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Conflict, Tracer
+from futurex.ops.streams import GENERATORS, STATE, bits_of
 from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
@@ -30,7 +32,7 @@ from futurex.tree.source import Source, is_internal
 class Output:
     """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
 
-    kind: str  # "out" | "arg" | "static"
+    kind: str  # "out" | "generator" | "arg" | "static"
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -53,6 +55,7 @@ class Variant:
     inputs: list[int] = field(default_factory=list)
     written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
     notes: list[str] = field(default_factory=list)
+    generators: list[int] = field(default_factory=list)  # inputs that are random generators
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
     keepalive: list[Any] = field(default_factory=list)
@@ -98,6 +101,8 @@ def leaf_key(leaf: Any) -> Any:
         return "scalar", leaf.dtype
     if kind is float or kind is complex:
         return "number", kind
+    if kind in GENERATORS:
+        return "generator", kind, type(bits_of(leaf)).__name__
     if kind in (bool, int, str, bytes, type(None), type(Ellipsis)):
         return "static", kind, leaf
     if isinstance(leaf, set | frozenset):
@@ -116,7 +121,7 @@ def _hashable(leaf: Any) -> Any:
 
 
 def _is_traced_leaf(leaf: Any) -> bool:
-    return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex)
+    return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex, *GENERATORS)
 
 
 def trace_call(function: Any, leaves: list[Any], structure: Structure, key: Any = None) -> Variant:
@@ -165,14 +170,21 @@ def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> 
     ``share``: an array that is passed twice is one storage (the trace then holds for such calls only).
     """
     entered = Arguments([], [], {})
-    same: dict[int, Tracer] = {}
+    same: dict[int, Any] = {}
     for position, leaf in enumerate(leaves):
         if not _is_traced_leaf(leaf):
             check_state(leaf, f"argument {paths[position]}")
             entered.values.append(leaf)
             continue
-        if share and isinstance(leaf, np.ndarray) and id(leaf) in same:
+        if share and isinstance(leaf, np.ndarray | np.random.Generator | np.random.RandomState) and id(leaf) in same:
             entered.values.append(same[id(leaf)])
+            continue
+        if type(leaf) in GENERATORS:
+            generator = TracedGenerator.of(leaf, paths[position].replace("/", "_"))
+            entered.params.append(generator._cell.value)
+            entered.positions[generator._cell] = position
+            entered.values.append(generator)
+            same[id(leaf)] = generator
             continue
         aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
@@ -200,7 +212,7 @@ def _collect(
     """Outputs, write-backs, effects and captured arrays of a finished trace."""
     result_leaves, variant.structure = flatten(result)
     for number, capture in enumerate(trace.captures.values()):
-        if isinstance(capture.array, np.ndarray):
+        if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     bases: dict[Cell, int] = {}
@@ -210,16 +222,18 @@ def _collect(
     for cell, position in cells.items():
         if cell.written:
             target = leaves[position] if position >= 0 else None
-            if target is not None and not isinstance(target, np.ndarray):
+            if target is not None and not isinstance(target, np.ndarray | np.random.Generator | np.random.RandomState):
                 raise Escape("a write into a scalar argument", "NumPy scalars cannot be changed")
             variant.written.append((position, len(outs)))
             outs.append(cell.value)
     variant.prints = trace.prints
-    variant.waits = bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
+    made = any(output.kind == "generator" for output in variant.outputs)
+    variant.waits = made or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))
     everything = [*params, *(capture.node for capture in trace.captures.values())]
+    variant.generators = [k for k, node in enumerate(everything) if node.aval == STATE]
     variant.graph = Graph(everything, outs, trace.name)
 
 
@@ -230,6 +244,13 @@ def _shared_cells(leaves: list[Any]) -> set[Cell]:
         if isinstance(leaf, Tracer):
             (twice if leaf._cell in seen else seen).add(leaf._cell)
     return twice
+
+
+def _generator_output(leaf: TracedGenerator, outs: list[Node], cells: dict[Cell, int]) -> Output:
+    if leaf._cell in cells:
+        return Output("arg", cells[leaf._cell])
+    outs.append(leaf._cell.value)
+    return Output("generator", len(outs) - 1)
 
 
 def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
@@ -247,7 +268,9 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar)
     if type(leaf) is Conflict:
         leaf.used()
-    if isinstance(leaf, np.ndarray) or hasattr(type(leaf), "__fx_future__"):
+    if type(leaf) is TracedGenerator:
+        return _generator_output(leaf, outs, cells)
+    if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
         return _output(current().captured(leaf), outs, bases, cells, shared)
     if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
         raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")

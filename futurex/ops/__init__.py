@@ -12,6 +12,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     contract,
     control,
     convolution,
+    draws,
     elementwise,
     epilogue,
     fusion,
@@ -26,9 +27,9 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     random,
     reduce,
     shape,
+    streams,
     tapes,
     ufunc_methods,
-    streams,
     views,
 )
 from futurex.tree.graph import Graph

@@ -766,3 +766,24 @@ def an_assertion_in_a_long_loop(x, limit):
         s += x[i] * x[i]
         assert s < limit, "too large"
     return s
+def take_one(x):
+    x[0] += 1.0
+    return x[0] < 5.0
+
+
+@cases(np.zeros(3))
+def while_test_that_writes(x):
+    rounds = 0
+    while take_one(x):
+        rounds += 1
+    return x, rounds
+
+
+@cases(np.zeros(3))
+def while_test_that_writes_and_a_break(x):
+    rounds = 0
+    while take_one(x):
+        rounds += 1
+        if x[0] > 3.0:
+            break
+    return x, rounds

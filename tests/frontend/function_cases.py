@@ -301,7 +301,6 @@ def a_set_as_argument(x, s):
 
 COUNTS = {"calls": 0}
 SEEN = []
-RNG = np.random.default_rng(3)
 
 
 def impure_global_dict(x):
@@ -316,14 +315,6 @@ def impure_global_list(x):
 
 def impure_random(x):
     return x + random.random()
-
-
-def impure_numpy_random(x):
-    return x + np.random.rand()
-
-
-def impure_generator(x):
-    return x + RNG.normal()
 
 
 def impure_time(x):
@@ -344,6 +335,6 @@ def require_positive(x):
 
 
 IMPURE = [
-    impure_global_dict, impure_global_list, impure_random, impure_numpy_random, impure_generator, impure_time,
+    impure_global_dict, impure_global_list, impure_random, impure_time,
     impure_global,
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
-from futurex.frontend.control.values import Get, Set, State, TracedRange, is_unknown
+from futurex.frontend.control.values import Get, Set, State, TracedRange, is_unknown, truth
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
@@ -31,11 +31,14 @@ def while_(
 
     rounds = 0
     while True:
-        with current().scope():
+        with current().scope() as scope:
             before = get()
             value = goes_on()
             unknown = is_unknown(value)
             set_(before)
+        if unknown and scope.journal:
+            _stage_writing_test(goes_on, body, get, set_, names)
+            return
         if unknown:
             _stage(goes_on, body, get, set_, names)
             return
@@ -66,6 +69,23 @@ def _stage(
         _stage(test, body, get, set_, names, peeled + 1)
 
     if_(test(), first, lambda: None, get, set_, names)
+
+
+def _stage_writing_test(
+    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names
+) -> None:
+    """A test that writes is not undone when it ends the loop: it runs before the loop, and at the end of each round."""
+    flag = [fresh(truth(test()))]
+
+    def step() -> None:
+        body()
+        flag[0] = fresh(truth(test()))
+
+    def set_both(state: State) -> None:
+        set_(state[:-1])
+        flag[0] = state[-1]
+
+    _stage(lambda: flag[0], step, lambda: (*get(), flag[0]), set_both, (*names, "the test"))
 
 
 def for_(

@@ -11,8 +11,9 @@ from futurex.frontend import calls
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import close, current, emit
+from futurex.frontend.trace import Cell, close, current, emit
 from futurex.frontend.tracer import Tracer, fresh, new_array, node_of
+from futurex.ops.streams import STATE
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
@@ -42,7 +43,7 @@ class Inner:
     """A traced function as a graph.
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
-    numbers of its result, and then to its effects. ``leaves`` is the result with None where such a value stands.
+    numbers of its result, then to its effects and to the states of the ``generators`` it draws from. ``leaves`` is the result with None where such a value stands.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class Inner:
     structure: Structure
     leaves: list[Any]
     n_outs: int
+    generators: list[Cell]
 
     @property
     def outs(self) -> Sequence[Node]:
@@ -71,9 +73,12 @@ class Inner:
         return unflatten(self.structure, [next(values) if leaf is None else None for leaf in self.leaves])
 
     def keep_effects(self, nodes: Sequence[Node]) -> None:
-        """Let the effects among the outputs of a derived graph run, once, in their order."""
-        for node in nodes:
+        """Let the effects among the outputs of a derived graph run, once, in their order, and generators go on."""
+        n_effects = len(nodes) - len(self.generators)
+        for node in nodes[:n_effects]:
             current().keep(node)
+        for cell, state in zip(self.generators, nodes[n_effects:], strict=True):
+            cell.settle(state)
 
 
 def trace_inner(
@@ -94,16 +99,18 @@ def trace_inner(
         inner_args, inner_kwargs = unflatten(structure, values)
         out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
         nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
-        if scope.journal:
+        states = [cell for cell in scope.journal if cell.value.aval == STATE]
+        if len(states) < len(scope.journal):
             raise Escape(
                 "a write into an array from outside the differentiated function", "its derivative is not defined"
             )
         outs = [node for node in nodes if node is not None]
         own = [node for node in params if node is not None]
         name = getattr(function, "__name__", type(function).__name__)
-        (graph,), free = close([[*outs, *scope.effects]], [own], scope.start, [name])
+        drawn = [cell.value for cell in states]
+        (graph,), free = close([[*outs, *scope.effects, *drawn]], [own], scope.start, [name])
     kept = [None if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
-    return Inner(graph, free, out_structure, kept, len(outs))
+    return Inner(graph, free, out_structure, kept, len(outs), states)
 
 
 def is_value(leaf: Any) -> bool:
