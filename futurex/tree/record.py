@@ -47,10 +47,9 @@ class Op:
     ------
     kernel: ``kernel(*arrays, **attrs)``; the meaning of the op, in NumPy.
     aval: shape and dtype rule ``aval(*avals, **attrs)``; default: the kernel itself on zero-stride dummies.
-    vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input, or the NotDifferentiable to raise if that
-        one is asked for. ``out`` is the node itself; an op
-        with several results gets a tuple ``g`` with None for results that nobody used. NotImplemented says that there
-        is no derivative for these attributes.
+    vjp: ``vjp(g, out, *inputs, **attrs)`` -> one cotangent node or None per input, or the NotDifferentiable to raise
+        if that one is asked for. ``out`` is the node itself; an op with several results gets a tuple ``g`` with None
+        for results that nobody used. NotImplemented says that there is no derivative for these attributes.
     jvp: ``jvp(tangents, out, *inputs, **attrs)`` -> tangent of the output (a tuple for several results, None for zero);
         ``tangents`` has None where an input does not move. Default: the vjp rule, which is linear, transposed.
     decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner

@@ -43,7 +43,8 @@ class Inner:
     """A traced function as a graph.
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
-    numbers of its result, then to its effects and to the states of the ``generators`` it draws from. ``leaves`` is the result with None where such a value stands.
+    numbers of its result, then to its effects and to the states of the ``generators`` that it draws from. ``leaves`` is
+    the result with None where such a value stands.
     """
 
     graph: Graph
