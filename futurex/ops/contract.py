@@ -1,4 +1,4 @@
-"""Contractions: matmul and einsum of two operands (everything else of the kind is decomposed into these)."""
+"""Contractions: matmul, its relatives for vectors, and einsum; everything else of the kind is made of these."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.elementwise import unbroadcast
+from futurex.ops.elementwise import conj, unbroadcast
+from futurex.ops.matrices import column, row, swap_last, vector
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
-
-
-def swap_last(x: Node) -> Node:
-    """The matrix transpose over the last two axes."""
-    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    return apply("transpose", x, axes=axes)
 
 
 def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
@@ -71,6 +66,60 @@ op(
     "matmul", np.matmul, aval=_matmul_aval, vjp=_matmul_rule, factors=_matmul_factors, cost=_matmul_cost,
     numpy=(np.matmul,), samples=_matmul_samples,
 )  # fmt: skip
+
+
+def _vector_parts(name: str, x: Node, y: Node) -> Node:
+    """Products of stacked vectors as a sum or as ``matmul``; the first vector of a product is conjugated."""
+    if name == "vecdot":
+        return apply("sum", conj(x) * y, axis=(max(x.ndim, y.ndim) - 1,), keepdims=False, dtype=None)
+    if name == "matvec":
+        return vector(apply("matmul", x, column(y)))
+    product = apply("matmul", row(conj(x)), y)
+    return apply("reshape", product, shape=(*product.shape[:-2], product.shape[-1]))
+
+
+def _vector_product(ufunc: Any, first: str, second: str, out: str) -> None:
+    """``first``, ``second`` and ``out`` name the dimensions of one product; those before them are stacked."""
+
+    def aval(x: Aval, y: Aval) -> Aval:
+        extents = dict(
+            zip(first + second, x.shape[x.ndim - len(first) :] + y.shape[y.ndim - len(second) :], strict=False)
+        )
+        if x.ndim < len(first) or y.ndim < len(second) or x.shape[-1] != y.shape[-len(second)]:
+            ufunc(*(np.broadcast_to(np.zeros((), each.dtype), each.shape) for each in (x, y)))
+        batch = np.broadcast_shapes(x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)])
+        dtype = ufunc(np.ones((1,) * len(first), x.dtype), np.ones((1,) * len(second), y.dtype)).dtype
+        return Aval((*batch, *(extents[name] for name in out)), dtype)
+
+    def factors(x: Aval, y: Aval) -> str:
+        depth = max(x.ndim - len(first), y.ndim - len(second))
+
+        def names(each: Aval, own: str) -> str:
+            n = each.ndim - len(own)
+            stacked = (
+                f"b{k}" if extent != 1 else "1" for k, extent in zip(range(depth - n, depth), each.shape, strict=False)
+            )
+            return " ".join((*stacked, *own))
+
+        return f"{names(x, first)}, {names(y, second)} -> {' '.join((*(f'b{k}' for k in range(depth)), *out))}"
+
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        sizes = {"i": 3, "j": 4}
+        a, b = (tuple(sizes[name] for name in names) for names in (first, second))
+        yield Sample((rng.normal(size=a), rng.normal(size=b)))
+        yield Sample((rng.normal(size=(2, 1, *a)), rng.normal(size=(3, *b))))
+        yield Sample((rng.normal(size=a) * (1 - 2j), rng.normal(size=(2, *b)) + 1j * rng.normal(size=(2, *b))))
+        yield Sample((rng.integers(0, 9, a), rng.integers(0, 9, b)), order=0)
+
+    op(
+        ufunc.__name__, lambda x, y: ufunc(x, y), aval=aval, factors=factors, samples=samples,
+        decompose=lambda x, y: _vector_parts(ufunc.__name__, x, y),
+    )  # fmt: skip
+
+
+_vector_product(np.vecdot, "i", "i", "")
+_vector_product(np.matvec, "ij", "j", "i")
+_vector_product(np.vecmat, "i", "ij", "j")
 
 
 def split_subscripts(subscripts: str) -> tuple[str, str, str]:

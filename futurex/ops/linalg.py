@@ -1,0 +1,235 @@
+"""Systems of linear equations: inverse, solution, determinants, Cholesky factor, pseudo-inverse and least squares.
+
+The kernels are NumPy's. Sources of the derivatives: Giles, "An extended collection of matrix derivative results for
+forward and reverse mode algorithmic differentiation" (2008); Murray, "Differentiation of the Cholesky decomposition"
+(2016); Golub & Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
+separate" (1973), which holds while the rank stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import conj, is_complex, unbroadcast
+from futurex.ops.matrices import (
+    adjoint,
+    as_read,
+    batch,
+    checked,
+    column,
+    hermitian_matrix,
+    identity_minus,
+    matrix,
+    matrix_samples,
+    positive,
+    real_of,
+    row,
+    scale,
+    swap_last,
+    triangle,
+    vector,
+)  # fmt: skip
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node, apply, item
+from futurex.tree.record import Sample, op
+
+
+def _inv_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
+    turned = swap_last(out)
+    return (-(turned @ g @ turned),)
+
+
+def _same_factors(x: Aval, **_: Any) -> str:
+    return f"{batch(x)} !m !n -> {batch(x)} !m !n"
+
+
+op(
+    "inv", np.linalg.inv, aval=checked(np.linalg.inv), vjp=_inv_rule, factors=_same_factors, fails=True,
+    samples=matrix_samples(matrix),
+)  # fmt: skip
+
+
+def _solve_aval(a: Aval, b: Aval) -> Aval:
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2] or b.shape[-min(b.ndim, 2) : b.ndim - 1 or None][:1] != a.shape[-1:]:
+        np.linalg.solve(*(np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)))
+    dtype = np.linalg.solve(np.ones((1, 1), a.dtype), np.ones((1, 1), b.dtype)).dtype
+    if b.ndim == 1:
+        return Aval(a.shape[:-1], dtype)
+    return Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), dtype)
+
+
+def _solve_rule(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    if b.ndim == 1:
+        db = vector(apply("solve", swap_last(a), column(g)))
+        return -(column(db) * row(out)), unbroadcast(db, b.aval)
+    db = apply("solve", swap_last(a), g)
+    return unbroadcast(-(db @ swap_last(out)), a.aval), unbroadcast(db, b.aval)
+
+
+def _solve_factors(a: Aval, b: Aval) -> str:
+    if b.ndim == 1:
+        return f"{batch(a)} !m !n, !n -> {batch(a)} !m"
+    names = [f"b{k}" for k in range(max(a.ndim, b.ndim) - 2)]
+
+    def aligned(x: Aval) -> str:
+        own = names[len(names) - (x.ndim - 2) :]
+        return " ".join(name if extent != 1 else "1" for name, extent in zip(own, x.shape, strict=False))
+
+    return f"{aligned(a)} !m !n, {aligned(b)} !n k -> {' '.join(names)} !m k"
+
+
+def _solve_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for a, b in (((3, 3), (3, 2)), ((3, 3), (3,)), ((2, 3, 3), (3,)), ((2, 3, 3), (1, 3, 2)), ((2, 2), (3, 2, 4))):
+        yield Sample((matrix(rng, *a), rng.normal(size=b)))
+    yield Sample((matrix(rng, 2, 2, dtype=np.complex128), matrix(rng, 2, 3)))
+    yield Sample((matrix(rng, 2, 2), matrix(rng, 2, 3, dtype=np.complex128)))
+    yield Sample((matrix(rng, 2, 2, dtype=np.float32), np.arange(2)), order=0)
+    yield Sample((np.zeros((0, 0)), np.zeros((0, 2))), order=0)
+
+
+op(
+    "solve", np.linalg.solve, aval=_solve_aval, vjp=_solve_rule, factors=_solve_factors, fails=True,
+    samples=_solve_samples,
+)  # fmt: skip
+
+
+def _det_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
+    return (scale(g * out) * swap_last(apply("inv", x)),)
+
+
+def _det_aval(x: Aval) -> Aval:
+    return Aval(x.shape[:-2], checked(np.linalg.det)(x).dtype)
+
+
+op(
+    "det", np.linalg.det, aval=_det_aval, vjp=_det_rule, samples=matrix_samples(matrix),
+    factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}",
+)  # fmt: skip
+
+
+def _slogdet_rule(g: tuple[Any, ...], out: Node, x: Node) -> tuple[Node | None]:
+    """The logarithm changes by Re tr(inv(x) dx), the phase of a complex determinant by Im tr(inv(x) dx)."""
+    gsign, glog = g
+    weight = glog
+    if gsign is not None and is_complex(x):
+        turn = -1j * apply("real", 1j * gsign * item(out, 0))
+        weight = turn if glog is None else glog + turn
+    return (None if weight is None else scale(weight) * swap_last(apply("inv", x)),)
+
+
+def _slogdet_aval(x: Aval) -> tuple[Aval, Aval]:
+    dtype = checked(np.linalg.slogdet)(x).dtype
+    return Aval(x.shape[:-2], dtype), Aval(x.shape[:-2], real_of(dtype))
+
+
+op(
+    "slogdet", lambda x: tuple(np.linalg.slogdet(x)), aval=_slogdet_aval, vjp=_slogdet_rule,
+    samples=matrix_samples(matrix), factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}, {batch(x)}",
+)  # fmt: skip
+
+
+def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
+    """With respect to the triangle that is read; the other one has no influence."""
+    lower, gradient = (adjoint(out), swap_last(g)) if upper else (out, conj(g))
+    inner = adjoint(lower) @ gradient
+    left = apply("solve", adjoint(lower), triangle(inner))
+    whole = adjoint(apply("solve", adjoint(lower), adjoint(left)))
+    return (conj(as_read(whole, lower=not upper)),)
+
+
+op(
+    "cholesky", lambda x, upper: np.linalg.cholesky(x, upper=upper), vjp=_cholesky_rule, factors=_same_factors,
+    aval=lambda x, upper: checked(np.linalg.cholesky)(x), fails=True,
+    samples=matrix_samples(positive, {"upper": False}, {"upper": True}),
+)  # fmt: skip
+
+
+def _pinv_rule(g: Node, out: Node, x: Node, rcond: Node, hermitian: bool) -> tuple[Node, None]:
+    """Golub and Pereyra's formula: the change of the inverse, and what turns the two null spaces."""
+    a = hermitian_matrix(x) if hermitian else x
+    gradient, back = conj(g), adjoint(out)
+    change = (
+        identity_minus(a @ out) @ adjoint(gradient) @ out @ back
+        + back @ out @ adjoint(gradient) @ identity_minus(out @ a)
+        - back @ gradient @ back
+    )
+    return conj(as_read(change) if hermitian else change), None
+
+
+def _pinv_aval(x: Aval, rcond: Aval, hermitian: bool) -> Aval:
+    dtype = checked(np.linalg.pinv, square=hermitian)(x).dtype
+    return Aval((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype)
+
+
+def _pinv_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    plain = {"hermitian": False}
+    for shape in ((3, 3), (4, 2), (2, 2, 3)):
+        yield Sample((matrix(rng, *shape), 1e-15), plain)
+    yield Sample((matrix(rng, 3, 2, dtype=np.complex128), 1e-15), plain)
+    yield Sample((matrix(rng, 2, 2, 3), np.array([1e-9, 0.7])), plain, order=0)
+    yield Sample((positive(rng, 3, 3), 1e-15), {"hermitian": True})
+    yield Sample((positive(rng, 2, 2, dtype=np.complex128), 1e-15), {"hermitian": True})
+    yield Sample((np.zeros((0, 2), int), 1e-15), plain, order=0)
+    yield Sample((matrix(rng, 3, 2, dtype=np.float32), np.float64(1e-5)), plain, order=0)
+
+
+op(
+    "pinv", lambda x, rcond, hermitian: np.linalg.pinv(x, rcond, hermitian), aval=_pinv_aval, vjp=_pinv_rule,
+    factors=lambda x, rcond, hermitian: f"{batch(x)} !m !n, {batch(x) if rcond.ndim else ''} -> {batch(x)} !n !m",
+    fails=True, samples=_pinv_samples,
+)  # fmt: skip
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None) -> tuple[Any, ...]:
+    """Without the residuals: how many there are depends on the rank."""
+    x, _, rank, s = np.linalg.lstsq(a, b, rcond)
+    return x, rank, s
+
+
+def _lstsq_aval(a: Aval, b: Aval, rcond: float | None) -> tuple[Aval, Aval, Aval]:
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        stand_ins = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
+        np.linalg.lstsq(stand_ins[0], stand_ins[1])
+    x, _, rank, s = np.linalg.lstsq(np.ones((1, 1), a.dtype), np.ones((1, 1), b.dtype), rcond)
+    return Aval((a.shape[1], *b.shape[1:]), x.dtype), Aval((), rank.dtype), Aval((min(a.shape),), s.dtype)
+
+
+def _lstsq_rule(g: tuple[Any, ...], out: Node, a: Node, b: Node, rcond: float | None) -> tuple[Any, ...]:
+    """x is pinv(a) @ b; the residual and what x cannot reach turn with the matrix."""
+    gx, _, gs = g
+    da = db = None
+    if gx is not None:
+        x, gradient, target = item(out, 0), conj(gx), b
+        if b.ndim == 1:
+            x, gradient, target = column(x), column(gradient), column(b)
+        inverse = apply(
+            "pinv", a, float(np.finfo(float).eps * max(a.shape)) if rcond is None else rcond, hermitian=False
+        )
+        back = adjoint(inverse)
+        db = back @ gradient
+        unreached = identity_minus(inverse @ a) @ gradient
+        da = (target - a @ x) @ adjoint(inverse @ db) + back @ x @ adjoint(unreached) - db @ adjoint(x)
+        da, db = conj(da), conj(vector(db) if b.ndim == 1 else db)
+    if gs is not None:
+        values = apply("svd", a, full_matrices=False, hermitian=False)
+        spread = conj((item(values, 0) * row(gs)) @ item(values, 2))
+        da = spread if da is None else da + spread
+    return da, db
+
+
+def _lstsq_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for a, b in (((4, 2), (4,)), ((4, 2), (4, 2)), ((3, 3), (3, 2)), ((2, 3), (2,))):
+        yield Sample((matrix(rng, *a), rng.normal(size=b)), {"rcond": None})
+    yield Sample((matrix(rng, 4, 2, dtype=np.complex128), matrix(rng, 4, 2, dtype=np.complex128)), {"rcond": 1e-12})
+    yield Sample((matrix(rng, 4, 2, dtype=np.float32), np.arange(4)), {"rcond": None}, order=0)
+    yield Sample((matrix(rng, 4, 3), rng.normal(size=(4, 0))), {"rcond": 0.6}, order=0)
+    yield Sample((np.zeros((0, 2)), np.zeros(0)), {"rcond": None}, order=0)
+
+
+op(
+    "lstsq", _lstsq, aval=_lstsq_aval, vjp=_lstsq_rule, fails=True, samples=_lstsq_samples,
+    factors=lambda a, b, rcond: f"!m !n, !m{' !k' * (b.ndim - 1)} -> !n{' !k' * (b.ndim - 1)}, , !r",
+)  # fmt: skip
