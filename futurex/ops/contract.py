@@ -68,121 +68,81 @@ op(
 )  # fmt: skip
 
 
-def _vector_parts(name: str, x: Node, y: Node) -> Node:
-    """Products of stacked vectors as a sum or as ``matmul``; the first vector of a product is conjugated."""
-    if name == "vecdot":
-        return apply("sum", conj(x) * y, axis=(max(x.ndim, y.ndim) - 1,), keepdims=False, dtype=None)
-    if name == "matvec":
-        return vector(apply("matmul", x, column(y)))
-    product = apply("matmul", row(conj(x)), y)
-    return apply("reshape", product, shape=(*product.shape[:-2], product.shape[-1]))
-
-
-def _vector_product(ufunc: Any, first: str, second: str, out: str) -> None:
-    """``first``, ``second`` and ``out`` name the dimensions of one product; those before them are stacked."""
-
-    def aval(x: Aval, y: Aval) -> Aval:
-        extents = dict(
-            zip(first + second, x.shape[x.ndim - len(first) :] + y.shape[y.ndim - len(second) :], strict=False)
-        )
-        if x.ndim < len(first) or y.ndim < len(second) or x.shape[-1] != y.shape[-len(second)]:
-            ufunc(*(np.broadcast_to(np.zeros((), each.dtype), each.shape) for each in (x, y)))
-        batch = np.broadcast_shapes(x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)])
-        dtype = ufunc(np.ones((1,) * len(first), x.dtype), np.ones((1,) * len(second), y.dtype)).dtype
-        return Aval((*batch, *(extents[name] for name in out)), dtype)
-
-    def factors(x: Aval, y: Aval) -> str:
-        depth = max(x.ndim - len(first), y.ndim - len(second))
-
-        def names(each: Aval, own: str) -> str:
-            n = each.ndim - len(own)
-            stacked = (
-                f"b{k}" if extent != 1 else "1" for k, extent in zip(range(depth - n, depth), each.shape, strict=False)
-            )
-            return " ".join((*stacked, *own))
-
-        return f"{names(x, first)}, {names(y, second)} -> {' '.join((*(f'b{k}' for k in range(depth)), *out))}"
-
-    def samples(rng: np.random.Generator) -> Iterable[Sample]:
-        sizes = {"i": 3, "j": 4}
-        a, b = (tuple(sizes[name] for name in names) for names in (first, second))
-        yield Sample((rng.normal(size=a), rng.normal(size=b)))
-        yield Sample((rng.normal(size=(2, 1, *a)), rng.normal(size=(3, *b))))
-        yield Sample((rng.normal(size=a) * (1 - 2j), rng.normal(size=(2, *b)) + 1j * rng.normal(size=(2, *b))))
-        yield Sample((rng.integers(0, 9, a), rng.integers(0, 9, b)), order=0)
-
-    op(
-        ufunc.__name__, lambda x, y: ufunc(x, y), aval=aval, factors=factors, samples=samples,
-        decompose=lambda x, y: _vector_parts(ufunc.__name__, x, y),
-    )  # fmt: skip
-
-
-_vector_product(np.vecdot, "i", "i", "")
-_vector_product(np.matvec, "ij", "j", "i")
-_vector_product(np.vecmat, "i", "ij", "j")
-
-
-def split_subscripts(subscripts: str) -> tuple[str, str, str]:
-    """An explicit two-operand einsum without ellipsis, taken apart."""
+def split_subscripts(subscripts: str) -> tuple[list[str], str]:
+    """An explicit einsum without ellipsis, taken apart: the letters of each operand and those of the result."""
     inputs, out = subscripts.split("->")
-    first, second = inputs.split(",")
-    return first, second, out
+    return inputs.split(","), out
 
 
-def _einsum_one(g: Node, other: Node, g_names: str, other_names: str, target: Node, names: str) -> Node:
+def _einsum_of_one(g: Node, others: list[tuple[Node, str]], g_names: str, target: Node, names: str) -> Node:
     """The cotangent of one operand: sum over names it lacks, broadcast over names that only it has."""
-    available = [name for name in names if name in g_names or name in other_names]
-    result = apply("einsum", g, other, subscripts=f"{g_names},{other_names}->{''.join(available)}")
+    factors = [(g, g_names), *others]
+    available = "".join(name for name in names if any(name in own for _, own in factors))
+    text = ",".join(own for _, own in factors)
+    result = g if text == available else apply("einsum", *(x for x, _ in factors), subscripts=f"{text}->{available}")
     if len(available) == len(names):
         return result
     shape = tuple(extent if name in available else 1 for name, extent in zip(names, target.shape, strict=True))
     return apply("broadcast_to", apply("reshape", result, shape=shape), shape=target.shape)
 
 
-def _einsum_rule(g: Node, out: Node, x: Node, y: Node, subscripts: str) -> tuple[Node, Node]:
-    a, b, c = split_subscripts(subscripts)
-    return _einsum_one(g, y, c, b, x, a), _einsum_one(g, x, c, a, y, b)
+def _einsum_rule(g: Node, out: Node, *operands: Node, subscripts: str) -> tuple[Node, ...]:
+    names, g_names = split_subscripts(subscripts)
+    pairs = list(zip(operands, names, strict=True))
+    return tuple(_einsum_of_one(g, pairs[:k] + pairs[k + 1 :], g_names, *pair) for k, pair in enumerate(pairs))
 
 
-def _einsum_aval(x: Aval, y: Aval, subscripts: str) -> Aval:
-    a, b, c = split_subscripts(subscripts)
-    if len(a) != x.ndim or len(b) != y.ndim:
-        raise ValueError(f"einsum {subscripts!r} does not fit operands of shapes {x.shape} and {y.shape}")
+def _einsum_extents(operands: tuple[Aval, ...], subscripts: str) -> dict[str, int]:
+    names, _ = split_subscripts(subscripts)
+    shapes = [x.shape for x in operands]
     extents: dict[str, int] = {}
-    for name, extent in zip(a + b, x.shape + y.shape, strict=True):
-        if extents.setdefault(name, extent) != extent:
-            raise ValueError(
-                f"einsum {subscripts!r}: index {name!r} has sizes {extents[name]} and {extent} "
-                f"in shapes {x.shape} and {y.shape}"
-            )
-    return Aval(tuple(extents[name] for name in c), np.result_type(x.dtype, y.dtype))
+    if [len(each) for each in names] != [len(shape) for shape in shapes]:
+        raise ValueError(f"einsum {subscripts!r} does not fit operands of shapes {shapes}")
+    for own, shape in zip(names, shapes, strict=True):
+        for name, extent in zip(own, shape, strict=True):
+            if extents.setdefault(name, extent) != extent:
+                raise ValueError(
+                    f"einsum {subscripts!r}: index {name!r} has sizes {extents[name]} and {extent} in shapes {shapes}"
+                )
+    return extents
 
 
-def _einsum_cost(x: Aval, y: Aval, subscripts: str) -> Cost:
-    a, b, _ = split_subscripts(subscripts)
-    extents = dict(zip(a + b, x.shape + y.shape, strict=True))
-    out = _einsum_aval(x, y, subscripts)
-    return Cost(2.0 * math.prod(extents.values()), x.nbytes + y.nbytes + out.nbytes)
+def _einsum_aval(*operands: Aval, subscripts: str) -> Aval:
+    extents = _einsum_extents(operands, subscripts)
+    _, out = split_subscripts(subscripts)
+    return Aval(tuple(extents[name] for name in out), np.result_type(*(x.dtype for x in operands)))
 
 
-def _einsum_factors(x: Aval, y: Aval, subscripts: str) -> str:
-    a, b, c = split_subscripts(subscripts)
-    return f"{' '.join(a)}, {' '.join(b)} -> {' '.join(c)}"
+def _einsum_cost(*operands: Aval, subscripts: str) -> Cost:
+    extents, out = _einsum_extents(operands, subscripts), _einsum_aval(*operands, subscripts=subscripts)
+    moved = sum(x.nbytes for x in operands) + out.nbytes
+    return Cost(float(len(operands)) * math.prod(extents.values()), moved)
 
 
-def _einsum(x: Any, y: Any, subscripts: str) -> Any:
-    return np.einsum(subscripts, x, y, optimize=True)
+def _einsum_factors(*operands: Aval, subscripts: str) -> str:
+    names, out = split_subscripts(subscripts)
+    return f"{', '.join(' '.join(own) for own in names)} -> {' '.join(out)}"
+
+
+def _einsum(*operands: Any, subscripts: str) -> Any:
+    return np.einsum(subscripts, *operands, optimize=len(operands) > 1)
 
 
 def _einsum_samples(rng: np.random.Generator) -> Iterable[Sample]:
-    cases = (
+    cases: tuple[tuple[Any, ...], ...] = (
         ("ij,jk->ik", (2, 3), (3, 4)),
         ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)),
         ("i,j->ij", (3,), (2,)),
         ("ij,k->j", (2, 3), (4,)),
+        (",i->i", (), (3,)),
+        ("ijk->kj", (2, 3, 4)),
+        ("ij->", (2, 3)),
     )
-    for text, a, b in cases:
-        yield Sample((rng.normal(size=a), rng.normal(size=b)), {"subscripts": text})
+    for text, *shapes in cases:
+        yield Sample(tuple(np.asarray(rng.normal(size=shape)) for shape in shapes), {"subscripts": text})
+    pair = tuple(rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3)) for _ in range(2))
+    yield Sample(pair, {"subscripts": "ij,kj->ik"})
+    yield Sample((rng.integers(0, 9, (2, 3)), rng.integers(0, 9, 3)), {"subscripts": "ij,j->i"}, order=0)
 
 
 op(
@@ -191,26 +151,16 @@ op(
 )  # fmt: skip
 
 
-def _conjugated(x: Node) -> Node:
-    return apply("conjugate", x) if x.dtype.kind == "c" else x
-
-
-def _column(x: Node) -> Node:
-    return apply("reshape", x, shape=(*x.shape, 1))
-
-
 def _vecdot(x: Node, y: Node) -> Node:
-    return apply("sum", _conjugated(x) * y, axis=(max(x.ndim, y.ndim) - 1,), keepdims=False, dtype=None)
+    return apply("sum", conj(x) * y, axis=(max(x.ndim, y.ndim) - 1,), keepdims=False, dtype=None)
 
 
 def _matvec(x: Node, y: Node) -> Node:
-    product = apply("matmul", x, _column(y))
-    return apply("reshape", product, shape=product.shape[:-1])
+    return vector(apply("matmul", x, column(y)))
 
 
 def _vecmat(x: Node, y: Node) -> Node:
-    row = apply("reshape", _conjugated(x), shape=(*x.shape[:-1], 1, x.shape[-1]))
-    product = apply("matmul", row, y)
+    product = apply("matmul", row(conj(x)), y)
     return apply("reshape", product, shape=(*product.shape[:-2], product.shape[-1]))
 
 

@@ -1,6 +1,18 @@
 """NumPy functions on traced arrays, by function object: ufuncs and reductions by their records, the rest decomposed."""
 
-from futurex.frontend.numpy_api import methods, operators, products, reductions, selection, shapes
+from futurex.frontend.numpy_api import (
+    einsum,
+    fft,
+    linalg,
+    matrix_products,
+    methods,
+    norms,
+    operators,
+    products,
+    reductions,
+    selection,
+    shapes,
+)
 from futurex.frontend.numpy_api.creation import stack_nested
 from futurex.frontend.numpy_api.native import NATIVE, call_native
 from futurex.frontend.numpy_api.operators import operate
@@ -15,8 +27,13 @@ __all__ = [
     "call_native",
     "call_numpy",
     "call_ufunc",
+    "einsum",
+    "fft",
     "handles",
+    "linalg",
+    "matrix_products",
     "methods",
+    "norms",
     "operate",
     "operators",
     "products",

@@ -38,7 +38,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "convolve": ("mode",), "correlate": ("mode",), "interp": (), "gradient": (), "ediff1d": (), "trapezoid": (),
     "unwrap": (), "i0": (), "sinc": (), "kaiser": ("M",), "hanning": ("M",), "hamming": ("M",), "blackman": ("M",),
     "bartlett": ("M",), "polyval": (), "polyfit": ("deg",), "polyint": ("m",), "polyder": ("m",), "polymul": (),
-    "vander": ("N",), "cross": (), "kron": (),
+    "vander": ("N",),
     # choosing and placing
     "choose": (), "select": (), "compress": ("condition",), "extract": ("condition",), "insert": ("obj",),
     "delete": ("obj",), "resize": ("new_shape",), "tri": ("N", "M", "k"), "unravel_index": ("shape",),

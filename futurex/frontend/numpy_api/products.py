@@ -1,18 +1,17 @@
-"""Matrix and tensor products of traced arrays."""
+"""Vector and tensor products of traced arrays."""
 
 from __future__ import annotations
 
-import builtins
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, exactly_into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, array_node, fresh, new_array
 from futurex.tree.node import Node
 
 
@@ -48,16 +47,33 @@ def _tensordot(x: Node, y: Node, axes: Any) -> Node:
 @handles(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tracer:
     x, y = array_node(a), array_node(b)
-    if isinstance(axes, int):
-        axes = (list(range(x.ndim - axes, x.ndim)), list(range(axes)))
-    pair = [entry if isinstance(entry, tuple | list) else [entry] for entry in axes]
+    if np.iterable(axes):
+        left, right = axes
+    else:
+        count = operator.index(axes)
+        left, right = range(-count, 0), range(count)
+    pair = [[operator.index(k) for k in (entry if np.iterable(entry) else (entry,))] for entry in (left, right)]
+    if any(len(set(entry)) != len(entry) for entry in pair):
+        raise ValueError("duplicate axes are not allowed in tensordot")
+    if len(pair[0]) != len(pair[1]):
+        raise ValueError("shape-mismatch for sum")
+    extents = [[node.shape[k] for k in entry] for node, entry in zip((x, y), pair, strict=True)]  # or an IndexError
+    if extents[0] != extents[1]:
+        raise ValueError("shape-mismatch for sum")
     return new_array(_tensordot(x, y, pair))
+
+
+def _line(a: Any) -> Node:
+    """All elements in C order, as a value: no view of the array."""
+    node = array_node(a)
+    return emit("reshape", node, shape=(node.size,))
 
 
 @handles(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = as_tracer(a).ravel(), as_tracer(b).ravel()
-    return call_ufunc(np.multiply, "__call__", (x[:, None], y[None, :]), {} if out is None else {"out": (out,)})
+    x, y = _line(a), _line(b)
+    x, y = emit("reshape", x, shape=(x.size, 1)), emit("reshape", y, shape=(1, y.size))
+    return call_ufunc(np.multiply, "__call__", (fresh(x), fresh(y)), {} if out is None else {"out": (out,)})
 
 
 @handles(np.inner)
@@ -72,37 +88,5 @@ def inner(a: Any, b: Any) -> Any:
 
 @handles(np.vdot)
 def vdot(a: Any, b: Any) -> Any:
-    first = as_tracer(a).ravel()
-    if first.dtype.kind == "c":
-        first = call_ufunc(np.conjugate, "__call__", (first,), {})
-    return dot(first, as_tracer(b).ravel())
-
-
-@handles(np.einsum)
-def einsum(subscripts: Any, *operands: Any, **options: Any) -> Tracer:
-    if not isinstance(subscripts, str) or set(options) - {"optimize"}:
-        raise Escape("numpy.einsum with lists of axes or with options", "only the text form is traced")
-    text = subscripts.replace(" ", "")
-    nodes = [array_node(operand) for operand in operands]
-    if "." in text or builtins.any(len(set(part)) != len(part) for part in text.split("->")[0].split(",")):
-        raise Escape("numpy.einsum with an ellipsis or a repeated index", "only plain index letters are traced")
-    inputs, arrow, out = text.partition("->")
-    if not arrow:
-        letters = inputs.replace(",", "")
-        out = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-    names = inputs.split(",")
-    if len(names) == 1:
-        return fresh(_einsum_one(nodes[0], names[0], out))
-    if len(names) != 2:
-        raise Escape("numpy.einsum of more than two operands", "contract two at a time")
-    if len(names) != len(nodes):
-        raise ValueError("fewer operands provided to einstein sum function than specified in the subscripts string")
-    return fresh(emit("einsum", nodes[0], nodes[1], subscripts=f"{names[0]},{names[1]}->{out}"))
-
-
-def _einsum_one(x: Node, names: str, out: str) -> Node:
-    summed = tuple(k for k, name in enumerate(names) if name not in out)
-    rest = [name for name in names if name in out]
-    result = emit("sum", x, axis=summed, keepdims=False, dtype=x.dtype) if summed else x
-    axes = tuple(rest.index(name) for name in out)
-    return emit("transpose", result, axes=axes) if axes != tuple(range(len(axes))) else result
+    x = _line(a)
+    return dot(fresh(emit("conjugate", x) if x.dtype.kind == "c" else x), fresh(_line(b)))

@@ -1,4 +1,4 @@
-"""Choosing among elements, and norms."""
+"""Choosing among elements."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.products import dot
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufunc_methods import reduce
 from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array, node_of
@@ -67,28 +65,4 @@ def _index_array(indices: Any) -> Any:
         indices
         if isinstance(indices, Tracer)
         else fresh(const(np.asarray(indices, np.intp if not np.size(indices) else None)))
-    )
-
-
-@handles(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    a = as_tracer(x)
-    if (
-        a.dtype.kind not in "fiu"
-        or ord not in (None, 2, "fro")
-        or (ord == 2 and axis is None and a.ndim != 1)
-        or (axis is None and keepdims)
-    ):
-        raise Escape(
-            "numpy.linalg.norm of this order", "only the 2-norm of real vectors and the Frobenius norm are traced"
-        )
-    a = a if a.dtype.kind == "f" else a.astype(float)
-    if axis is None:
-        flat = a.ravel()
-        return call_ufunc(np.sqrt, "__call__", (dot(flat, flat),), {})
-    return call_ufunc(
-        np.sqrt,
-        "__call__",
-        (reduce(np.add, call_ufunc(np.multiply, "__call__", (a, a), {}), axis, None, None, keepdims),),
-        {},
     )

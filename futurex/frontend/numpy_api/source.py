@@ -26,7 +26,7 @@ WALKED = named(
     "isneginf isposinf isreal ix_ kron linspace nan_to_num nancumsum nanprod nansum piecewise polyadd "
     "polyder polyint polysub polyval put_along_axis real_if_close resize rollaxis sinc trapezoid unstack "
     "unwrap vander vsplit"
-) | {index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
+) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
 #: Functions that read no arrays, or were given none: their value is known when a function is traced.
 PURE = named(

@@ -12,6 +12,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides, f_strides, result_strides
+from futurex.frontend.numpy_api.gufuncs import core_last, from_end
 from futurex.frontend.numpy_api.registry import HANDLERS
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
@@ -272,13 +273,18 @@ def _can_cast(result: Node, dtype: np.dtype[Any], casting: Any) -> bool:
 
 def _generalised(
     ufunc: Any, *inputs: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", axis: Any = None,
-    keepdims: Any = False, order: Any = "K", subok: Any = True, **options: Any,
+    axes: Any = None, keepdims: Any = False, order: Any = "K", subok: Any = True, **options: Any,
 ) -> Any:  # fmt: skip
     """Products of vectors and matrices; ``axis`` and ``keepdims`` are those of ``vecdot``."""
     name, attrs = op_of(ufunc)
     if options or (ufunc is not np.vecdot and (axis is not None or keepdims)):
         raise Escape(f"numpy.{ufunc.__name__} with these options", "they are not traced")
     nodes = [array_node(value) for value in inputs]
+    places: Any = None
+    if axes is not None:
+        if axis is not None or keepdims:
+            raise Escape(f"numpy.{ufunc.__name__} with axes= and axis= or keepdims=", "NumPy refuses some of them")
+        nodes, places = core_last(ufunc, nodes, axes)
     (target,) = _outs(ufunc, out)
     loop = ufunc.resolve_dtypes(
         (*(node.dtype for node in nodes), None if target is None else target.dtype), casting=casting,
@@ -297,8 +303,16 @@ def _generalised(
         place = normal_axes(-1 if axis is None else axis, result.ndim + 1)
         assert place is not None
         result = emit("reshape", result, shape=(*result.shape[: place[0]], 1, *result.shape[place[0] :]))
+    if places:
+        result = emit("transpose", result, axes=from_end(places, result.ndim))
+    if target is None and out is not ...:
+        product = fresh(result)
+        if axis is None and axes is None:  # stacks keep the order of their operands, matrices are in C order
+            stacked = [each for each in map(entered, inputs) if isinstance(each, Tracer) and each.ndim > 2]
+            product._cell.strides = layout_of(result.aval, stacked, [each._node for each in stacked])
+        return product
     if target is None:
-        return fresh(result) if out is not ... else new_array(result)
+        return new_array(result)
     if result.shape != target.shape and not np.broadcast_shapes(result.shape, target.shape) == target.shape:
         raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
     return into(target, result, True, casting)

@@ -1,0 +1,55 @@
+"""Linear algebra, Fourier transforms and products in staged code mean what they mean in NumPy."""
+
+import numpy as np
+import pytest
+from compare import agree, check, is_staged, outcome
+from linalg_cases import BAD_EINSUM, EINSUM, MATRIX, PRODUCTS, REAL, SQUARE
+
+import futurex as fx
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+DTYPES = (np.float64, np.float32, np.complex128, np.complex64, np.int64, np.float16, np.bool_)
+
+
+def numbers(rng, shape, dtype):
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(shape) < 0.6
+    if kind in "iu":
+        return rng.integers(-5, 6, shape).astype(dtype)
+    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if kind == "c" else 0)
+    return np.asarray(values).astype(dtype)
+
+
+def positive(rng, shape, dtype):
+    x = numbers(rng, shape, dtype)
+    return (x @ np.swapaxes(x.conj(), -1, -2) + 4 * np.eye(shape[-1])).astype(dtype)
+
+
+def compare(function, args, staged=True, equal=lambda a, b: a == b):
+    expected = outcome(function, args)
+    futurized = fx.futurize(function)
+    for _ in range(2):
+        actual = outcome(futurized, args)
+        assert equal(actual, expected), f"{actual}\nis not\n{expected}\n{futurized.explain()}"
+    assert is_staged(futurized, args) == staged, futurized.explain()
+
+
+each_type = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+
+
+@each_type
+@pytest.mark.parametrize("name", SQUARE)
+def test_functions_of_square_matrices(name, dtype):
+    rng = np.random.default_rng(1)
+    for shape in ((3, 3), (2, 3, 3), (0, 0)):
+        b = numbers(rng, (*shape[:-1], 2), dtype)
+        compare(SQUARE[name], (positive(rng, shape, dtype), b, numbers(rng, shape[-1:], dtype)))
+
+
+@each_type
+@pytest.mark.parametrize("name", MATRIX)
+def test_functions_of_matrices(name, dtype):
+    rng = np.random.default_rng(2)
+    for shape in ((3, 4), (4, 3), (2, 5, 3)):
+        compare(MATRIX[name], (numbers(rng, shape, dtype),))
