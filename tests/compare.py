@@ -65,7 +65,7 @@ def bits(value):
     return value
 
 
-_ROUNDING = {"<f8": 1e-10, "<f4": 1e-4, "<f2": 1e-2}
+_ROUNDING = {"<f8": 1e-10, "<f4": 1e-4, "<f2": 1e-2, "<c16": 1e-10, "<c8": 1e-4}
 
 
 def agree(actual, expected):

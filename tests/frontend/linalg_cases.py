@@ -72,14 +72,13 @@ PRODUCTS = {
         np.matmul(x, y, out=np.zeros((3, 3), x.dtype)), np.matmul(x, y, np.zeros((3, 3), complex)),
     ),
     "vecdot": lambda x, y, s, v, w: (
-        np.vecdot(x, v), np.vecdot(s, x), np.vecdot(s, y, axis=0) if s.shape[0] == 4 else 0, L.vecdot(x, s),
-        np.vecdot(y, w), np.vecdot(x, w, axis=0) if False else 0, np.vecdot(x, x, axis=0), np.vecdot(v, v),
+        np.vecdot(x, v), np.vecdot(s, x), L.vecdot(x, s), np.vecdot(y, w), np.vecdot(x, x, axis=0), np.vecdot(v, v),
         np.vecdot(s, x, axis=-2), np.vecdot(s, s, keepdims=True, axis=1),
     ),
-    "matvec": lambda x, y, s, v, w: (np.matvec(x, v), np.matvec(s, v), np.matvec(s, x), np.vecmat(w, x),
-                                     np.vecmat(w, s), np.vecmat(y, s[:, None]) if False else 0),
+    "matvec": lambda x, y, s, v, w: (np.matvec(x, v), np.matvec(s, v), np.matvec(s, s[:, 0]), np.vecmat(w, x),
+                                     np.vecmat(w, s), np.vecmat(y, s[:, None])),
     "inner": lambda x, y, s, v, w: (np.inner(x, x), np.inner(s, x), np.inner(v, s), np.inner(v, 3), np.inner(v, v)),
-    "vdot": lambda x, y, s, v, w: (np.vdot(v, v), np.vdot(x, y), np.vdot(s, s), np.vdot(v, v * 1j), np.vdot(2, 3 * v[0])),
+    "vdot": lambda x, y, s, v, w: (np.vdot(v, v), np.vdot(x, y), np.vdot(s, s), np.vdot(v, v * 1j), np.vdot(2, v[0])),
     "outer": lambda x, y, s, v, w: (np.outer(v, w), np.outer(x, v), L.outer(v, w), np.outer(2, v)),
     "tensordot": lambda x, y, s, v, w: (
         np.tensordot(x, y, 1), np.tensordot(s, x, 2), np.tensordot(s, x, ((1, 2), (0, 1))), np.tensordot(x, w, (0, 0)),
@@ -96,7 +95,8 @@ PRODUCTS = {
         L.multi_dot([w, x, y]), L.multi_dot([x, y, x, y, x]),
     ),
     "tensorsolve": lambda x, y, s, v, w: (
-        L.tensorsolve(np.eye(12).reshape(3, 4, 2, 6) * 2, x), L.tensorinv(np.eye(12).reshape(4, 3, 12) + s[0, 0, 0] * 0),
+        L.tensorsolve(np.eye(12).reshape(3, 4, 2, 6) * 2, x),
+        L.tensorinv(np.eye(12).reshape(4, 3, 12) + s[0, 0, 0] * 0),
         L.tensorinv(np.eye(4) * 3 + x[0, 0] * 0, ind=1), L.tensorsolve(np.eye(12).reshape(2, 3, 4, 6), x, axes=(0,)),
     ),
 }  # fmt: skip
@@ -108,7 +108,8 @@ EINSUM = [
     ("ijk,kl,lm", "syx"), ("i,ij,j", "wxv"), ("i,ij,j->j", "wxv"), ("ij,jk,kl,l->i", "xyxv"), ("i,j,k->kji", "vwv"),
     ("...j,j", "xv"), ("...ij,...jk", "sy"), ("i...->...", "s"), ("...->...", "s"), ("...ij->...ji", "s"),
     ("k...,...k->...", "xx"), ("...,...", "sx"), (",...", "ax"), (",ij,", "axa"), ("", "a"), ("->", "a"),
-    ("ii", "q"), ("ii->i", "q"), ("ii,i->i", "qw"), ("iij->j", "c"), ("iii->i", "c"), ("iji,j", "cw"), ("ii,jj->ij", "qq"),
+    ("ii", "q"), ("ii->i", "q"), ("ii,i->i", "qw"), ("iij->j", "c"), ("iii->i", "c"), ("iji,j", "cw"),
+    ("ii,jj->ij", "qq"),
     ("ij,jk", "oy"), ("ij,jk->ik", "xo"), ("ij,ij->i", "xo"), ("...ij,jk->...ik", "oy"), ("zA,Az", "xy"), ("ba", "x"),
     (" i j , j -> i ", "xv"), ("ij, jk, kl -> il", "xyx"),
 ]  # fmt: skip

@@ -386,4 +386,4 @@ for _name in np.__all__:
             CASES[_name] += [f"np.{_name}({', '.join(('s', 'f')[: _ufunc.nin])})"]
 
 #: Calls whose last bit depends on an order of summation that is not NumPy's.
-ROUNDED = {"np.einsum('ij,kj->ik', x, y)"}
+ROUNDED = {"np.einsum('ij,kj->ik', x, y)", "np.einsum('...j,j', x, v[:5])"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compare import agree, check, is_staged, outcome
+from compare import agree, is_staged, outcome
 from linalg_cases import BAD_EINSUM, EINSUM, MATRIX, PRODUCTS, REAL, SQUARE
 
 import futurex as fx
@@ -53,3 +53,40 @@ def test_functions_of_matrices(name, dtype):
     rng = np.random.default_rng(2)
     for shape in ((3, 4), (4, 3), (2, 5, 3)):
         compare(MATRIX[name], (numbers(rng, shape, dtype),))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if np.dtype(dtype).kind != "c"], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("name", REAL)
+def test_functions_of_real_matrices(name, dtype):
+    rng = np.random.default_rng(3)
+    for shape in ((3, 4), (4, 5)):
+        compare(REAL[name], (numbers(rng, shape, dtype),))
+
+
+@each_type
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name, dtype):
+    rng = np.random.default_rng(4)
+    args = tuple(numbers(rng, shape, dtype) for shape in ((3, 4), (4, 3), (2, 3, 4), (4,), (3,)))
+    compare(PRODUCTS[name], args, equal=agree)
+
+
+OPERANDS = {
+    "x": (3, 4), "y": (4, 3), "s": (2, 3, 4), "v": (4,), "w": (3,), "a": (), "q": (3, 3), "c": (3, 3, 3), "o": (3, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("subscripts, names", EINSUM)
+def test_einsum(subscripts, names, optimize):
+    rng = np.random.default_rng(5)
+    for dtype in (np.float64, np.complex64, np.int8, np.bool_):
+        args = [np.asarray(numbers(rng, OPERANDS[name], dtype)) for name in names]
+        compare(lambda *args: np.einsum(subscripts, *args, optimize=optimize), args, equal=agree)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("subscripts, names", BAD_EINSUM)
+def test_einsum_refuses_what_numpy_refuses(subscripts, names, optimize):
+    args = [np.ones(OPERANDS[name]) for name in names]
+    compare(lambda *args: np.einsum(subscripts, *args, optimize=optimize), args)

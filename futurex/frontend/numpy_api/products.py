@@ -21,7 +21,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if x.ndim == 0 or y.ndim == 0:
         result = emit("multiply", x, y)
     else:
-        result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
+        result = emit("matmul" if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2) else "dot", x, y)
     return fresh(result) if out is None else exactly_into(out, fresh(result), "numpy.dot")
 
 
@@ -90,3 +90,16 @@ def inner(a: Any, b: Any) -> Any:
 def vdot(a: Any, b: Any) -> Any:
     x = _line(a)
     return dot(fresh(emit("conjugate", x) if x.dtype.kind == "c" else x), fresh(_line(b)))
+
+
+@handles(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    x, y = array_node(a), array_node(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return fresh(emit("multiply", x, y))
+    n = max(x.ndim, y.ndim)
+    first, second = ((1,) * (n - node.ndim) + node.shape for node in (x, y))
+    blocks = emit("reshape", x, shape=tuple(extent for size in first for extent in (size, 1)))
+    cells = emit("reshape", y, shape=tuple(extent for size in second for extent in (1, size)))
+    shape = tuple(p * q for p, q in zip(first, second, strict=True))
+    return fresh(emit("reshape", emit("multiply", blocks, cells), shape=shape))

@@ -23,7 +23,7 @@ WALKED = named(
     "allclose angle apply_along_axis apply_over_axes array_equal asarray_chkfinite astype atleast_3d average "
     "common_type cov corrcoef cross cumulative_sum delete diag diag_indices_from "
     "diagflat dsplit ediff1d fill_diagonal fix fromfunction gradient hsplit insert iscomplex isclose "
-    "isneginf isposinf isreal ix_ kron linspace nan_to_num nancumsum nanprod nansum piecewise polyadd "
+    "isneginf isposinf isreal ix_ linspace nan_to_num nancumsum nanprod nansum piecewise polyadd "
     "polyder polyint polysub polyval put_along_axis real_if_close resize rollaxis sinc trapezoid unstack "
     "unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
