@@ -126,10 +126,10 @@ def _constantly(value: Any) -> Callable[[], Any]:
 def _extreme(builtin: Any, better: Callable[[Any, Any], Any]) -> Special:
     def choose(*args: Any, **kwargs: Any) -> Any:
         values = list(items(args[0])) if len(args) == 1 else list(args)
+        if not any_traced(values) and not any(isinstance(each, types.FunctionType) for each in kwargs.values()):
+            return builtin(values, **kwargs)
         if kwargs:
             raise Escape(f"{builtin.__name__}() with options", "only plain values are compared")
-        if not any_traced(values):
-            return builtin(values)
         best = values[0]
         for value in values[1:]:
             test = Runtime.binary("gt" if builtin is max else "lt", value, best)

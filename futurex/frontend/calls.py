@@ -148,7 +148,7 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if isinstance(owner, np.generic):
         return _wrapped(function(*args, **kwargs))
     if function in HANDLERS:
-        return call_numpy(function, args, kwargs)
+        return _or_whole(function, call_numpy, args, kwargs)
     name = getattr(function, "__name__", repr(function))
     if getattr(function, "__module__", "").startswith("numpy.random") or not isinstance(owner, types.ModuleType | None):
         raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
@@ -164,17 +164,23 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _walk(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Trace NumPy's own source; what it makes belongs to the user's line. What it cannot trace may be called whole."""
-    source = source_of(function)
-    assert source is not None
+    """Trace NumPy's own source; what it makes belongs to the user's line."""
     with at(here()):
-        if function not in NATIVE:
-            return _call_user(source, args, kwargs)
+        return _or_whole(function, lambda f, args, kwargs: _call_user(source_of(f), args, kwargs), args, kwargs)
+
+
+def _or_whole(function: Any, way: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A translation of a NumPy function; where it has none for these arguments, NumPy's own code as one node."""
+    if function not in NATIVE:
+        return way(function, args, kwargs)
+    try:
+        with current().tentative():
+            return way(function, args, kwargs)
+    except (Exception, Escape) as reason:  # where it is NumPy's own error, the call raises it again
         try:
-            with current().tentative():
-                return _call_user(source, args, kwargs)
-        except (Exception, Escape):  # where it is NumPy's own error, the call raises it again
             return call_native(function, args, kwargs)
+        except Escape:
+            raise reason from None
 
 
 def _wrapped(result: Any) -> Any:
@@ -322,8 +328,8 @@ def _staged_callback(value: Any) -> Any:
 
 def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A class called: plain data types and exceptions as they are, the user's classes with a staged ``__init__``."""
-    if kind in CONSTRUCTED:
-        return CONSTRUCTED[kind](*args, **kwargs)
+    if kind in CONSTRUCTED or kind in HANDLERS:
+        return (CONSTRUCTED.get(kind) or HANDLERS[kind])(*args, **kwargs)
     if issubclass(kind, np.generic):
         return _scalar_type(kind, args, kwargs)
     if kind.__module__ == "itertools" or kind is functools.partial:

@@ -3,15 +3,19 @@
 from futurex.frontend.numpy_api import (
     einsum,
     fft,
+    grids,
     linalg,
     matrix_products,
     methods,
     norms,
     operators,
+    ordering,
     products,
+    queries,
     reductions,
     selection,
     shapes,
+    writing,
 )
 from futurex.frontend.numpy_api.creation import stack_nested
 from futurex.frontend.numpy_api.native import NATIVE, call_native
@@ -29,6 +33,7 @@ __all__ = [
     "call_ufunc",
     "einsum",
     "fft",
+    "grids",
     "handles",
     "linalg",
     "matrix_products",
@@ -36,9 +41,12 @@ __all__ = [
     "norms",
     "operate",
     "operators",
+    "ordering",
     "products",
+    "queries",
     "reductions",
     "selection",
     "shapes",
     "stack_nested",
+    "writing",
 ]

@@ -31,8 +31,8 @@ _TABLE: dict[str, tuple[str, ...]] = {
     # order statistics and moments
     "median": (), "percentile": (), "quantile": (), "nanmedian": (), "nanpercentile": (), "nanquantile": (),
     "average": (), "cov": (), "corrcoef": (), "nanmean": (), "nanvar": (), "nanstd": (), "nansum": (), "nanprod": (),
-    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (), "cumprod": (), "cumulative_sum": (),
-    "cumulative_prod": (), "bincount": ("x", "minlength"), "histogram": ("bins",), "histogram2d": ("bins",),
+    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (),
+    "bincount": ("x", "minlength"), "histogram": ("bins",), "histogram2d": ("bins",),
     "histogramdd": ("bins",), "histogram_bin_edges": ("bins",),
     # signals, polynomials, calculus
     "convolve": ("mode",), "correlate": ("mode",), "interp": (), "gradient": (), "ediff1d": (), "trapezoid": (),
@@ -47,6 +47,9 @@ _TABLE: dict[str, tuple[str, ...]] = {
     # tests
     "isclose": (), "allclose": (), "array_equal": (), "array_equiv": (), "isposinf": (), "isneginf": (),
     "isreal": (), "iscomplex": (), "angle": (), "fix": (), "around": (), "round": (),
+    # what has a translation of its own, but not for every option
+    "mean": (), "var": (), "std": (), "ptp": (), "clip": (), "take": (), "take_along_axis": (), "repeat": ("repeats",),
+    "tile": ("reps",), "diff": (), "pad": ("pad_width",), "trace": (), "count_nonzero": (), "einsum": (),
 }  # fmt: skip
 
 

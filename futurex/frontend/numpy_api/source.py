@@ -20,12 +20,11 @@ from futurex.frontend.outside import any_traced
 from futurex.frontend.tracer import SCALARS, Tracer, as_tracer, entered
 
 WALKED = named(
-    "allclose angle apply_along_axis apply_over_axes array_equal asarray_chkfinite astype atleast_3d average "
-    "common_type cov corrcoef cross cumulative_sum delete diag diag_indices_from "
-    "diagflat dsplit ediff1d fill_diagonal fix fromfunction gradient hsplit insert iscomplex isclose "
-    "isneginf isposinf isreal ix_ linspace nan_to_num nancumsum nanprod nansum piecewise polyadd "
-    "polyder polyint polysub polyval put_along_axis real_if_close resize rollaxis sinc trapezoid unstack "
-    "unwrap vander vsplit"
+    "allclose angle apply_over_axes array_equal asarray_chkfinite astype atleast_3d average common_type corrcoef "
+    "cov cross cumulative_sum delete diag_indices_from diagflat dsplit ediff1d fix fromfunction gradient hsplit "
+    "insert isclose iscomplex isneginf isposinf isreal ix_ linspace nan_to_num nancumsum nanmax nanmean "
+    "nanmin nanprod nanstd nansum nanvar piecewise poly polyadd polyder polydiv polyint polysub polyval "
+    "put_along_axis real_if_close resize rollaxis sinc trapezoid unstack unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
 #: Functions that read no arrays, or were given none: their value is known when a function is traced.
@@ -36,10 +35,11 @@ PURE = named(
 ) | {array_utils.normalize_axis_index, array_utils.normalize_axis_tuple, index_tricks.nd_grid.__getitem__}
 
 
-def source_of(function: Any) -> types.FunctionType | None:
-    """The Python function behind a function of NumPy; None where it is written in C."""
+def source_of(function: Any) -> types.FunctionType:
+    """The Python function behind a function of NumPy."""
     found = inspect.unwrap(function)
-    return found if isinstance(found, types.FunctionType) else None
+    assert isinstance(found, types.FunctionType)
+    return found
 
 
 class Converter:
@@ -92,8 +92,6 @@ def _is_scalar(value: Any) -> bool:
     return not isinstance(value, Tracer) or value.is_scalar
 
 
-CONSTRUCTED: dict[Any, Any] = {_array_converter: Converter, np.broadcast: lambda *a: _broadcast(*a)}
-
 
 class _Extent:
     """The shape of arrays broadcast against each other."""
@@ -107,3 +105,7 @@ def _broadcast(*values: Any) -> Any:
     if not any_traced(values):
         return np.broadcast(*values)
     return _Extent(np.broadcast_shapes(*(as_tracer(value).shape for value in values)))
+
+
+#: Classes of NumPy that stand for something else in staged code.
+CONSTRUCTED: dict[Any, Any] = {_array_converter: Converter, np.broadcast: _broadcast}

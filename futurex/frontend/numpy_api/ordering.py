@@ -1,0 +1,143 @@
+"""Sorting, order statistics, convolution and interpolation of traced arrays."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
+from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of
+from futurex.tree.aval import PYTHON_SCALARS
+from futurex.tree.node import Node
+
+_KINDS = {None: None, "quicksort": "quicksort", "heapsort": "heapsort", "mergesort": "mergesort", "stable": "stable"}
+
+
+def along(a: Any, axis: Any) -> tuple[Tracer, Node, int]:
+    """The array, its node and the number of an axis; None flattens."""
+    x = as_tracer(a)
+    node = x._node
+    if axis is None:
+        node = emit("reshape", node, shape=(x.size,))
+        return fresh(node), node, 0
+    axes = normal_axes(operator.index(axis), x.ndim)
+    assert axes is not None
+    return x, node, axes[0]
+
+
+def _sorted(name: str) -> Handler:
+    def handler(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
+        if order is not None or kind not in _KINDS or (kind is not None and stable is not None):
+            raise Escape(f"numpy.{name} with these options", "only kind= or stable= is traced")
+        x, node, k = along(a, axis)
+        result = fresh(emit(name, node, axis=k, kind="stable" if stable else kind))
+        result._cell.strides = layout_of(result.aval, [x], [node])
+        return result
+
+    return handler
+
+
+HANDLERS[np.sort] = _sorted("sort")
+HANDLERS[np.argsort] = _sorted("argsort")
+
+
+@handles(np.partition)
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
+    if order is not None or kind != "introselect":
+        raise Escape("numpy.partition with these options", "they are not traced")
+    places = tuple(map(operator.index, kth)) if isinstance(kth, tuple | list) else (operator.index(kth),)
+    x, node, k = along(a, axis)
+    if any(not -x.shape[k] <= place < x.shape[k] for place in places):
+        raise Escape("numpy.partition at a place outside of the array", "NumPy refuses it")
+    result = fresh(emit("partition", node, axis=k, kth=places))
+    result._cell.strides = layout_of(result.aval, [x], [node])
+    return result
+
+
+def _quantile(function: str, a: Any, q: Any, axis: Any, out: Any, keepdims: Any, method: str) -> Any:
+    x = array_node(a)
+    axes = normal_axes(axis, x.ndim)
+    if x.dtype.kind not in "fiu" or x.size == 0:
+        raise Escape(f"numpy.{function} of booleans, of complex numbers or of nothing", "this use is not traced")
+    keep = bool(keepdims) and keepdims is not np._NoValue
+    if q is not None and function.startswith("nan") and method != "linear":
+        raise Escape(f"numpy.{function} with method={method!r}", "this method is not traced")
+    axes = tuple(range(x.ndim)) if axes is None else axes
+    result = fresh(emit("quantile", x, function=function, q=_points(q), axis=axes, keepdims=keep, method=method))
+    return result if out is None else exactly_into(out, result, f"numpy.{function}")
+
+
+def _points(q: Any) -> Any:
+    """Quantiles that are known: a number, or a tuple of numbers."""
+    if isinstance(q, Tracer):
+        known = q._node.value
+        if not isinstance(known, np.ndarray) or known.ndim != 1 or known.dtype not in (np.float64, np.int64):
+            raise Escape("quantiles that are not known before the run", "their derivative is not traced")
+        return tuple(known.tolist())
+    if isinstance(q, list | tuple) and all(type(entry) in PYTHON_SCALARS for entry in q):
+        return tuple(map(float, q))
+    if q is None or type(q) in (int, float):
+        return q
+    raise Escape("quantiles of this kind", "only numbers and lists of them are traced")
+
+
+def _median(function: str) -> Handler:
+    def handler(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+        if overwrite_input:
+            raise Escape(f"numpy.{function} with overwrite_input=True", "what is left in the input is not defined")
+        return _quantile(function, a, None, axis, out, keepdims, "linear")
+
+    return handler
+
+
+def _percentile(function: str) -> Handler:
+    def handler(
+        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+        keepdims: Any = False, *, weights: Any = None,
+    ) -> Any:  # fmt: skip
+        if overwrite_input or weights is not None:
+            raise Escape(f"numpy.{function} with overwrite_input= or weights=", "these options are not traced")
+        return _quantile(function, a, q, axis, out, keepdims, method)
+
+    return handler
+
+
+for _name in ("median", "nanmedian"):
+    HANDLERS[getattr(np, _name)] = _median(_name)
+for _name in ("percentile", "quantile", "nanpercentile", "nanquantile"):
+    HANDLERS[getattr(np, _name)] = _percentile(_name)
+
+
+def _convolution(name: str, default: str) -> Handler:
+    def handler(a: Any, v: Any, mode: Any = default) -> Tracer:
+        x, y = array_node(a), array_node(v)
+        if name == "convolve":
+            x, y = (emit("reshape", node, shape=(1,)) if node.ndim == 0 else node for node in (x, y))
+        if mode not in ("full", "same", "valid") or x.ndim != 1 or y.ndim != 1 or not x.size or not y.size:
+            raise Escape(f"numpy.{name} of these arrays, or in this mode", "NumPy refuses it, or it is not traced")
+        return fresh(emit(name, x, y, mode=mode))
+
+    return handler
+
+
+HANDLERS[np.convolve] = _convolution("convolve", "full")
+HANDLERS[np.correlate] = _convolution("correlate", "valid")
+
+
+@handles(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tracer:
+    if period is not None:
+        raise Escape("numpy.interp with period=", "this option is not traced")
+    at, table, values = array_node(x), array_node(xp), array_node(fp)
+    if table.ndim != 1 or values.ndim != 1 or table.shape != values.shape or not table.size or at.dtype.kind == "c":
+        raise Escape("numpy.interp with such a table", "NumPy refuses it")
+    outside = []
+    if left is not None or right is not None:
+        ends = as_tracer(values)
+        outside = [node_of(ends[0] if left is None else left), node_of(ends[-1] if right is None else right)]
+    return fresh(emit("interp", at, table, values, *outside))

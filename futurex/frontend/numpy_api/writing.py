@@ -1,0 +1,100 @@
+"""NumPy functions that write into the array they are given, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.creation import as_dtype
+from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, array_node, entered
+from futurex.tree.node import Node, const
+
+
+def _target(a: Any, what: str) -> Tracer:
+    target = entered(a)
+    if not isinstance(target, Tracer) or target.is_scalar:
+        raise Escape(f"{what} of something that is not an array", "NumPy refuses it, or writes into a copy")
+    return target
+
+
+def _flat(node: Node) -> Node:
+    return emit("reshape", node, shape=(node.size,)) if node.ndim != 1 else node
+
+
+def _repeated(values: Any, count: int, dtype: Any) -> Node:
+    """The first ``count`` of the values, over and over again, in the type of the array they are written to."""
+    node = as_dtype(_flat(array_node(values)), dtype)
+    if node.size == count:
+        return node
+    return _rows(node, const(np.arange(count) % max(node.size, 1)))
+
+
+def _rows(node: Node, index: Node) -> Node:
+    return emit("gather", node, index, pattern=(("d", 0),))
+
+
+def _write_flat(target: Tracer, flat: Node) -> None:
+    target._write(emit("reshape", flat, shape=target.shape) if target.ndim != 1 else flat)
+
+
+@handles(np.put)
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    target = _target(a, "numpy.put")
+    index = _flat(array_node(ind))
+    values = array_node(v)
+    if mode not in ("raise", "wrap", "clip") or index.dtype.kind not in "iu" or not target.size:
+        raise Escape("numpy.put with these options", "they are not traced")
+    if not values.size or not index.size:
+        return
+    size = target.size
+    if mode == "wrap":
+        index = emit("remainder", index, size)
+    elif mode == "clip":
+        index = emit("minimum", emit("maximum", index, 0), size - 1)
+    flat = emit(
+        "scatter", _flat(target._node), _repeated(v, index.size, target.dtype), index, pattern=(("d", 0),), mode="set"
+    )
+    _write_flat(target, flat)
+
+
+@handles(np.place)
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """The k-th selected element takes the k-th value, counted round."""
+    target, test = _target(arr, "numpy.place"), _flat(_test(mask))
+    values = as_dtype(_flat(array_node(vals)), target.dtype)
+    if test.size != target.size or not values.size:
+        raise Escape("numpy.place with a mask of another size, or with no values", "NumPy refuses it")
+    number = emit("cumsum", emit("cast", test, dtype=np.dtype(np.intp)), axis=0, dtype=None)
+    chosen = _rows(values, emit("remainder", emit("subtract", number, 1), values.size))
+    _write_flat(target, emit("where", test, chosen, _flat(target._node)))
+
+
+@handles(np.putmask)
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    target, test = _target(a, "numpy.putmask"), _flat(_test(mask))
+    if test.size != target.size:
+        raise Escape("numpy.putmask with a mask of another size", "NumPy refuses it")
+    if array_node(values).size:
+        chosen = _repeated(values, target.size, target.dtype)
+        _write_flat(target, emit("where", test, chosen, _flat(target._node)))
+
+
+def _test(mask: Any) -> Node:
+    node = array_node(mask)
+    return node if node.dtype.kind == "b" else emit("not_equal", node, 0)
+
+
+@handles(np.fill_diagonal)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    target = _target(a, "numpy.fill_diagonal")
+    if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) != 1) or not target.size:
+        raise Escape("numpy.fill_diagonal of such an array", "NumPy refuses it, or there is nothing to fill")
+    step = target.shape[1] + 1 if target.ndim == 2 else 1 + int(np.cumprod(target.shape[:-1]).sum())
+    end = target.shape[1] ** 2 if target.ndim == 2 and not wrap else None
+    places = np.arange(target.size)[:end:step]
+    if array_node(val).size:
+        put(target, places, val)
