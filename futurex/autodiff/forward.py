@@ -15,7 +15,8 @@ from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import plain, zeros_for
 from futurex.tree.activity import active_outs, carries, influenced
 from futurex.tree.graph import Graph, rebuilt
-from futurex.tree.node import Node, item, param
+from futurex.tree.node import Node, dimensions_of, item, param
+from futurex.tree.record import plain_attrs, without_sizes
 from futurex.tree.source import at
 
 Tangents = Sequence[Node | None]
@@ -29,9 +30,10 @@ def jvp(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Gr
     if of is None:
         of = [k for k, node in enumerate(graph.outs) if carries(node)]
     seeds = {graph.params[k]: param(plain(graph.params[k].aval), "t") for k in wrt}
-    walk = _Walk(graph, dict(seeds))
-    outs = [walk.value(node) for node in graph.outs]
-    moved = [zeros_for(outs[k]) if (t := walk.tangent(graph.outs[k])) is None else t for k in of]
+    with dimensions_of(graph.nodes):
+        walk = _Walk(graph, dict(seeds))
+        outs = [walk.value(node) for node in graph.outs]
+        moved = [zeros_for(outs[k]) if (t := walk.tangent(graph.outs[k])) is None else t for k in of]
     return Graph([*graph.params, *seeds.values()], [*outs, *moved], f"{graph.name}_jvp")
 
 
@@ -86,7 +88,8 @@ def pushed(node: Node, tangents: Tangents) -> Any:
     """The tangent of a node (a tuple for several results) from those of its inputs."""
     rec = node.record
     if rec.jvp is not None:
-        moved = rec.jvp(tangents, node, *node.inputs, **node.attrs)
+        inputs = without_sizes(node.inputs, node.attrs)
+        moved = rec.jvp(tangents[: len(inputs)], node, *inputs, **plain_attrs(node.attrs))
         if moved is not NotImplemented:
             return moved
     if rec.vjp is None and rec.decompose is not None:
@@ -96,7 +99,9 @@ def pushed(node: Node, tangents: Tangents) -> Any:
 
 def _through_decomposition(node: Node, tangents: Tangents) -> Any:
     own, params, outer = stand_ins(node)
-    result = node.record.decompose(*own, **node.attrs)  # type: ignore[misc]
+    with dimensions_of(own):
+        given = without_sizes(own, node.attrs)
+        result = node.record.decompose(*given, **plain_attrs(node.attrs))  # type: ignore[misc]
     inner = Graph(params, result if isinstance(result, tuple) else [result])
     wrt = [params.index(own[k]) for k, t in enumerate(tangents) if t is not None]
     of = [k for k, is_active in enumerate(active_outs(inner, wrt)) if is_active]

@@ -14,9 +14,10 @@ import numpy as np
 from futurex.ops.tapes import Tape, plain, zeros_for
 from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
+from futurex.tree.dims import same
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, build, const, param
-from futurex.tree.record import NotDifferentiable
+from futurex.tree.node import Node, apply, build, const, dimensions_of, param
+from futurex.tree.record import NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 
@@ -27,6 +28,13 @@ def cotangents(
 
     ``order`` lists the nodes with inputs before users.
     """
+    with dimensions_of(order):
+        return _cotangents(outs, seeds, wrt, order)
+
+
+def _cotangents(
+    outs: Sequence[Node], seeds: Sequence[Node | None], wrt: Sequence[Node], order: Sequence[Node]
+) -> list[Node]:
     needed = influenced(order, wrt)
     sums: dict[Node, Any] = {}
     for node, seed in zip(outs, seeds, strict=True):
@@ -60,10 +68,11 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     rec = node.record
     g = tuple(g) if isinstance(g, list) else g
     if rec.vjp is not None:
+        inputs = without_sizes(node.inputs, node.attrs)
         extra = {"pullback": pullback, "needed": needed} if rec.structured else {}
-        cots = rec.vjp(g, node, *node.inputs, **extra, **node.attrs)
+        cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
         if cots is not NotImplemented:
-            return cots
+            return (*cots, *(None for _ in node.inputs[len(inputs) :]))
     if rec.decompose is not None:
         return _through_decomposition(node, g, needed)
     if not any(needed) or node.op in _PIECEWISE_CONSTANT:
@@ -82,7 +91,9 @@ _PIECEWISE_CONSTANT = frozenset({"sign", "floor", "ceil", "trunc", "rint", "floo
 def _through_decomposition(node: Node, g: Any, needed: Sequence[bool]) -> list[Node | None]:
     """The derivative of the simpler ops that the node stands for."""
     own, params, outer = stand_ins(node)
-    result = node.record.decompose(*own, **node.attrs)  # type: ignore[misc]
+    with dimensions_of(own):
+        given = without_sizes(own, node.attrs)
+        result = node.record.decompose(*given, **plain_attrs(node.attrs))  # type: ignore[misc]
     inner = Graph(params, result if isinstance(result, tuple) else [result])
     seeds = list(g) if isinstance(g, tuple) else [g]
     of = [k for k, seed in enumerate(seeds) if seed is not None and carries(inner.outs[k])]
@@ -117,11 +128,12 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     seeds = [param(plain(aval), "g") if aval.inexact else None for aval in avals]
     given = tuple(seeds) if isinstance(node.aval, tuple) else seeds[0]
-    cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
     sums: dict[Node, Any] = {}
-    flowing = [k for k in wrt if cots[k] is not None]
-    for k in flowing:
-        _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
+    with dimensions_of([*own, twin]):
+        cots = _apply_rule(twin, given, [k in wrt for k in range(len(own))])
+        flowing = [k for k in wrt if cots[k] is not None]
+        for k in flowing:
+            _accumulate(sums, own[k], cots[k])  # type: ignore[arg-type]
     live = [seed for seed in seeds if seed is not None]
     graph = Graph([*params, *live], [sums[own[k]] for k in flowing], f"{node.op}_vjp")
     return Rule(graph, outer, live, [k for k, seed in enumerate(seeds) if seed is not None], flowing)
@@ -130,8 +142,10 @@ def rule_of(node: Node, wrt: Sequence[int]) -> Rule:
 def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
     if isinstance(cotangent, NotDifferentiable):
         raise cotangent
-    if cotangent.shape != node.aval.shape:
-        raise AssertionError(f"the rule of a user of {node!r} gave a cotangent of shape {cotangent.shape}")
+    if not same(cotangent.shape, node.aval.shape):
+        if node.aval.static and cotangent.aval.static:
+            raise AssertionError(f"the rule of a user of {node!r} gave a cotangent of shape {cotangent.shape}")
+        cotangent = apply("sum_to", cotangent, shape=node.aval.shape)
     cotangent = fitted(cotangent, node.aval)
     sums[node] = cotangent if node not in sums else added(sums[node], cotangent)
 

@@ -44,6 +44,9 @@ class Array:
 
     @property
     def aval(self) -> Aval:
+        """Shape and dtype; where the shape depends on data, this waits for the result."""
+        if not self._aval.static:
+            self._aval = Aval(np.shape(self.result()), self._aval.dtype, self._aval.weak)
         return self._aval
 
     def result(self, timeout: float | None = None) -> Any:
@@ -90,7 +93,7 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._aval.shape
+        return self.aval.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -102,11 +105,11 @@ class Array:
 
     @property
     def size(self) -> int:
-        return self._aval.size
+        return self.aval.size
 
     @property
     def nbytes(self) -> int:
-        return self._aval.nbytes
+        return self.aval.nbytes
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         value = np.asarray(self.result())

@@ -19,7 +19,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.outside import PLAIN, any_traced, items
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 
 
 def _scalar(kind: str, builtin: Any) -> Special:
@@ -61,7 +61,9 @@ def _range(*args: Any) -> Any:
 
 
 @special(len)
-def _len(value: Any) -> int:
+def _len(value: Any) -> Any:
+    if isinstance(value, Tracer) and value.ndim:
+        return as_number(value.shape[0])
     method = getattr(type(value), "__len__", None)
     return (
         call(method, (value,), {})

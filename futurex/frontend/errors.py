@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from futurex.errors import FuturexError
-from futurex.tree.source import Source, here
+from futurex.tree.source import Source, here, is_internal
 
 
 class StagingError(FuturexError, TypeError):
@@ -36,3 +36,15 @@ class Escape(BaseException):
 
     def as_error(self) -> StagingError:
         return StagingError(self.explain())
+
+
+def unstaged(error: Exception) -> Escape:
+    """An error that says no more than that staging stops, as the escape at the line where it was raised."""
+    escape = Escape("a shape that depends on data", str(error))
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            escape.source = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return escape

@@ -17,7 +17,7 @@ from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import PLAIN, any_traced, captured_value, check_state, items, own_container
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
@@ -78,7 +78,12 @@ class Runtime:
     def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
-        if isinstance(value, Tracer) or hasattr(type(value), "__fx_traced__"):
+        if isinstance(value, Tracer):
+            found = getattr(value, name)
+            if name in ("size", "nbytes"):
+                return as_number(found)
+            return tuple(map(as_number, found)) if name == "shape" else found
+        if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = getattr(type(value), name, None) if not isinstance(value, type) else None
         if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.tree.node import Node
+from futurex.frontend.trace import emit_many
+from futurex.tree.dims import Dim, is_static, same
+from futurex.tree.node import Node, dim_of
 
 Entry = tuple[Any, ...]
+
+
+def known_extent(node: Node) -> Dim | None:
+    """The dimension that a computed integer is, where it is one (as ``len(x)``)."""
+    dim = dim_of(node)
+    return dim if isinstance(dim, Dim) and dim.low is not None else None
 
 
 class Index:
@@ -21,14 +29,15 @@ class Index:
         self.advanced = advanced
 
 
-def encode(index: Any, ndim: int, node_of: Any) -> Index:
-    """Encode any NumPy index of an array with ``ndim`` axes.
+def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
+    """Encode any NumPy index of an array of this shape.
 
     ``node_of(value)`` gives the node of a traced value or array, None for anything else. Raises IndexError as NumPy
     does, and Escape for indices whose result has no known shape.
     """
+    ndim = len(shape)
     parts = list(index) if isinstance(index, tuple) else [index]
-    used = sum(1 for part in parts if part is not None and part is not Ellipsis)
+    used = sum(_axes_used(part, node_of) for part in parts)
     if used > ndim:
         raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
     if Ellipsis in [part for part in parts if part is None or part is Ellipsis]:
@@ -39,38 +48,69 @@ def encode(index: Any, ndim: int, node_of: Any) -> Index:
     entries: list[Entry] = []
     dynamic: list[Node] = []
     advanced = False
+    axis = 0
     for part in parts:
-        entry, is_array = _entry(part, dynamic, node_of)
-        entries.append(entry)
-        advanced |= is_array
+        for entry, is_array in _entries(part, dynamic, node_of, shape[axis:]):
+            entries.append(entry)
+            advanced |= is_array
+            axis += entry[0] != "n"
     return Index(entries, dynamic, advanced)
 
 
-def _entry(part: Any, dynamic: list[Node], node_of: Any) -> tuple[Entry, bool]:
+def _axes_used(part: Any, node_of: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    node = node_of(part) if not isinstance(part, slice | int | np.integer) else None
+    return node.ndim if node is not None and node.dtype.kind == "b" else 1
+
+
+def _entries(part: Any, dynamic: list[Node], node_of: Any, rest: tuple[Any, ...]) -> list[tuple[Entry, bool]]:
     if part is None:
-        return ("n",), False
+        return [(("n",), False)]
     if isinstance(part, slice):
-        return ("s", *(_bound(bound, node_of) for bound in (part.start, part.stop, part.step))), False
+        bounds = (_bound(bound, dynamic, node_of) for bound in (part.start, part.stop, part.step))
+        return [(("s", *bounds), False)]
     if isinstance(part, bool | np.bool_):
         raise Escape("a boolean scalar index", "it has no form in the tree")
     if isinstance(part, int | np.integer):
-        return ("i", int(part)), False
+        return [(("i", int(part)), False)]
     node = node_of(part)
     if node is None:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
             "are valid indices"
         )
-    return _array_entry(node, dynamic)
+    if node.dtype.kind == "b":
+        return _mask_entries(node, dynamic, rest)
+    return [_array_entry(node, dynamic)]
+
+
+def _mask_entries(node: Node, dynamic: list[Node], rest: tuple[Any, ...]) -> list[tuple[Entry, bool]]:
+    """A mask stands for the positions of its true elements, one index array for each of its axes.
+
+    ``rest``: the extents that it must have.
+    """
+    if node.ndim == 0:
+        raise Escape("a boolean scalar index", "it has no form in the tree")
+    entries: list[tuple[Entry, bool]] = []
+    for place in mask_places(node, rest[: node.ndim]):
+        dynamic.append(place)
+        entries.append((("d", len(dynamic) - 1), True))
+    return entries
+
+
+def mask_places(mask: Node, extents: tuple[Any, ...]) -> list[Node]:
+    """Index arrays of the true elements of a mask over axes of these extents. Raises IndexError if it does not fit."""
+    for axis, (own, extent) in enumerate(zip(mask.shape, extents, strict=True)):
+        if is_static((own, extent)) and own != extent:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} "
+                f"but size of corresponding boolean axis is {own}"
+            )
+    return emit_many("nonzero", mask, extents=None if same(mask.shape, extents) else extents)
 
 
 def _array_entry(node: Node, dynamic: list[Node]) -> tuple[Entry, bool]:
-    if node.dtype.kind == "b":
-        raise Escape(
-            "indexing with a boolean mask",
-            "the shape of the result depends on data",
-            "use np.where, or multiply by the mask",
-        )
     if node.dtype.kind not in "iu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if node.ndim == 0 and node.op == "const":
@@ -79,14 +119,18 @@ def _array_entry(node: Node, dynamic: list[Node]) -> tuple[Entry, bool]:
     return ("d", len(dynamic) - 1), node.ndim > 0
 
 
-def _bound(bound: Any, node_of: Any) -> int | None:
+def _bound(bound: Any, dynamic: list[Node], node_of: Any) -> Any:
     if bound is None:
         return None
     if isinstance(bound, int | np.integer):
         return int(bound)
     node = node_of(bound)
-    if node is not None and node.op == "const":
-        return int(node.value)
-    if node is None:
+    if node is None or node.ndim or node.dtype.kind not in "iub":
         raise TypeError("slice indices must be integers or None or have an __index__ method")
-    raise Escape("a slice with bounds that are computed by the function", "the shape of the result depends on data")
+    if node.op == "const":
+        return int(node.value)
+    extent = known_extent(node)
+    if extent is not None:
+        return extent
+    dynamic.append(node)
+    return ("d", len(dynamic) - 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from futurex.ops.views import Chain, view
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, is_static
 
 Strides = tuple[int, ...] | None
 
@@ -27,10 +28,11 @@ def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, c
 
 def c_strides(aval: Aval) -> tuple[int, ...]:
     """The strides of a C-contiguous array."""
-    strides, step = [], aval.dtype.itemsize
+    strides: list[Any] = []
+    step: Any = aval.dtype.itemsize
     for extent in reversed(aval.shape):
         strides.append(step)
-        step *= max(extent, 1)
+        step *= extent if isinstance(extent, Dim) else max(extent, 1)
     return tuple(reversed(strides))
 
 
@@ -50,6 +52,8 @@ def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
     if len(shape) < 2:
         return True
     if strides is None:
+        return False
+    if not is_static((*shape, *strides)):
         return False
     steps = [abs(stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     return all(a >= b > 0 for a, b in itertools.pairwise(steps))

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend import calls
-from futurex.frontend.errors import Escape, StagingError
+from futurex.frontend.errors import Escape, StagingError, unstaged
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Guard, Trace, start
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import argument_paths, enter_arguments
+from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
@@ -72,6 +73,8 @@ def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
             return _lowered(plain, trace, leaves, structure)
     except Escape as escape:
         raise escape.as_error() from None
+    except UnknownDimension as error:
+        raise unstaged(error).as_error() from error
 
 
 def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], structure: Structure) -> Program:

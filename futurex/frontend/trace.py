@@ -15,6 +15,7 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
+from futurex.tree.dims import dims_in
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
 from futurex.tree.record import record
@@ -307,15 +308,13 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         _refuse_failing(_stack.traces[-1], name, attrs)
     node = apply(name, *inputs, **attrs)
     if (
-        node.inputs
-        and isinstance(node.aval, Aval)
-        and node.aval.nbytes <= FOLD_LIMIT
+        isinstance(node.aval, Aval)
+        and _folds(node)
         and not node.aval.dtype.hasobject
-        and not node.record.effect
-        and all(source.op == "const" for source in node.inputs)
+        and (not node.aval.static or node.aval.nbytes <= FOLD_LIMIT)
     ):
         try:
-            value = node.record.kernel(*(source.value for source in node.inputs), **node.attrs)
+            value = node.record.run([source.value for source in node.inputs], node.attrs)
         except Exception:
             if not node.record.fails:
                 raise
@@ -326,19 +325,34 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     return node
 
 
+def _folds(node: Node) -> bool:
+    """Is everything that the node needs known now?"""
+    return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
+
+
 def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any]) -> None:
-    if trace.protected and (name == "print" or record(name).fails or _is_dynamic(attrs.get("chain", ()))):
+    if not trace.protected:
+        return
+    if name == "print" or record(name).fails or _is_dynamic(attrs.get("chain", ())) or _is_open(attrs):
         raise Escape(f"{name} in a try statement", "if it failed at run time, the handlers would not see it")
 
 
+def _is_open(attrs: dict[str, Any]) -> bool:
+    """Does a shape among the attributes depend on data?"""
+    return any(True for value in attrs.values() for _ in dims_in(value))
+
+
 def _is_dynamic(chain: tuple[Any, ...]) -> bool:
-    return any(entry[0] == "d" for step in chain if step[0] == "index" for entry in step[1])
+    entries = [entry for step in chain if step[0] == "index" for entry in step[1]]
+    return any(entry[0] == "d" or any(isinstance(part, tuple) for part in entry) for entry in entries)
 
 
 def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     """A node with several results, taken apart at once."""
     _refuse_failing(current(), name, attrs)
     node = apply(name, *inputs, **attrs)
+    if _folds(node) and not all(aval.static for aval in node.aval):
+        return [const(value) for value in node.record.run([source.value for source in node.inputs], node.attrs)]
     return [item(node, k) for k in range(len(node.aval))]
 
 

@@ -18,7 +18,8 @@ from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.node import Node, const
+from futurex.tree.dims import Dim, Fresh, is_static, reshaped, same
+from futurex.tree.node import Node, const, dim_of, size_node
 
 SCALARS = (bool, int, float, complex)
 
@@ -101,12 +102,14 @@ class Tracer:
         if self._cell.strides is None or not self._chain:
             return self._cell.strides
         base = self._cell.value.aval
+        if not (base.static and is_static(self.shape)):
+            return None
         return view_strides(base.shape, self._cell.strides, base.dtype, self._chain, len(self._dynamic))
 
     # -- attributes --------------------------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Any, ...]:
         return self.aval.shape
 
     @property
@@ -118,7 +121,7 @@ class Tracer:
         return len(self.aval.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         return self.aval.size
 
     @property
@@ -126,7 +129,7 @@ class Tracer:
         return self.aval.dtype.itemsize
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Any:
         return self.aval.nbytes
 
     @property
@@ -179,6 +182,8 @@ class Tracer:
         if self.is_scalar:
             return new_array(emit("reshape", self._node, shape=target))
         strides = self.strides_in_memory
+        if not (is_static(self.shape) and is_static(target)):
+            return self._reshaped_open(target)
         if strides is None and same_but_ones(self.shape, target):
             return self._extended(("reshape", target))
         if strides is None:
@@ -188,6 +193,13 @@ class Tracer:
         if not reshapes_as_view(self.shape, self._strides_at_run_time, target):
             return self._entangled_copy(emit("reshape", self._node, shape=target))
         return self._extended(("reshape", target))
+
+    def _reshaped_open(self, target: tuple[Any, ...]) -> Tracer:
+        """A reshape where extents are not known: a view if the array surely lies in C order."""
+        strides = self._cell.strides
+        if not self._chain and strides is not None and same(strides, c_strides(self.aval)):
+            return self._extended(("reshape", target))
+        return self._entangled_copy(emit("reshape", self._node, shape=target))
 
     @property
     def _strides_at_run_time(self) -> tuple[int, ...]:
@@ -206,14 +218,18 @@ class Tracer:
     def _resolved(self, shape: tuple[Any, ...], order: str) -> tuple[int, ...]:
         if order not in ("C", "A") or (order == "A" and self._cell.strides != c_strides(self._cell.value.aval)):
             raise Escape(f"reshape with order={order!r}", "only C order is traced")
-        wanted = tuple(operator.index(extent) for extent in shape)
-        dummy = np.broadcast_to(np.zeros(()), self.shape)
-        return np.reshape(dummy, wanted).shape
+        wanted = tuple(map(extent_of, shape))
+        if is_static(self.shape) and is_static(wanted):
+            return np.reshape(np.broadcast_to(np.zeros(()), self.shape), wanted).shape
+        if sum(same(extent, -1) for extent in wanted) > 1:
+            raise ValueError("can only specify one unknown dimension")
+        settled = reshaped(self.shape, wanted)
+        return tuple(a if isinstance(b, Fresh) else b for a, b in zip(wanted, settled, strict=True))
 
     def ravel(self, order: str = "C") -> Tracer:
         """A view of contiguous arrays, a copy of all others."""
         strides = self.strides_in_memory
-        if strides is None or self.is_scalar or is_contiguous(self.aval, strides):
+        if strides is None or self.is_scalar or not self.aval.static or is_contiguous(self.aval, strides):
             return self.reshape(-1, order=order)
         self._resolved((-1,), order)
         return new_array(emit("reshape", self._node, shape=(self.size,)))
@@ -244,7 +260,7 @@ class Tracer:
     def _encode(self, index: Any) -> Index:
         if self.aval.weak:
             raise TypeError(f"'{self.dtype.type(0).item().__class__.__name__}' object is not subscriptable")
-        return encode(index, self.ndim, index_node)
+        return encode(index, self.shape, index_node)
 
     def __getitem__(self, index: Any) -> Any:
         encoded = self._encode(index)
@@ -268,7 +284,8 @@ class Tracer:
         for entry in index.entries:
             if entry[0] == "n":
                 continue
-            if entry[0] == "i" and not -self.shape[axis] <= entry[1] < self.shape[axis]:
+            extent = self.shape[axis]
+            if entry[0] == "i" and is_static((extent,)) and not -extent <= entry[1] < extent:
                 raise IndexError(f"index {entry[1]} is out of bounds for axis {axis} with size {self.shape[axis]}")
             axis += 1
 
@@ -294,7 +311,7 @@ class Tracer:
         )
         if node is None or node.dtype.kind != "b" or node.ndim == 0:
             return None
-        if node.shape != self.shape[: node.ndim]:
+        if is_static((*node.shape, *self.shape)) and node.shape != self.shape[: node.ndim]:
             raise IndexError(
                 f"boolean index of shape {node.shape} does not match the indexed array of shape {self.shape}"
             )
@@ -304,13 +321,10 @@ class Tracer:
         """``x[mask] = value``: a ``where``, if the value does not depend on how many elements are selected."""
         node = node_of(value)
         rest = self.ndim - mask.ndim
-        if node.ndim > rest:
-            if node.size != 1:
-                raise Escape(
-                    "a masked write of an array",
-                    "how many elements it takes depends on data",
-                    "use np.where or np.copyto",
-                )
+        if node.ndim > rest or not same(mask.shape, self.shape[: mask.ndim]):
+            if not (node.aval.static and node.size == 1 and same(mask.shape, self.shape[: mask.ndim])):
+                self._write(emit("masked_store", self._node, mask, node))
+                return
             node = emit("reshape", node, shape=(1,) * rest)
         test = emit("reshape", mask, shape=(*mask.shape, *(1,) * rest)) if rest else mask
         cast = node if node.aval.weak or node.dtype == self.dtype else emit("cast", node, dtype=self.dtype)
@@ -453,6 +467,22 @@ def new_array(node: Node) -> Tracer:
     return Tracer(Cell(node, strides=c_strides(node.aval)))
 
 
+def extent_of(value: Any) -> Any:
+    """An extent that staged code asks for: an int, or a dimension that the run computes."""
+    if isinstance(value, Dim):
+        return value
+    if isinstance(value, Tracer) and value._node.op != "const":
+        if value.ndim or value.dtype.kind not in "iu":
+            raise TypeError(f"'{value.dtype}' object cannot be interpreted as an integer")
+        return dim_of(value._node)
+    return operator.index(value)
+
+
+def as_number(extent: Any) -> Any:
+    """An extent as staged code sees it: an int, or a traced Python integer."""
+    return fresh(size_node(extent)) if isinstance(extent, Dim) else extent
+
+
 def is_arraylike(value: Any) -> bool:
     kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
     return isinstance(value, kinds) or hasattr(value, "__fx_future__")
@@ -530,7 +560,9 @@ def index_node(value: Any) -> Node | None:
 
 
 def _shifted(entry: tuple[Any, ...], offset: int) -> tuple[Any, ...]:
-    return ("d", entry[1] + offset) if entry[0] == "d" else entry
+    if entry[0] == "d":
+        return ("d", entry[1] + offset)
+    return tuple(("d", part[1] + offset) if isinstance(part, tuple) else part for part in entry)
 
 
 def _axes(axis: Any, ndim: int) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from futurex.frontend import builtin_calls, calls, random_calls  # noqa: F401  (the builtins register themselves)
 from futurex.frontend.array import Array
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
@@ -22,6 +22,7 @@ from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.tree.aval import Aval, aval_of
+from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
@@ -133,6 +134,8 @@ def trace_call(function: Any, leaves: list[Any], structure: Structure, key: Any 
             _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = escape
+    except UnknownDimension as error:
+        variant.escape = unstaged(error)
     except RecursionError as error:
         variant.error = error
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from futurex.ops.index import fancy_index
 from futurex.ops.views import store_into
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
+from futurex.tree.record import Op
 
 
 class NumpyBackend:
@@ -24,7 +26,7 @@ class NumpyBackend:
             return None
         writer = _WRITERS.get(node.op)
         record = node.record
-        if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object:
+        if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and node.is_static:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
                 return Kernel(_ufunc(record.kernel, node), self.name, into=True, inplace=_reusable(node))
             if writer is not None:
@@ -43,10 +45,15 @@ def _reusable(node: Node) -> tuple[int, ...]:
 
 
 def _plain(node: Node) -> Callable[..., Any]:
-    kernel, attrs = node.record.kernel, node.attrs
+    attrs = node.attrs
+    kernel = functools.partial(_sized, node.record) if "dims" in attrs else node.record.kernel
     if isinstance(node.aval, Aval) and node.aval.weak:
         return lambda out, *inputs: _python_scalar(kernel(*inputs, **attrs))
     return lambda out, *inputs: kernel(*inputs, **attrs)
+
+
+def _sized(record: Op, *inputs: Any, **attrs: Any) -> Any:
+    return record.run(inputs, attrs)
 
 
 def _python_scalar(value: Any) -> Any:

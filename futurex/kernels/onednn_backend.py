@@ -38,7 +38,7 @@ class OneDNNBackend:
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a float32 node that oneDNN implements for these shapes."""
         row = _CLAIMS.get(node.op)
-        if row is None or not all(_plain_float32(each.aval) for each in (node, *node.inputs)):
+        if row is None or not node.is_static or not all(_plain_float32(each.aval) for each in (node, *node.inputs)):
             return None
         onednn.set_threads(threads)
         call = row(node, threads)

@@ -13,6 +13,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     control,
     convolution,
     draws,
+    dynamic,
     elementwise,
     epilogue,
     factorizations,

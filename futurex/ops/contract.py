@@ -11,6 +11,7 @@ import numpy as np
 from futurex.ops.elementwise import conj, unbroadcast
 from futurex.ops.matrices import column, row, swap_last, vector
 from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes, is_static
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -20,7 +21,7 @@ def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
         return g * y, g * x
     x2 = x if x.ndim > 1 else apply("reshape", x, shape=(1, x.shape[0]))
     y2 = y if y.ndim > 1 else apply("reshape", y, shape=(y.shape[0], 1))
-    batch = np.broadcast_shapes(x2.shape[:-2], y2.shape[:-2])
+    batch = broadcast_shapes(x2.shape[:-2], y2.shape[:-2])
     g2 = apply("reshape", g, shape=(*batch, x2.shape[-2], y2.shape[-1])) if x.ndim == 1 or y.ndim == 1 else g
     dx = unbroadcast(apply("matmul", g2, swap_last(y2)), x2.aval)
     dy = unbroadcast(apply("matmul", swap_last(x2), g2), y2.aval)
@@ -28,9 +29,10 @@ def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
 
 
 def _matmul_aval(x: Aval, y: Aval) -> Aval:
-    if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[-2 if y.ndim > 1 else -1]:
+    inner = (x.shape[-1], y.shape[-2 if y.ndim > 1 else -1]) if x.ndim and y.ndim else (0, 1)
+    if is_static(inner) and inner[0] != inner[1]:
         np.matmul(np.broadcast_to(np.zeros((), x.dtype), x.shape), np.broadcast_to(np.zeros((), y.dtype), y.shape))
-    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     dtype = np.matmul(np.zeros((0, 0), x.dtype), np.zeros((0, 0), y.dtype)).dtype
     return Aval(batch + x.shape[-2:-1] + (y.shape[-1:] if y.ndim > 1 else ()), dtype)
 
@@ -92,15 +94,18 @@ def _einsum_rule(g: Node, out: Node, *operands: Node, subscripts: str) -> tuple[
     return tuple(_einsum_of_one(g, pairs[:k] + pairs[k + 1 :], g_names, *pair) for k, pair in enumerate(pairs))
 
 
-def _einsum_extents(operands: tuple[Aval, ...], subscripts: str) -> dict[str, int]:
+def _einsum_extents(operands: tuple[Aval, ...], subscripts: str) -> dict[str, Any]:
     names, _ = split_subscripts(subscripts)
     shapes = [x.shape for x in operands]
-    extents: dict[str, int] = {}
+    extents: dict[str, Any] = {}
     if [len(each) for each in names] != [len(shape) for shape in shapes]:
         raise ValueError(f"einsum {subscripts!r} does not fit operands of shapes {shapes}")
     for own, shape in zip(names, shapes, strict=True):
         for name, extent in zip(own, shape, strict=True):
-            if extents.setdefault(name, extent) != extent:
+            before = extents.setdefault(name, extent)
+            if not is_static((before, extent)):
+                extents[name] = extent if is_static((extent,)) else before  # the run checks
+            elif before != extent:
                 raise ValueError(
                     f"einsum {subscripts!r}: index {name!r} has sizes {extents[name]} and {extent} in shapes {shapes}"
                 )
@@ -173,11 +178,11 @@ def _vector_product(ufunc: Any, decompose: Any, first: str, second: str, out: st
         stacks = x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)]
         cores = x.shape[x.ndim - len(first) :], y.shape[y.ndim - len(second) :]
         small = ufunc(*(np.zeros(core, each.dtype) for core, each in zip(cores, (x, y), strict=True)))
-        return Aval(np.broadcast_shapes(*stacks) + small.shape, small.dtype)
+        return Aval(broadcast_shapes(*stacks) + small.shape, small.dtype)
 
     def factors(x: Aval, y: Aval) -> str:
         depth = max(x.ndim - len(first), y.ndim - len(second))
-        shape = np.broadcast_shapes(x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)])
+        shape = broadcast_shapes(x.shape[: x.ndim - len(first)], y.shape[: y.ndim - len(second)])
         stack = [f"b{k}" for k in range(depth)]
 
         def names(each: Aval, core: str) -> str:

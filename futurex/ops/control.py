@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.joins import joined, kind
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -26,9 +27,9 @@ def _cond(pred: Any, *inputs: Any, then: Graph, orelse: Graph) -> tuple[Any, ...
 
 def _cond_aval(pred: Aval, *inputs: Aval, then: Graph, orelse: Graph) -> tuple[Aval, ...]:
     first, second = ([node.aval for node in graph.outs] for graph in (then, orelse))
-    if first != second:
+    if [kind(aval) for aval in first] != [kind(aval) for aval in second]:
         raise TypeError(f"the branches of an if give different types: {first} and {second}")
-    return tuple(first)
+    return joined(first, second, inputs)
 
 
 def _either(then: Graph, orelse: Graph, wrt: Sequence[int]) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, broadcast_shapes, same
 from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import Cost, Op, Sample, op
 
@@ -21,12 +22,15 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 def unbroadcast(g: Node, target: Aval) -> Node:
     """Sum ``g`` over the axes along which ``target`` was broadcast, so that it has the target's shape."""
     extra = g.ndim - target.ndim
+    own = g.shape[extra:]
+    if any(isinstance(extent, Dim) and not same(extent, g_) for extent, g_ in zip(target.shape, own, strict=True)):
+        return apply("sum_to", g, shape=target.shape)  # which axes were broadcast only the run can tell
     axes = tuple(range(extra)) + tuple(
-        axis + extra for axis, extent in enumerate(target.shape) if extent == 1 and g.shape[axis + extra] != 1
+        axis + extra for axis, extent in enumerate(target.shape) if not same(extent, own[axis]) and extent == 1
     )
     if axes:
         g = apply("sum", g, axis=axes, keepdims=False, dtype=None)
-    return g if g.shape == target.shape else apply("reshape", g, shape=target.shape)
+    return g if same(g.shape, target.shape) else apply("reshape", g, shape=target.shape)
 
 
 def _unbroadcast_rule(rule: Rule) -> Rule:
@@ -87,7 +91,7 @@ def _row(
     n_inputs = n_inputs or ufunc.nin
 
     def cost(*avals: Aval) -> Cost:
-        shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+        shape = broadcast_shapes(*(aval.shape for aval in avals))
         return Cost(flops * math.prod(shape), sum(aval.nbytes for aval in avals) + 8.0 * math.prod(shape))
 
     return op(
@@ -218,7 +222,7 @@ def _several(ufunc: Any, rule: Rule, low: float, high: float) -> None:
 
 
 def _avals_of_several(ufunc: Any, avals: tuple[Aval, ...]) -> tuple[Aval, ...]:
-    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    shape = broadcast_shapes(*(aval.shape for aval in avals))
     dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
     return tuple(Aval(shape, np.asarray(result).dtype) for result in ufunc(*dummies))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from futurex.ops.elementwise import unbroadcast, where, zeros_like
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, nominal, slice_length
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Sample, op
 
@@ -20,7 +22,13 @@ Pattern = tuple[tuple[Any, ...], ...]
 
 def fancy_index(pattern: Pattern, indices: Sequence[Any]) -> tuple[Any, ...]:
     """The NumPy index of an encoded pattern."""
-    decode = {"s": lambda e: slice(*e[1:]), "n": lambda e: None, "i": lambda e: e[1], "d": lambda e: indices[e[1]]}
+    def bound(value: Any) -> Any:
+        return int(indices[value[1]]) if isinstance(value, tuple) else value
+
+    decode = {
+        "s": lambda e: slice(*map(bound, e[1:])), "n": lambda e: None, "i": lambda e: e[1],
+        "d": lambda e: indices[e[1]],
+    }  # fmt: skip
     return tuple(decode[entry[0]](entry) for entry in pattern)
 
 
@@ -32,16 +40,51 @@ def _dummy_indices(indices: Sequence[Aval]) -> list[Any]:
     for index in indices:
         if index.dtype.kind not in "iu":
             raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {index.dtype}")
-    return [np.broadcast_to(np.zeros((), index.dtype), index.shape) for index in indices]
+    return [np.broadcast_to(np.zeros((), index.dtype), nominal(index.shape, 1)) for index in indices]
 
 
 def gather_aval(x: Aval, *indices: Aval, pattern: Pattern) -> Aval:
     """Shape and dtype of an indexing result. Raises IndexError as NumPy does."""
+    if not x.static or not all(index.static for index in indices) or _slices_dynamically(pattern):
+        return _open_gather_aval(x, indices, pattern)
     # An extent of zero cannot be indexed by the stand-in zeros; the shape of the result does not depend on it.
     advanced = _advanced_dims(pattern)
     shape = tuple(max(extent, 1) if k in advanced else extent for k, extent in enumerate(x.shape))
     result = np.broadcast_to(np.zeros((), x.dtype), shape)[fancy_index(pattern, _dummy_indices(indices))]
     return Aval(result.shape, x.dtype)
+
+
+def _open_gather_aval(x: Aval, indices: Sequence[Aval], pattern: Pattern) -> Aval:
+    """Where extents are unknown: indices broadcast with each other, and stand where NumPy puts them."""
+    _dummy_indices(indices)
+    chosen = broadcast_shapes(*(indices[entry[1]].shape for entry in pattern if entry[0] == "d"))
+    places = [k for k, entry in enumerate(pattern) if entry[0] in "di"]
+    together = places == list(range(places[0], places[-1] + 1))
+    out: list[Any] = []
+    at, position = 0, 0
+    for k, entry in enumerate(pattern):
+        if k == places[0]:
+            at = len(out)
+        if entry[0] == "n":
+            out.append(1)
+            continue
+        if entry[0] == "s":
+            extent = x.shape[position]
+            known = all(isinstance(part, int | None) for part in (extent, *entry[1:]))
+            length = None
+            if known:
+                length = len(range(*slice(*entry[1:]).indices(extent)))
+            elif not any(isinstance(part, tuple) for part in entry[1:]):
+                length = slice_length(extent, *entry[1:])
+            out.append(Fresh(64 + k) if length is None else length)
+        position += 1
+    out += x.shape[position:]
+    at = at if together else 0
+    return Aval((*out[:at], *chosen, *out[at:]), x.dtype)
+
+
+def _slices_dynamically(pattern: Pattern) -> bool:
+    return any(isinstance(part, tuple | Dim) for entry in pattern if entry[0] == "s" for part in entry[1:])
 
 
 def _advanced_dims(pattern: Pattern) -> set[int]:
@@ -98,7 +141,11 @@ def _scatter(x: Any, value: Any, *indices: Any, pattern: Pattern, mode: str) -> 
 
 def _scatter_aval(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: str) -> Aval:
     target = gather_aval(x, *indices, pattern=pattern)
-    if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+    try:
+        fits = broadcast_shapes(target.shape, value.shape) == target.shape
+    except UnknownDimension:
+        return x  # the run tells
+    if not fits and target.static and value.static:
         raise ValueError(
             f"shape mismatch: value array of shape {value.shape} could not be broadcast to indexing result "
             f"of shape {target.shape}"
@@ -115,8 +162,8 @@ def _winners(g: Node, value_shape: tuple[int, ...], indices: Sequence[Node], pat
     return apply("equal", apply("gather", board, *indices, pattern=pattern), slots)
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+def _size(shape: tuple[Any, ...]) -> Any:
+    return math.prod(shape)
 
 
 def _scatter_rule(
@@ -174,7 +221,7 @@ def _along_factors(first: Aval, indices: Aval, axis: int, into: str = "") -> str
 
     def names(aval: Aval, own: str) -> str:
         across = [(*a.shape[:axis], 1, *a.shape[axis + 1 :]) for a in (first, indices)]
-        wide = np.broadcast_shapes(*across)
+        wide = broadcast_shapes(*across)
         return " ".join(own if k == axis else ("1" if aval.shape[k] != wide[k] else f"d{k}") for k in range(aval.ndim))
 
     every = " ".join((into or "!i") if k == axis else f"d{k}" for k in range(first.ndim))

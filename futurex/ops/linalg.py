@@ -33,6 +33,7 @@ from futurex.ops.matrices import (
     vector,
 )  # fmt: skip
 from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op
 
@@ -58,7 +59,7 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
     dtype = np.linalg.solve(np.ones((1, 1), a.dtype), np.ones((1, 1), b.dtype)).dtype
     if b.ndim == 1:
         return Aval(a.shape[:-1], dtype)
-    return Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), dtype)
+    return Aval((*broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), dtype)
 
 
 def _solve_rule(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:

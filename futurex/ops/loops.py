@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.joins import carried
 from futurex.ops.loop_forward import push_loop, push_scan
 from futurex.ops.loop_reverse import pull_loop, pull_scan
 from futurex.ops.tapes import Tape, collector, element, sequence
@@ -38,11 +39,8 @@ def _loop(*inputs: Any, test: Graph, body: Graph, tape: Indices) -> tuple[Any, .
 
 
 def _loop_aval(*inputs: Aval, test: Graph, body: Graph, tape: Indices) -> tuple[Aval, ...]:
-    carry = tuple(node.aval for node in body.outs)
-    if carry != inputs[: len(carry)]:
-        before = inputs[: len(carry)]
-        raise TypeError(f"the body of a loop changes the types of what it carries: {before} became {carry}")
-    return (*carry, *(sequence(carry[k], None) for k in tape))
+    carry = carried(inputs[: len(body.outs)], body, "loop")
+    return (*carry, *(sequence(body.params[k].aval, None) for k in tape))
 
 
 def _scan(
@@ -66,9 +64,7 @@ def _made(body: Graph, n_carry: int, tape: Indices) -> list[Aval]:
 def _scan_aval(
     *inputs: Aval, body: Graph, n_carry: int, n_xs: int, length: int | None, reverse: bool, tape: Indices
 ) -> tuple[Aval, ...]:
-    carry = tuple(node.aval for node in body.outs[:n_carry])
-    if carry != inputs[:n_carry]:
-        raise TypeError(f"the body of a scan changes the types of what it carries: {inputs[:n_carry]} became {carry}")
+    carry = carried(inputs[:n_carry], body, "scan")
     parts = tuple(element(aval) for aval in inputs[n_carry : n_carry + n_xs])
     expected = tuple(node.aval for node in body.params[n_carry : n_carry + n_xs])
     if parts != expected:

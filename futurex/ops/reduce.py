@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.tree.aval import Aval
+from futurex.tree.dims import same
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -31,7 +32,7 @@ def reduced_shape(shape: tuple[int, ...], axis: Axis, keepdims: bool) -> tuple[i
 def restore(reduced: Node, x: Node, axis: Axis) -> Node:
     """A reduced array broadcast to the shape it was reduced from."""
     kept = tuple(1 if k in axes_of(x.ndim, axis) else extent for k, extent in enumerate(x.shape))
-    if reduced.shape != kept:
+    if not same(reduced.shape, kept):
         reduced = apply("reshape", reduced, shape=kept)
     return apply("broadcast_to", reduced, shape=x.shape)
 
@@ -57,7 +58,7 @@ def _aval_like(function: Callable[..., Any]) -> Callable[..., Aval]:
 
     def aval(x: Aval, axis: Axis, keepdims: bool, **attrs: Any) -> Aval:
         shape = reduced_shape(x.shape, axis, keepdims)
-        if function in (np.max, np.min) and x.size == 0 and math.prod(shape) != 0:
+        if function in (np.max, np.min) and x.static and x.size == 0 and math.prod(shape) != 0:
             function(np.empty(0, x.dtype))  # raises what NumPy raises for an empty maximum
         return Aval(shape, np.asarray(function(np.ones(1, x.dtype), **attrs)).dtype)
 
@@ -126,7 +127,7 @@ def _arg(function: Callable[..., Any]) -> dict[str, Any]:
         return function(x, axis=axis, keepdims=keepdims)
 
     def aval(x: Aval, axis: int, keepdims: bool) -> Aval:
-        if x.shape[axis] == 0:
+        if same(x.shape[axis], 0):
             function(np.empty(0))  # raises NumPy's error for an empty sequence
         return Aval(reduced_shape(x.shape, (axis,), keepdims), np.dtype(np.intp))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from futurex.ops.elementwise import unbroadcast
 from futurex.tree.aval import Aval
+from futurex.tree.dims import is_static, reshaped
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Sample, op
 
@@ -46,6 +48,16 @@ def _iota(shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
     return np.broadcast_to(line.reshape([-1 if k == axis else 1 for k in range(len(shape))]), shape).copy()
 
 
+def _reshape_aval(x: Aval, shape: tuple[Any, ...]) -> Aval:
+    if x.static and is_static(shape) and -1 not in shape:
+        if math.prod(x.shape) != math.prod(shape):
+            np.reshape(np.broadcast_to(np.zeros(()), x.shape), shape)  # raises NumPy's error
+        return Aval(shape, x.dtype)
+    if x.static and is_static(shape):
+        return Aval(np.reshape(np.broadcast_to(np.zeros(()), x.shape), shape).shape, x.dtype)
+    return Aval(reshaped(x.shape, shape), x.dtype)
+
+
 def _reshape_factors(x: Aval, shape: tuple[int, ...]) -> str:
     """Leading and trailing dimensions that stay as they are pass through; the regrouped middle must be whole."""
     old, new = list(x.shape), list(shape)
@@ -64,7 +76,7 @@ def _reshape_factors(x: Aval, shape: tuple[int, ...]) -> str:
 
 
 op(
-    "reshape", lambda x, shape: np.reshape(x, shape), view=0, shape_attr="shape",
+    "reshape", lambda x, shape: np.reshape(x, shape), aval=_reshape_aval, view=0, shape_attr="shape",
     vjp=lambda g, out, x, shape: (apply("reshape", g, shape=x.shape),), factors=_reshape_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(4, 6)),), {"shape": (4, 2, 3)}),
@@ -73,6 +85,12 @@ op(
         Sample((rng.normal(size=(0, 3)),), {"shape": (3, 0)}),
     ],
 )  # fmt: skip
+
+
+def _transpose_aval(x: Aval, axes: tuple[int, ...]) -> Aval:
+    if sorted(axes) != list(range(x.ndim)):
+        raise ValueError("axes don't match array")
+    return Aval(tuple(x.shape[axis] for axis in axes), x.dtype)
 
 
 def _transpose_rule(g: Node, out: Node, x: Node, axes: tuple[int, ...]) -> tuple[Node]:
@@ -85,12 +103,19 @@ def _transpose_factors(x: Aval, axes: tuple[int, ...]) -> str:
 
 
 op(
-    "transpose", lambda x, axes: np.transpose(x, axes), view=0, vjp=_transpose_rule, factors=_transpose_factors,
+    "transpose", lambda x, axes: np.transpose(x, axes), aval=_transpose_aval, view=0,
+    vjp=_transpose_rule, factors=_transpose_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3, 4)),), {"axes": (2, 0, 1)}),
         Sample((rng.normal(size=(2, 3)),), {"axes": (1, 0)}),
     ],
 )  # fmt: skip
+
+
+def _broadcast_aval(x: Aval, shape: tuple[Any, ...]) -> Aval:
+    if x.static and is_static(shape):
+        return Aval(np.broadcast_to(np.broadcast_to(np.zeros(()), x.shape), shape).shape, x.dtype)
+    return Aval(shape, x.dtype)
 
 
 def _broadcast_factors(x: Aval, shape: tuple[int, ...]) -> str:
@@ -101,7 +126,8 @@ def _broadcast_factors(x: Aval, shape: tuple[int, ...]) -> str:
 
 
 op(
-    "broadcast_to", lambda x, shape: np.broadcast_to(x, shape), view=0, shape_attr="shape", factors=_broadcast_factors,
+    "broadcast_to", lambda x, shape: np.broadcast_to(x, shape), aval=_broadcast_aval, view=0,
+    shape_attr="shape", factors=_broadcast_factors,
     vjp=lambda g, out, x, shape: (unbroadcast(g, x.aval),),
     samples=lambda rng: [
         Sample((rng.normal(size=(3, 1)),), {"shape": (2, 3, 4)}),
@@ -110,14 +136,33 @@ op(
 )  # fmt: skip
 
 
+def _concatenate_aval(*parts: Aval, axis: int) -> Aval:
+    """Extents along ``axis`` add up; the others are equal, and one that is known stands for all."""
+    if all(part.static for part in parts):
+        dummies = [np.broadcast_to(np.zeros((), part.dtype), part.shape) for part in parts]
+        if len({(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}) > 1:
+            np.concatenate([dummy[:0] for dummy in dummies], axis)  # raises NumPy's error
+    if len({part.ndim for part in parts}) > 1:
+        np.concatenate([np.zeros((0,) * part.ndim) for part in parts], axis)
+    if axis >= parts[0].ndim:
+        raise np.exceptions.AxisError(axis, parts[0].ndim)
+    shape = list(parts[0].shape)
+    for part in parts[1:]:
+        shape = [b if is_static((b,)) else a for a, b in zip(shape, part.shape, strict=True)]
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return Aval(tuple(shape), np.result_type(*(part.dtype for part in parts)))
+
+
 def _concatenate_rule(g: Node, out: Node, *parts: Node, axis: int) -> tuple[Node, ...]:
-    starts = np.cumsum([0] + [part.shape[axis] for part in parts])
     whole: list[tuple[Any, ...]] = [("s", None, None, None)] * g.ndim
     cotangents = []
-    for k in range(len(parts)):
+    start: Any = 0
+    for part in parts:
+        stop = start + part.shape[axis]
         entries = list(whole)
-        entries[axis] = ("s", int(starts[k]), int(starts[k + 1]), None)
+        entries[axis] = ("s", start, stop, None)
         cotangents.append(apply("load", g, chain=(("index", tuple(entries)),)))
+        start = stop
     return tuple(cotangents)
 
 
@@ -127,7 +172,7 @@ def _concatenate_factors(*parts: Aval, axis: int) -> str:
 
 
 op(
-    "concatenate", lambda *parts, axis: np.concatenate(parts, axis), vjp=_concatenate_rule,
+    "concatenate", lambda *parts, axis: np.concatenate(parts, axis), aval=_concatenate_aval, vjp=_concatenate_rule,
     factors=_concatenate_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3)), rng.normal(size=(4, 3))), {"axis": 0}),
@@ -172,12 +217,18 @@ def flip_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((rng.normal(size=(2, 3)),), {"axis": (0, 1)})
 
 
+def _flip_aval(x: Aval, axis: tuple[int, ...]) -> Aval:
+    np.flip(np.empty((0,) * x.ndim), axis)  # raises NumPy's error
+    return Aval(x.shape, x.dtype)
+
+
 def _flip_factors(x: Aval, axis: tuple[int, ...]) -> str:
     names = " ".join(f"!d{k}" if k in axis else f"d{k}" for k in range(x.ndim))
     return f"{names} -> {names}"
 
 
 op(
-    "flip", lambda x, axis: np.flip(x, axis), view=0, factors=_flip_factors, samples=flip_samples,
+    "flip", lambda x, axis: np.flip(x, axis), aval=_flip_aval, view=0,
+    factors=_flip_factors, samples=flip_samples,
     vjp=lambda g, out, x, axis: (apply("flip", g, axis=axis),),
 )  # fmt: skip

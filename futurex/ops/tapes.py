@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +24,15 @@ class Tape(Aval):
     def inexact(self) -> bool:
         return self.element.inexact
 
-    def __repr__(self) -> str:
-        return f"tape of {self.element!r}"
+    @property
+    def extents(self) -> tuple[Any, ...]:
+        return self.element.extents
+
+    def with_extents(self, of: Callable[[Any], Any]) -> Aval:
+        return Tape(self.shape, self.dtype, self.weak, self.element.with_extents(of))
+
+    def text(self, names: dict[Any, str]) -> str:
+        return f"tape of {self.element.text(names)}"
 
 
 def sequence(element: Aval, length: int | None) -> Aval:

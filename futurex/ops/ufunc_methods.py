@@ -18,6 +18,7 @@ from futurex.ops.elementwise import unbroadcast, where
 from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op, record
 
@@ -68,7 +69,7 @@ def _reduce_aval(x: Aval, *rest: Aval, axis: Axis, keepdims: bool, **attrs: Any)
     dtype = _reduce(one, *spare, axis=axis, keepdims=keepdims, **attrs).dtype
     if x.size == 0 and math.prod(shape) != 0:
         _reduce(np.empty(0, x.dtype), *spare, axis=(0,), keepdims=False, **attrs)
-    if attrs["masked"] and np.broadcast_shapes(rest[-1].shape, x.shape) != x.shape:
+    if attrs["masked"] and broadcast_shapes(rest[-1].shape, x.shape) != x.shape:
         raise ValueError(f"where= of shape {rest[-1].shape} does not fit an array of shape {x.shape}")
     return Aval(shape, dtype)
 
@@ -286,7 +287,7 @@ def _at_aval(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> Aval:
     function.at(one, [0], *(value.dtype.type(1).item() if value.weak else np.ones(1, value.dtype) for value in values))
     target = gather_aval(x, *indices, pattern=pattern)
     for value in values:
-        if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+        if broadcast_shapes(target.shape, value.shape) != target.shape:
             raise ValueError(f"array of shape {value.shape} is not broadcastable to the indexing result {target.shape}")
     return x
 
@@ -324,7 +325,7 @@ def _call(*inputs: Any, ufunc: str) -> Any:
 
 
 def _call_aval(*avals: Aval, ufunc: str) -> Any:
-    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    shape = broadcast_shapes(*(aval.shape for aval in avals))
     dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
     result = ufunc_named(ufunc)(*dummies)
     if isinstance(result, tuple):
@@ -353,7 +354,7 @@ def _masked(*values: Any, ufunc: str) -> Any:
 
 
 def _masked_aval(*avals: Aval, ufunc: str) -> Any:
-    shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+    shape = broadcast_shapes(*(aval.shape for aval in avals))
     outs = tuple(Aval(shape, old.dtype) for old in _split(avals, ufunc)[1])
     return outs if len(outs) > 1 else outs[0]
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from futurex.ops.elementwise import unbroadcast, zeros_like
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, dims_in, reshaped, slice_length
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -71,15 +72,58 @@ def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
 
 
 def _view_aval(base: Aval, dynamic: tuple[Any, ...], chain: Chain) -> Aval:
-    """Dynamic integers select one element, so any legal stand-in gives the shape; dynamic slices have no shape."""
-    for step in chain:
-        slices = [entry for entry in step[1] if entry[0] == "s"] if step[0] == "index" else []
-        if any(isinstance(part, tuple) for entry in slices for part in entry[1:]):
-            raise TypeError("a slice with bounds that are not known before the run has no fixed shape")
+    """Dynamic integers select one element, so any legal stand-in gives the shape."""
+    if not base.static or any(map(_is_open, chain)):
+        return _open_view_aval(base, chain)
     dummy = np.broadcast_to(np.zeros((), base.dtype), base.shape)
     dummy.flags.writeable = False
     result = _readonly_view(dummy, chain, [0] * len(dynamic))
     return Aval(result.shape, result.dtype)
+
+
+def _is_open(step: Step) -> bool:
+    """Does the step make extents that only the run knows?"""
+    if step[0] == "index":
+        return any(isinstance(part, tuple | Dim) for entry in step[1] if entry[0] == "s" for part in entry[1:])
+    return step[0] in ("reshape", "broadcast_to") and any(dims_in(step[1]))
+
+
+def _open_view_aval(base: Aval, chain: Chain) -> Aval:
+    """The shape of a view step by step, where some extents are not known."""
+    shape, dtype = base.shape, base.dtype
+    for number, step in enumerate(chain):
+        kind = step[0]
+        if kind == "index":
+            shape = _indexed(shape, step[1], number)
+        elif kind == "transpose":
+            shape = tuple(shape[axis] for axis in step[1])
+        elif kind in ("reshape", "broadcast_to"):
+            shape = reshaped(shape, step[1])
+        elif kind == "diagonal":
+            kept = [extent for axis, extent in enumerate(shape) if axis not in {k % len(shape) for k in step[2:]}]
+            shape = (*kept, Fresh(64 * number))
+        elif kind in ("real", "imag"):
+            dtype = np.zeros((), dtype).real.dtype
+    return Aval(shape, dtype)
+
+
+def _indexed(shape: tuple[Any, ...], entries: Sequence[Entry], number: int) -> tuple[Any, ...]:
+    out: list[Any] = []
+    rest = list(shape)
+    for entry in entries:
+        if entry[0] == "n":
+            out.append(1)
+            continue
+        extent = rest.pop(0)
+        if entry[0] != "s":
+            continue
+        bounds = entry[1:]
+        length = None
+        if not any(isinstance(part, tuple) for part in bounds):
+            known = not any(isinstance(part, Dim | Fresh) for part in (extent, *bounds))
+            length = len(range(*slice(*bounds).indices(extent))) if known else slice_length(extent, *bounds)
+        out.append(Fresh(64 * number + len(out)) if length is None else length)
+    return (*out, *rest)
 
 
 def _readonly_view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
@@ -157,7 +201,7 @@ op(
 
 
 def _store(base: Any, value: Any, *dynamic: Any, chain: Chain, mode: str) -> Any:
-    out = np.array(base)
+    out = np.array(base, order="C")
     store_into(out, value, dynamic, chain, mode)
     return out
 
@@ -173,10 +217,16 @@ def store_into(out: Any, value: Any, dynamic: Sequence[Any], chain: Chain, mode:
 
 def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str) -> Aval:
     target = _view_aval(base, dynamic, chain)
-    if np.broadcast_shapes(target.shape, value.shape) != target.shape:
+    try:
+        fits = broadcast_shapes(target.shape, value.shape) == target.shape
+    except UnknownDimension:
+        return Aval(base.shape, base.dtype)  # the run tells
+    if not fits and not (target.static and value.static):
+        return Aval(base.shape, base.dtype)
+    if not fits:
         extra = value.shape[: max(0, value.ndim - target.ndim)]
         own = value.shape[len(extra) :]
-        if any(extent != 1 for extent in extra) or np.broadcast_shapes(target.shape, own) != target.shape:
+        if any(extent != 1 for extent in extra) or broadcast_shapes(target.shape, own) != target.shape:
             raise ValueError(f"could not broadcast input array from shape {value.shape} into shape {target.shape}")
     return Aval(base.shape, base.dtype)
 

@@ -31,6 +31,8 @@ ADDITIVE = frozenset({"add", "subtract", "negative", "positive", "conjugate", "r
 def step(node: Node, ins: Sequence[Placement]) -> Step:
     """How a node works on inputs that lie as ``ins`` says; what it cannot use as it lies it demands replicated."""
     result: Step | None = None
+    if not node.is_static:
+        return whole(node)  # what only the run knows cannot be cut beforehand
     if any(isinstance(placement, Shard) for placement in ins):
         result = _reshape(node, ins[0]) if node.op == "reshape" else _tiles(node, ins)
     elif any(isinstance(placement, Partial) for placement in ins):
@@ -49,7 +51,8 @@ def must_decompose(node: Node, ins: Sequence[Placement]) -> bool:
 
     A sharded dimension must be whole for it, or it holds sub-graphs, whose shapes are those of whole arrays.
     """
-    if node.record.decompose is None or not any(isinstance(placement, Shard) for placement in ins):
+    sharded = any(isinstance(placement, Shard) for placement in ins)
+    if node.record.decompose is None or not node.is_static or not sharded:
         return False
     if any(isinstance(value, Graph) for value in node.attrs.values()):
         return True

@@ -46,6 +46,8 @@ def join_epilogues(graph: Graph) -> Graph:
 
 
 def _match(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> _Match | None:
+    if not node.is_static:
+        return None
     if not _contracts(node) or len(users[node]) != 1:
         return None
     total = users[node][0]

@@ -30,6 +30,7 @@ def fold(node: Node) -> Node | None:
         return None  # random numbers, ranks and effects are not constants; filled arrays are cheaper as they are
     if (
         not isinstance(node.aval, Aval)
+        or not node.aval.static
         or node.aval.nbytes > LARGEST
         or (node.aval.weak and node.aval.dtype.kind in "iu")
     ):

@@ -47,7 +47,7 @@ def _program_order(graph: Graph) -> Sequence[Node]:
 
 
 def _fusible(node: Node) -> bool:
-    return isinstance(node.aval, Aval) and node.size >= FEWEST_ELEMENTS and loop_of(node) is not None
+    return isinstance(node.aval, Aval) and node.is_static and node.size >= FEWEST_ELEMENTS and loop_of(node) is not None
 
 
 def _pays(group: list[Node]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from futurex.passes.exact import exact
 from futurex.passes.fold import constant, fold
 from futurex.passes.rewrite import Rule, until_stable
+from futurex.tree.dims import UnknownDimension, broadcast_shapes
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const
 
@@ -23,9 +24,14 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _simplified(node: Node) -> Node | None:
+    if "dims" in node.attrs:
+        return None
     rules = (fold, *RULES.get(node.op, ()))
     for rule in (*rules, *ELEMENTWISE) if node.record.elementwise else rules:
-        other = rule(node)
+        try:
+            other = rule(node)
+        except UnknownDimension:  # what the rule asks only the run can tell
+            continue
         if other is not None and other is not node and other.aval == node.aval:
             return other
     return None
@@ -185,7 +191,7 @@ def _unbroadcast(node: Node) -> Node | None:
         if narrow is None:
             continue
         inputs = [*node.inputs[:position], narrow, *node.inputs[position + 1 :]]
-        if np.broadcast_shapes(*(each.shape for each in inputs)) == node.shape:
+        if broadcast_shapes(*(each.shape for each in inputs)) == node.shape:
             return apply(node.op, *inputs, **node.attrs)
     return None
 
@@ -198,7 +204,7 @@ def _filled_operand(node: Node) -> Node | None:
         if source.op != "full" or scalar_of(source) is None:
             continue
         inputs = [*node.inputs[:position], const(scalar_of(source)), *node.inputs[position + 1 :]]
-        if np.broadcast_shapes(*(each.shape for each in inputs)) == node.shape:
+        if broadcast_shapes(*(each.shape for each in inputs)) == node.shape:
             return apply(node.op, *inputs, **node.attrs)
     return None
 
@@ -222,7 +228,7 @@ def _before_broadcast(node: Node) -> Node | None:
     inputs = [source for source in found if source is not None]
     if len(inputs) < len(found):
         return None
-    shape = np.broadcast_shapes(*(each.shape for each in inputs))
+    shape = broadcast_shapes(*(each.shape for each in inputs))
     if int(np.prod(shape, dtype=np.int64)) >= node.size:
         return None
     return apply("broadcast_to", apply(node.op, *inputs, **node.attrs), shape=node.shape)

@@ -23,12 +23,14 @@ HUGE_PAGE = 2 << 20
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
-    ``unplanned`` is what kernels allocate themselves, all of it counted as if alive at once."""
+    ``unplanned`` is what kernels allocate themselves, all of it counted as if alive at once; ``unknown`` arrays, whose
+    size only the run knows, are not counted in bytes."""
 
     arena: int
     outputs: int
     constants: int
     unplanned: int
+    unknown: int = 0
 
     @property
     def peak(self) -> int:

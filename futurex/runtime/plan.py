@@ -14,11 +14,12 @@ from futurex.passes.pipeline import optimise
 from futurex.runtime.counters import Counters, Grain, Row
 from futurex.runtime.inline import Communicator, Conversation, replay
 from futurex.runtime.instance import Instance, Values
-from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering
+from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering, Slot
 from futurex.runtime.memory import Layout, Memory, Planner
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.tree.aval import Aval
+from futurex.tree.dims import nominal
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -258,9 +259,14 @@ def _rank(low: Lowering) -> list[int]:
 def _net_bytes(low: Lowering, index: int) -> float:
     """Bytes an instruction makes less its share in those it reads last."""
     draft = low.drafts[index]
-    made = sum(low.slots[out].aval.nbytes for out in draft.outs)
+    made = sum(_bytes(low.slots[out]) for out in draft.outs)
     read = [low.slots[source] for source in dict.fromkeys(draft.ins)]
-    return made - sum(slot.aval.nbytes / len(set(slot.readers)) for slot in read if slot.writer is not None)
+    return made - sum(_bytes(slot) / len(set(slot.readers)) for slot in read if slot.writer is not None)
+
+
+def _bytes(slot: Slot) -> float:
+    """Of an array of unknown size some nominal number."""
+    return float(Aval(nominal(slot.aval.shape), slot.aval.dtype).nbytes)
 
 
 def _instructions(low: Lowering, order: Sequence[int], dependents: Sequence[Sequence[int]]) -> list[Instruction]:
@@ -286,6 +292,9 @@ def _memory(low: Lowering, layout: Layout) -> Memory:
             s.aval.nbytes for s in slots if s.kind is Kind.CONST and s.root == s.index and isinstance(s.aval, Aval)
         ),
         unplanned=sum(
-            s.aval.nbytes for s in slots if s.kind is Kind.OWN and s.root == s.index and not s.aval.dtype.hasobject
+            s.aval.nbytes
+            for s in slots
+            if s.kind is Kind.OWN and s.root == s.index and not s.aval.dtype.hasobject and s.aval.static
         ),
+        unknown=sum(s.kind is Kind.OWN and s.root == s.index and not s.aval.static for s in slots),
     )

@@ -11,6 +11,7 @@ from futurex.runtime.instance import Values
 from futurex.runtime.lower import Kind, Lowering
 from futurex.runtime.memory import Layout
 from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
+from futurex.tree.dims import fits
 
 Give = Callable[[Values], Any]
 
@@ -50,7 +51,7 @@ class Delivery:
             raise TypeError(f"{self._name} takes {len(self._avals)} arguments, got {len(args)}")
         taken = list(args)
         for place, (arg, aval) in enumerate(zip(args, self._avals, strict=True)):
-            if type(arg) is not np.ndarray or arg.shape != aval.shape or arg.dtype != aval.dtype or aval.weak:
+            if type(arg) is not np.ndarray or aval.weak or arg.dtype != aval.dtype or not fits(arg.shape, aval.shape):
                 taken[place] = self._admit(place, arg, aval)
         for param in self._donate.values():
             array = taken[param]
@@ -63,7 +64,7 @@ class Delivery:
             return arg
         if type(arg) in PYTHON_SCALARS or isinstance(arg, np.generic | np.ndarray):
             found = aval_of(arg)
-            if found == aval:
+            if (found.dtype, found.weak) == (aval.dtype, aval.weak) and fits(found.shape, aval.shape):
                 return arg.view(np.ndarray) if isinstance(arg, np.ndarray) else arg
             raise TypeError(f"{self._name}: {self._called(place)} must be {aval!r}, got {found!r}")
         raise TypeError(f"{self._name}: {self._called(place)} must be {aval!r}, got a {type(arg).__name__}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from futurex.tree.dims import Dim, is_static, same
 
 Scalar = bool | int | float | complex
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -23,25 +26,50 @@ class Aval:
 
     >>> Aval((2, 3), np.dtype("float32"))
     float32[2,3]
+
+    An extent may be a :class:`~futurex.tree.dims.Dim`, which is not known before the run. Abstract values are equal
+    where that is sure.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: np.dtype[Any]
     weak: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Aval):
+            return NotImplemented
+        return self.dtype == other.dtype and self.weak == other.weak and same(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak))
+
+    @property
+    def extents(self) -> tuple[Any, ...]:
+        """All extents that the type tells of."""
+        return self.shape
+
+    @property
+    def static(self) -> bool:
+        """Are all extents known?"""
+        return is_static(self.extents)
+
+    def with_extents(self, of: Callable[[Any], Any]) -> Aval:
+        """The same type with ``of(extent)`` for every extent."""
+        return Aval(tuple(map(of, self.shape)), self.dtype, self.weak)
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        total = 1
+    def size(self) -> Any:
+        total: Any = 1
         for extent in self.shape:
             total *= extent
         return total
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Any:
         return self.size * self.dtype.itemsize
 
     @property
@@ -50,7 +78,12 @@ class Aval:
         return self.dtype.kind in "fc"
 
     def __repr__(self) -> str:
-        return f"{'~' if self.weak else ''}{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return self.text({})
+
+    def text(self, names: dict[Any, str]) -> str:
+        """``float32[2,n]`` with the given names for symbols."""
+        extents = (extent.text(names) if isinstance(extent, Dim) else str(extent) for extent in self.shape)
+        return f"{'~' if self.weak else ''}{self.dtype.name}[{','.join(extents)}]"
 
 
 def aval_of(value: Any) -> Aval:

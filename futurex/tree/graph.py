@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval, Literal
-from futurex.tree.node import Node, build
+from futurex.tree.dims import Dim, Symbol, dims_in, new_symbol, renamed, replaced, same
+from futurex.tree.node import Node, build, dim_of, symbols_of
 from futurex.tree.record import record
 from futurex.tree.source import Source
 
@@ -76,7 +77,10 @@ class Graph:
 
     def inline(self, inputs: Sequence[Node]) -> list[Node]:
         """The outputs rebuilt on other inputs: a graph used as a macro."""
-        return substitute(self, dict(zip(self.params, inputs, strict=True)))
+        known = dict(zip(self.params, inputs, strict=True))
+        if not symbol_names(self):
+            return substitute(self, known)
+        return substitute(self, known, _Renaming(self, inputs))
 
     def dot(self) -> str:
         from futurex.tree.printer import dot
@@ -111,7 +115,7 @@ class Graph:
 
 def evaluate(node: Node, inputs: Sequence[Any]) -> Any:
     """One node by its reference kernel; a weak result becomes a Python scalar again."""
-    result = node.record.kernel(*inputs, **node.attrs)
+    result = node.record.run(inputs, node.attrs)
     if type(node.aval) is Aval and node.aval.weak and isinstance(result, np.ndarray | np.generic):
         return result.item()
     return result
@@ -153,6 +157,45 @@ def substitute(
     return [known[node] for node in graph.outs]
 
 
+class _Renaming:
+    """Rebuilds nodes with dimensions of their own: a graph that is used twice has other extents each time."""
+
+    def __init__(self, graph: Graph, inputs: Sequence[Node]) -> None:
+        self.known: dict[Symbol, Any] = {}
+        for node, given in zip(graph.params, inputs, strict=True):
+            for mine, theirs in zip(node.shape, given.shape, strict=True):
+                if isinstance(mine, Dim) and mine.symbol is not None:
+                    self.known.setdefault(mine.symbol, theirs)
+                elif isinstance(mine, Dim) and same(mine, theirs):
+                    self.known.update((symbol, Dim.of(symbol)) for symbol in mine.symbols)
+        scalars = dict(zip(graph.params, inputs, strict=True))
+        for node in graph.nodes:
+            for symbol, (source, axis) in symbols_of(node):
+                if axis is None and source in scalars:
+                    self.known.setdefault(symbol, dim_of(scalars[source]))
+        for symbol in symbol_names(graph):
+            if symbol not in self.known:
+                self.known[symbol] = Dim.of(new_symbol(symbol.low))
+
+    def __call__(self, node: Node, inputs: list[Node]) -> Node:
+        def of(dim: Dim) -> Any:
+            return renamed(dim, self.known)
+
+        def extent_of(extent: Any) -> Any:
+            return of(extent) if isinstance(extent, Dim) else extent
+
+        avals = [each.with_extents(extent_of) for each in (node.aval if isinstance(node.aval, tuple) else (node.aval,))]
+        attrs = {name: replaced(value, of) for name, value in node.attrs.items()}
+        sizes = attrs.get("dims")
+        if sizes is not None:  # those that are known now are no longer inputs
+            count = len(inputs) - len(sizes)
+            open_ = {dim: source for dim, source in zip(sizes, inputs[count:], strict=True) if isinstance(dim, Dim)}
+            inputs = [*inputs[:count], *open_.values()]
+            attrs = {**attrs, "dims": tuple(open_)} if open_ else {k: v for k, v in attrs.items() if k != "dims"}
+        aval = tuple(avals) if isinstance(node.aval, tuple) else avals[0]
+        return build(record(node.op), tuple(inputs), attrs, aval, node.src)
+
+
 def rebuilt(node: Node, inputs: Sequence[Node]) -> Node:
     """The same operation on other inputs (the node itself where they are the same)."""
     inputs = tuple(inputs)
@@ -171,26 +214,43 @@ def _unpickle(rows: list[Any], params: list[int], outs: list[int], name: str) ->
 
 def _canonical(graph: Graph) -> bytes:
     position: dict[Node, int] = {node: index for index, node in enumerate(graph.params)}
-    lines = [f"params {[(str(node.aval), node.aval.weak) for node in graph.params]}".encode()]
+    names = symbol_names(graph)
+    lines = [f"params {[(node.aval.text(names), node.aval.weak) for node in graph.params]}".encode()]
     for node in graph.nodes:
         if node in position:
             continue
         position[node] = len(position)
         inputs = [position[source] for source in node.inputs]
-        attrs = ",".join(f"{name}={stable(value)}" for name, value in sorted(node.attrs.items()))
-        lines.append(f"{node.op} {inputs} {attrs} {node.aval!r}".encode())
+        attrs = ",".join(f"{name}={stable(value, names)}" for name, value in sorted(node.attrs.items()))
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        aval = f"{isinstance(node.aval, tuple)}({', '.join(each.text(names) for each in avals)})"
+        lines.append(f"{node.op} {inputs} {attrs} {aval}".encode())
     lines.append(f"outs {[position[node] for node in graph.outs]}".encode())
     return b"\n".join(lines)
 
 
-def stable(value: Any) -> str:
+def symbol_names(graph: Graph) -> dict[Symbol, str]:
+    """Names for the symbols of a graph, numbered as they appear: the same in every process."""
+    names: dict[Symbol, str] = {}
+    for node in graph.nodes:
+        for aval in node.aval if isinstance(node.aval, tuple) else (node.aval,):
+            for dim in dims_in(aval.extents):
+                for key, _ in dim.terms:
+                    for symbol in key:
+                        names.setdefault(symbol, f"n{len(names)}")
+    return names
+
+
+def stable(value: Any, names: dict[Symbol, str] | None = None) -> str:
     """A text of an attribute value that does not depend on process, machine or hash seed."""
     if isinstance(value, Graph):
         return f"graph:{value.hash}"
     if isinstance(value, Literal):
         return f"literal:{value.digest.hex()}"
     if isinstance(value, tuple):
-        return f"({','.join(map(stable, value))})"
+        return f"({','.join(stable(entry, names) for entry in value)})"
+    if isinstance(value, Dim):
+        return f"dim:{value.text(names or {})}"
     if isinstance(value, np.dtype):
         return f"dtype:{value.str}"
     if isinstance(value, type):

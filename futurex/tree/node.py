@@ -5,14 +5,24 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from futurex.tree.aval import PYTHON_SCALARS, Aval, Literal, aval_of
-from futurex.tree.record import Avals, Op, op, record
+from futurex.tree.dims import (
+    Dim,
+    Fresh,
+    Symbol,
+    UnknownDimension,
+    dims_in,
+    new_symbol,
+    replaced,
+    value_symbol,
+)
+from futurex.tree.record import Avals, Op, Sample, op, record
 from futurex.tree.source import Source, here
 
 Table = weakref.WeakValueDictionary[Hashable, "Node"]
@@ -93,7 +103,7 @@ class Node:
         return record(self.op)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Any, ...]:
         return self.aval.shape
 
     @property
@@ -105,8 +115,14 @@ class Node:
         return len(self.aval.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         return self.aval.size
+
+    @property
+    def is_static(self) -> bool:
+        """Are the shapes of the node, and of what it reads, known before the run?"""
+        avals = (aval for each in (self, *self.inputs) for aval in _each_aval(each.aval))
+        return "dims" not in self.attrs and all(aval.static for aval in avals)
 
     @property
     def value(self) -> Any:
@@ -177,13 +193,26 @@ class Node:
         return apply("greater_equal", self, other)
 
 
+def _each_aval(aval: Avals) -> tuple[Aval, ...]:
+    return aval if isinstance(aval, tuple) else (aval,)
+
+
 def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build the node ``name(*inputs, **attrs)``; arrays and Python scalars among the inputs become constants.
+
+    Dimensions among the attributes that are not known before the run become further inputs, one per entry of the
+    attribute ``dims``.
 
     Raises what NumPy raises for shapes and dtypes that do not fit.
     """
     nodes = tuple(value if isinstance(value, Node) else const(value) for value in inputs)
     rec = record(name)
+    if "dims" in attrs:  # printed text: the dimensions are those of the last inputs
+        nodes, attrs = _respelled(nodes, attrs)
+    sizes = tuple(dict.fromkeys(dim for value in attrs.values() for dim in dims_in(value)))
+    if sizes:
+        nodes = (*nodes, *map(size_node, sizes))
+        attrs["dims"] = sizes
     aval = rec.infer(tuple(node.aval for node in nodes), tuple(_known_scalar(node) for node in nodes), attrs)
     return build(rec, nodes, attrs, aval)
 
@@ -191,14 +220,144 @@ def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
 def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None = None) -> Node:
     """The node with a given abstract value; an equal pure node is returned instead of a second one."""
     if rec.effect:
-        return Node(rec.name, nodes, attrs, aval, src or here())
+        return _made(rec, nodes, attrs, aval, src)
     key = (rec.name, nodes, tuple((name, type(attrs[name]), attrs[name]) for name in sorted(attrs)), aval)
     with _lock:
         found = _find(key)
         if found is None:
-            found = Node(rec.name, nodes, attrs, aval, src or here())
+            found = _made(rec, nodes, attrs, aval, src)
             (_scopes.tables[-1] if _scopes.tables else _interned)[key] = found
     return found
+
+
+def _made(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None) -> Node:
+    """A new node; extents that its rule says nothing of become symbols, and it defines those that have no definer."""
+    avals = aval if isinstance(aval, tuple) else (aval,)
+    if all(each.static for each in avals):
+        return Node(rec.name, nodes, attrs, aval, src or here())
+    fresh: dict[Fresh, Dim] = {}
+
+    def settled(extent: Any) -> Any:
+        if not isinstance(extent, Fresh):
+            return extent
+        if extent not in fresh:
+            fresh[extent] = Dim.of(new_symbol())
+        return fresh[extent]
+
+    avals = tuple(each.with_extents(settled) for each in avals)
+    node = Node(rec.name, nodes, attrs, avals if isinstance(aval, tuple) else avals[0], src or here())
+    for symbol, place in symbols_of(node):
+        if symbol.definer is None:
+            symbol.definer = place
+        for table in _resolved.tables[-1:]:
+            table.setdefault(symbol, place)
+    return node
+
+
+# -- dimensions as nodes -----------------------------------------------------------------------------------------------
+
+
+class _Resolved(threading.local):
+    def __init__(self) -> None:
+        self.tables: list[dict[Symbol, Place]] = []
+
+
+_resolved = _Resolved()
+Place = tuple[Any, int | None]
+
+
+def symbols_of(node: Node) -> Iterator[tuple[Symbol, Place]]:
+    """The symbols that a node shows, and where: an axis of its own, or an input that is the extent."""
+    avals = enumerate(node.aval) if isinstance(node.aval, tuple) else [(None, node.aval)]
+    for index, aval in avals:
+        for axis, extent in enumerate(aval.shape):
+            if isinstance(extent, Dim) and extent.symbol is not None:
+                yield extent.symbol, (node if index is None else (node, index), axis)
+    sizes = node.attrs.get("dims", ())
+    for dim, source in zip(sizes, node.inputs[len(node.inputs) - len(sizes) :], strict=True):
+        if dim.symbol is not None:
+            yield dim.symbol, (source, None)
+
+
+@contextmanager
+def dimensions_of(nodes: Iterable[Node]) -> Iterator[None]:
+    """Inside, dimensions are read from these nodes: for a transformation of a graph that was made elsewhere."""
+    table: dict[Symbol, Place] = {}
+    for node in nodes:
+        for symbol, place in symbols_of(node):
+            table.setdefault(symbol, place)
+    _resolved.tables.append(table)
+    try:
+        yield
+    finally:
+        _resolved.tables.pop()
+
+
+def size_node(dim: Dim | int) -> Node:
+    """The weak integer node that a dimension is at run time. Raises UnknownDimension where no node shows it."""
+    total: Node | None = None
+    if not isinstance(dim, Dim):
+        return const(dim)
+    for key, value in dim.terms:
+        factors = [_symbol_node(symbol) for symbol in key]
+        term: Any = factors[0] if factors else const(value)
+        for factor in factors[1:]:
+            term = apply("multiply", term, factor)
+        if factors and value != 1:
+            term = apply("multiply", term, value)
+        total = term if total is None else apply("add", total, term)
+    assert total is not None
+    return total
+
+
+def _symbol_node(symbol: Symbol) -> Node:
+    tables = _resolved.tables
+    place = tables[-1].get(symbol) if tables else symbol.definer
+    if place is None:
+        raise UnknownDimension(f"nothing here shows how large {symbol!r} is")
+    source, axis = place
+    if axis is None:
+        return source if source.aval.weak else apply("python_scalar", source, kind="i")
+    if isinstance(source, tuple):
+        source = item(*source)
+    return apply("dim", source, axis=axis)
+
+
+_COMPOSED = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b}
+
+
+def dim_of(node: Node) -> Any:
+    """The dimension that an integer scalar is: what ``size_node`` was made from, else a symbol of its own."""
+    if node.op == "const":
+        return int(node.value)
+    found = _composed(node)
+    if found is not None:
+        return found
+    symbol = value_symbol(node.id)
+    symbol.definer = (node, None)
+    for table in _resolved.tables[-1:]:
+        table.setdefault(symbol, (node, None))
+    return Dim.of(symbol)
+
+
+def _composed(node: Node) -> Any:
+    if node.op == "const" and node.aval.weak and node.dtype.kind == "i":
+        return node.value
+    if node.op == "dim":
+        return node.inputs[0].shape[node.attrs["axis"]]
+    if node.op in _COMPOSED and node.aval.weak:
+        parts = [_composed(source) for source in node.inputs]
+        return None if any(part is None for part in parts) else _COMPOSED[node.op](*parts)
+    return None
+
+
+def _respelled(nodes: tuple[Node, ...], attrs: dict[str, Any]) -> tuple[tuple[Node, ...], dict[str, Any]]:
+    sizes = attrs["dims"]
+    count = len(nodes) - len(sizes)
+    known = dict(zip(sizes, map(dim_of, nodes[count:]), strict=True))
+    return nodes[:count], {
+        name: replaced(value, known.__getitem__) for name, value in attrs.items() if name != "dims"
+    }
 
 
 def _known_scalar(node: Node) -> Any:
@@ -206,8 +365,8 @@ def _known_scalar(node: Node) -> Any:
 
 
 def param(aval: Aval, name: str = "") -> Node:
-    """A fresh input of a graph; never merged with another."""
-    return Node("param", (), {"name": name}, aval, here())
+    """A fresh input of a graph; never merged with another. Extents left open get symbols of their own."""
+    return _made(record("param"), (), {"name": name}, aval, None)
 
 
 def const(value: Any) -> Node:
@@ -230,4 +389,9 @@ def _not_executable(*_: Any, **__: Any) -> Any:
 
 op("param", _not_executable, effect=True)
 op("const", lambda value: value.value)
+op(
+    "dim", lambda x, axis: np.shape(x)[axis], aval=lambda x, axis: Aval((), np.dtype(np.int64), weak=True),
+    vjp=lambda g, out, x, axis: (None,),
+    samples=lambda rng: [Sample((rng.normal(size=(2, 3)),), {"axis": 1}, order=0)],
+)  # fmt: skip
 op("item", lambda values, index: values[index], aval=lambda values, index: values[index], view=0)

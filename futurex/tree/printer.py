@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval, Literal
-from futurex.tree.graph import Graph
+from futurex.tree.dims import Dim, Symbol
+from futurex.tree.graph import Graph, symbol_names
 from futurex.tree.node import Node
 
 
@@ -28,7 +29,7 @@ def python(graph: Graph) -> str:
     """
     functions: dict[str, str] = {}
     name = _function(graph, functions)
-    head = "import numpy as np\nfrom futurex import ops\nfrom futurex.tree import Aval, Graph, param\n\n"
+    head = "import numpy as np\nfrom futurex import ops\nfrom futurex.tree import Aval, Graph, dimension, param\n\n"
     return (
         head
         + "\n\n".join(functions.values())
@@ -52,13 +53,14 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
         return name
     functions[name] = ""  # reserve the name before sub-graphs take theirs
     names: dict[Node, str] = {}
+    symbols = symbol_names(graph)
     taken: set[str] = set()
     for node in graph.params:
         names[node] = _fresh(node.attrs["name"] or f"a{len(names)}", taken)
     like = names[graph.params[0]] if graph.params else "None"
     lines = [f"def {name}({', '.join(names[node] for node in graph.params)}):"]
     if graph.params:
-        lines.append("    # " + ", ".join(f"{names[node]}: {node.aval!r}" for node in graph.params))
+        lines.append("    # " + ", ".join(f"{names[node]}: {node.aval.text(symbols)}" for node in graph.params))
     for node in graph.nodes:
         if node in names:
             continue
@@ -70,8 +72,8 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
             lines.append(f"    {names[node]} = {_value(node.attrs['value'], functions)}  # {node.aval!r}")
             continue
         names[node] = _fresh(f"v{len(names)}", taken)
-        line = f"    {names[node]} = {_call(node, names, functions, like)}"
-        comment = f"  # {node.aval!r}" if isinstance(node.aval, Aval) else ""
+        line = f"    {names[node]} = {_call(node, names, functions, like, symbols)}"
+        comment = f"  # {node.aval.text(symbols)}" if isinstance(node.aval, Aval) else ""
         if node.src is not None and node.src.line:
             comment += f"{'' if comment else '  #'} {node.src}: {node.src.text()}"
         lines.append(line + comment)
@@ -82,34 +84,42 @@ def _function(graph: Graph, functions: dict[str, str]) -> str:
     return name
 
 
-def _call(node: Node, names: Mapping[Node, str], functions: dict[str, str], like: str) -> str:
+def _call(
+    node: Node, names: Mapping[Node, str], functions: dict[str, str], like: str, symbols: dict[Symbol, str]
+) -> str:
     inputs = [names[source] for source in node.inputs]
-    attrs = [f"{name}={_value(value, functions)}" for name, value in node.attrs.items()]
+    attrs = [f"{name}={_value(value, functions, symbols)}" for name, value in node.attrs.items()]
     if not inputs or all(source.op == "const" for source in node.inputs):
         return f"ops.build({', '.join([like, repr(node.op), *inputs, *attrs])})"
     return f"ops.{node.op}({', '.join(inputs + attrs)})"
 
 
-def _value(value: Any, functions: dict[str, str]) -> str:
+def _value(value: Any, functions: dict[str, str], symbols: dict[Symbol, str] | None = None) -> str:
+    if isinstance(value, Dim):
+        return f"dimension({value.text(symbols or {})!r})"
     if isinstance(value, Graph):
         name = _function(value, functions)
-        params = ", ".join(f"param({_aval(node.aval)}, {node.attrs['name']!r})" for node in value.params)
+        inner = symbol_names(value)
+        params = ", ".join(f"param({_aval(node.aval, inner)}, {node.attrs['name']!r})" for node in value.params)
         return f"ops.subgraph({name}, [{params}], {value.name!r})"
     if isinstance(value, Literal):
         return literal(value.value)
     if isinstance(value, tuple):
-        return f"({''.join(_value(entry, functions) + ', ' for entry in value)})"
+        return f"({''.join(_value(entry, functions, symbols) + ', ' for entry in value)})"
     if isinstance(value, np.dtype):
         return f"np.dtype({value.str!r})" if value.names is None else f"np.dtype({value.descr!r})"
     if isinstance(value, Aval):
-        return _aval(value)
+        return _aval(value, symbols or {})
     if isinstance(value, float | complex):
         return literal(value)
     return repr(value)
 
 
-def _aval(aval: Aval) -> str:
-    return f"Aval({aval.shape!r}, np.dtype({aval.dtype.str!r}), {aval.weak!r})"
+def _aval(aval: Aval, symbols: dict[Symbol, str]) -> str:
+    extents = "".join(
+        f"dimension({extent.text(symbols)!r}), " if isinstance(extent, Dim) else f"{extent}, " for extent in aval.shape
+    )
+    return f"Aval(({extents.rstrip()}), np.dtype({aval.dtype.str!r}), {aval.weak!r})"
 
 
 def literal(value: Any) -> str:

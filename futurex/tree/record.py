@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from futurex.tree.aval import PYTHON_DTYPES, PYTHON_SCALARS, Aval, aval_of
+from futurex.tree.dims import Fresh, UnknownDimension, broadcast_shapes, is_static, nominal, replaced
 
 Attrs = Mapping[str, Any]
 Avals = Aval | tuple[Aval, ...]
@@ -96,14 +97,46 @@ class Op:
 
     def compute(self, *inputs: Any, **attrs: Any) -> Any:
         """The reference kernel's result; an op of Python scalars alone gives a Python scalar where its node is weak."""
-        result = self.kernel(*inputs, **attrs)
+        result = self.run(inputs, attrs)
         if isinstance(result, np.generic) and all(type(value) in PYTHON_SCALARS for value in inputs):
             aval = self.infer(tuple(aval_of(value) for value in inputs), inputs, attrs)
             return result.item() if isinstance(aval, Aval) and aval.weak else result
         return result
 
+    def run(self, inputs: Sequence[Any], attrs: Attrs) -> Any:
+        """The kernel, with the run's ints for dimensions among the attributes: the last inputs, one per ``dims``."""
+        sizes = attrs.get("dims")
+        if sizes is None:
+            return self.kernel(*inputs, **attrs)
+        inputs, attrs = without_sizes(inputs, attrs), _bound(attrs, inputs)
+        return self.kernel(*inputs, **attrs)
+
     def infer(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
-        """Abstract value of the result; ``values`` holds the known Python scalars among the inputs (else None)."""
+        """Abstract value of the result; ``values`` holds the known Python scalars among the inputs (else None).
+
+        Where dimensions are unknown and the rule does not see through them, every extent of the result is unknown.
+        """
+        if "dims" in attrs:
+            avals, values = without_sizes(avals, attrs), without_sizes(values, attrs)
+            attrs = plain_attrs(attrs)
+        try:
+            return self._infer(avals, values, attrs)
+        except UnknownDimension:
+            return self._infer_unknown(avals, values, attrs)
+
+    def _infer_unknown(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
+        """Number of dimensions and dtype, by the rule on stand-in sizes; Raises UnknownDimension if none fits."""
+        known = {extent for aval in avals for extent in aval.shape if isinstance(extent, int)}
+        for size in (*sorted(known, reverse=True), 2, 3):
+            try:
+                stand_ins = tuple(Aval(nominal(aval.shape, size), aval.dtype, aval.weak) for aval in avals)
+                found = self._infer(stand_ins, values, {name: nominal(value, size) for name, value in attrs.items()})
+            except (ValueError, TypeError, IndexError, UnknownDimension):
+                continue
+            return unknown_like(found)
+        raise UnknownDimension(f"{self.name} of {', '.join(map(repr, avals))}: the shape is not known before the run")
+
+    def _infer(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
         if self.aval is not None:
             return self.aval(*avals, **attrs)
         if self.elementwise:
@@ -112,18 +145,56 @@ class Op:
         return _avals_of(self.kernel(*dummies, **attrs))
 
     def _infer_elementwise(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Aval:
-        shape = np.broadcast_shapes(*(aval.shape for aval in avals))
+        shape = broadcast_shapes(*(aval.shape for aval in avals))
         weak = all(aval.weak for aval in avals)
         dtype = _elementwise_dtype(self, avals, values, tuple(sorted(attrs.items())))
         return Aval(shape, dtype, weak=weak and dtype in PYTHON_DTYPES)  # np.sin(True) is float16
 
     def work(self, avals: tuple[Aval, ...], out: Avals, attrs: Attrs) -> Cost:
-        """Cost of one application; by default one operation per element of the result, each array moved once."""
+        """Cost of one application; by default one operation per element of the result, each array moved once.
+
+        A dimension that is not known counts as some nominal size.
+        """
+        if "dims" in attrs:
+            avals, attrs = without_sizes(avals, attrs), plain_attrs(attrs)
+        outs = out if isinstance(out, tuple) else (out,)
+        if not all(is_static(aval.shape) for aval in (*avals, *outs)):
+            avals = tuple(_sized(aval) for aval in avals)
+            out = tuple(map(_sized, out)) if isinstance(out, tuple) else _sized(out)
+            attrs = {name: nominal(value) for name, value in attrs.items()}
         if self.cost is not None:
             return self.cost(*avals, **attrs)
         outs = out if isinstance(out, tuple) else (out,)
         moved = sum(aval.nbytes for aval in avals) + sum(aval.nbytes for aval in outs)
         return Cost(float(sum(aval.size for aval in outs)), float(moved))
+
+
+def _sized(aval: Aval) -> Aval:
+    return Aval(nominal(aval.shape), aval.dtype, aval.weak)
+
+
+def without_sizes(inputs: Sequence[Any], attrs: Attrs) -> tuple[Any, ...]:
+    """The inputs of a node (or what belongs to them) without the sizes of dimensions among its attributes."""
+    return tuple(inputs)[: len(inputs) - len(attrs.get("dims", ()))]
+
+
+def plain_attrs(attrs: Attrs) -> Attrs:
+    """The attributes that the op's own functions take."""
+    return {name: value for name, value in attrs.items() if name != "dims"} if "dims" in attrs else attrs
+
+
+def _bound(attrs: Attrs, inputs: Sequence[Any]) -> Attrs:
+    sizes = attrs["dims"]
+    known = dict(zip(sizes, map(int, inputs[len(inputs) - len(sizes) :]), strict=True))
+    return {name: replaced(value, known.__getitem__) for name, value in attrs.items() if name != "dims"}
+
+
+def unknown_like(found: Avals) -> Avals:
+    """The same abstract values with nothing known of their extents."""
+    if isinstance(found, Aval):
+        return Aval(tuple(Fresh(axis) for axis in range(found.ndim)), found.dtype, found.weak)
+    numbers = iter(range(sum(aval.ndim for aval in found)))
+    return tuple(Aval(tuple(Fresh(next(numbers)) for _ in aval.shape), aval.dtype, aval.weak) for aval in found)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from futurex.tree.dims import Fresh, same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, _known_scalar
 
@@ -41,5 +44,18 @@ def _check_aval(graph: Graph, node: Node) -> None:
         return
     inputs = tuple(source.aval for source in node.inputs)
     inferred = node.record.infer(inputs, tuple(_known_scalar(source) for source in node.inputs), node.attrs)
-    if inferred != node.aval:
+    if not _fits(inferred, node.aval):
         raise MalformedGraph(f"{graph.name}: {node!r} should have abstract value {inferred!r}")
+
+
+def _fits(inferred: Any, actual: Any) -> bool:
+    """Equal, where the rule leaves nothing open; equal extents that it leaves open are equal symbols."""
+    pairs = list(zip(inferred, actual, strict=True)) if isinstance(actual, tuple) else [(inferred, actual)]
+    open_: dict[Fresh, Any] = {}
+    for rule, aval in pairs:
+        if (rule.dtype, rule.weak, len(rule.extents)) != (aval.dtype, aval.weak, len(aval.extents)):
+            return False
+        for expected, extent in zip(rule.extents, aval.extents, strict=True):
+            if not same(open_.setdefault(expected, extent) if isinstance(expected, Fresh) else expected, extent):
+                return False
+    return True

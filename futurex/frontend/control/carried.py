@@ -23,6 +23,7 @@ from futurex.frontend.control.values import (
     is_numeric,
     kind_of,
     merged_tracer,
+    opened,
     owned_cells,
     raw,
     same_value,
@@ -318,7 +319,7 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
         return False
     entry.structure = structure
     entry.leaves = [zeros(raw(leaf).aval) if is_numeric(leaf) else leaf for leaf in leaves]
-    entry.avals = [raw(leaf).aval if is_numeric(leaf) else None for leaf in leaves]
+    entry.avals = [opened(raw(leaf).aval) if is_numeric(leaf) else None for leaf in leaves]
     entry.flags = [None if is_internal_name(entry.name) else const(False) for _ in leaves]
     entry.arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     entry.loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]

@@ -13,7 +13,8 @@ from futurex.frontend.control.values import Get, Set, State, TracedRange, is_unk
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
+from futurex.tree.dims import Dim
 
 UNROLL = 16  # ranges up to this length are unrolled
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
@@ -101,6 +102,9 @@ def for_(
         if values.ndim == 0:
             raise TypeError("iteration over a 0-d array")
         array, n = values, values.shape[0]
+        if isinstance(n, Dim):
+            loop.stage(TracedRange(0, as_number(n), 1), lambda i: array[i])
+            return
         if n > UNROLL and loop.attempt(range(n), lambda i: array[i]):
             return
         values = (array[k] for k in range(n))

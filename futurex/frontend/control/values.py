@@ -14,6 +14,7 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
 from futurex.frontend.tracer import SCALARS, Conflict, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, Fresh, nominal, same
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import flatten
 
@@ -118,8 +119,11 @@ def common_type(a: Aval, b: Aval, what: str) -> Aval:
     """The type of a value that is ``a`` or ``b``: a Python number may stand where NumPy's default type of it stands."""
     if a == b:
         return a
-    if a.shape == b.shape and a.weak != b.weak and a.dtype == b.dtype:
+    if a.ndim == b.ndim == 0 and a.weak != b.weak and a.dtype == b.dtype:
         return b if a.weak else a
+    if a.ndim == b.ndim and a.weak == b.weak and a.dtype == b.dtype:
+        extents = zip(a.shape, b.shape, strict=True)
+        return Aval(tuple(x if same(x, y) else Fresh(axis) for axis, (x, y) in enumerate(extents)), a.dtype)
     raise Escape(
         f"{what} is {a!r} in one branch or round and {b!r} in another (~ marks Python numbers)",
         "one node has one type",
@@ -128,8 +132,8 @@ def common_type(a: Aval, b: Aval, what: str) -> Aval:
 
 
 def coerce(node: Node, target: Aval) -> Node:
-    if node.aval == target:
-        return node
+    if node.aval.dtype == target.dtype and node.aval.weak == target.weak:
+        return node  # of its shape a carried or merged value may know more
     if target.weak:
         return emit("python_scalar", node, kind=target.dtype.kind)
     return emit("cast", node, dtype=target.dtype)
@@ -221,6 +225,13 @@ def is_loose(*values: Any) -> bool:
 
 
 def zeros(aval: Aval) -> Node:
+    """A stand-in that nobody reads; where an extent is unknown it has no elements."""
     if aval.weak:
         return const(aval.dtype.type(0).item())
-    return emit("full", const(np.zeros((), aval.dtype)[()]), shape=aval.shape, dtype=aval.dtype)
+    return emit("full", const(np.zeros((), aval.dtype)[()]), shape=nominal(aval.shape, 0), dtype=aval.dtype)
+
+
+def opened(aval: Aval) -> Aval:
+    """The abstract value of what other rounds hold: extents that only one round knows are open."""
+    extents = (Fresh(axis) if isinstance(extent, Dim) else extent for axis, extent in enumerate(aval.shape))
+    return Aval(tuple(extents), aval.dtype, aval.weak)

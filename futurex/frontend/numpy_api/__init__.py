@@ -1,6 +1,7 @@
 """NumPy functions on traced arrays, by function object: ufuncs and reductions by their records, the rest decomposed."""
 
 from futurex.frontend.numpy_api import (
+    dynamic,
     einsum,
     fft,
     grids,
@@ -31,6 +32,7 @@ __all__ = [
     "call_native",
     "call_numpy",
     "call_ufunc",
+    "dynamic",
     "einsum",
     "fft",
     "grids",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,13 @@ from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, new_array, node_of
-from futurex.tree.node import Node, const
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, extent_of, new_array, node_of
+from futurex.tree.dims import Dim
+from futurex.tree.node import Node, const, dim_of
 
 
-def _extent(value: Any) -> int:
-    return operator.index(value)
-
-
-def as_shape(shape: Any) -> tuple[int, ...]:
-    return tuple(_extent(extent) for extent in shape) if isinstance(shape, tuple | list) else (_extent(shape),)
+def as_shape(shape: Any) -> tuple[Any, ...]:
+    return tuple(map(extent_of, shape)) if isinstance(shape, tuple | list) else (extent_of(shape),)
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
@@ -166,8 +162,25 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     into(dst, node_of(src), where, casting)
 
 
+def _arange_open(*args: Any, dtype: Any) -> Tracer:
+    """A range whose length the run tells."""
+    if len(args) > 3:
+        raise Escape("np.arange with these options", "only start, stop, step and dtype are traced")
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    nodes = [node_of(value) for value in (start, stop, step)]
+    if any(node.ndim for node in nodes):
+        raise Escape("np.arange of arrays", "only numbers are traced")
+    extent = dim_of(nodes[1])
+    line = [const(0), nodes[1], const(1)]
+    if nodes == line and dtype is None and isinstance(extent, Dim) and extent.low is not None:
+        return new_array(emit("iota", shape=(extent,), axis=0, dtype=np.dtype(np.int64)))
+    return new_array(emit("arange", *nodes, dtype=np.dtype(dtype) if dtype is not None else None))
+
+
 @handles(np.arange)
 def arange(*args: Any, dtype: Any = None) -> Tracer:
+    if any(isinstance(value, Tracer) and value._node.op != "const" for value in args):
+        return _arange_open(*args, dtype=dtype)
     known = [value._known("a bound of arange") if isinstance(value, Tracer) else value for value in args]
     result = np.arange(*known, dtype=dtype)
     if result.dtype.kind not in "biufc":

@@ -12,14 +12,13 @@ from futurex.frontend.numpy_api.products import dot
 from futurex.frontend.numpy_api.reductions import trace
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, handles
 from futurex.frontend.numpy_api.selection import clip, take
-from futurex.frontend.numpy_api.shapes import repeat
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, abstract, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, abstract, as_number, as_tracer, fresh, new_array
 
-HANDLERS[np.shape] = lambda a: abstract(a).shape
+HANDLERS[np.shape] = lambda a: tuple(map(as_number, abstract(a).shape))
 HANDLERS[np.ndim] = lambda a: abstract(a).ndim
-HANDLERS[np.size] = lambda a, axis=None: abstract(a).size if axis is None else abstract(a).shape[axis]
+HANDLERS[np.size] = lambda a, axis=None: as_number(abstract(a).size if axis is None else abstract(a).shape[axis])
 HANDLERS[np.result_type] = lambda *values: np.result_type(*map(_type_of, values))
 HANDLERS[np.iscomplexobj] = lambda x: abstract(x).dtype.kind == "c"
 HANDLERS[np.isrealobj] = lambda x: abstract(x).dtype.kind != "c"
@@ -75,7 +74,7 @@ def _fill(self: Tracer, value: Any) -> None:
 
 
 METHODS.update(
-    astype=_astype, fill=_fill, dot=dot, trace=trace, copy=_copy, clip=clip, take=take, repeat=repeat,
+    astype=_astype, fill=_fill, dot=dot, trace=trace, copy=_copy, clip=clip, take=take,
     conj=_conjugate,
     conjugate=_conjugate,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, NO_VALUE, Han
 from futurex.frontend.numpy_api.ufunc_methods import accumulate, reduce
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_number, as_tracer, entered, fresh, node_of
 from futurex.tree.node import Node, const
 
 _COUNT = np.dtype(np.intp)
@@ -69,7 +69,7 @@ def _counted(x: Node, axis: Any, keepdims: Any, where: Any) -> int | Tracer:
         mask = emit("broadcast_to", node_of(where), shape=x.shape)
         return reduce(np.add, fresh(mask), axis, _COUNT, None, keepdims)
     axes = normal_axes(axis, x.ndim)
-    return math.prod(x.shape if axes is None else (x.shape[k] for k in axes))
+    return as_number(math.prod(x.shape if axes is None else (x.shape[k] for k in axes)))
 
 
 def _divided(total: Tracer, count: Any, dtype: np.dtype[Any] | None = None) -> Tracer:

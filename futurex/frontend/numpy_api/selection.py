@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.numpy_api.registry import call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array, node_of
@@ -17,8 +17,10 @@ from futurex.tree.node import const
 
 @handles(np.where)
 def where(condition: Any, /, *branches: Any) -> Any:
+    if not branches:
+        return call_numpy(np.nonzero, (condition,), {})
     if len(branches) != 2:
-        raise Escape("numpy.where with one argument", "the shape of the result depends on data")
+        raise ValueError("either both or neither of x and y should be given")
     test = node_of(condition)
     if test.dtype.kind != "b":
         test = emit("not_equal", test, 0)

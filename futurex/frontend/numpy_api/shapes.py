@@ -12,7 +12,6 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
 from futurex.frontend.numpy_api.registry import NO_VALUE, handles
-from futurex.frontend.numpy_api.selection import take
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, layout_of, normal_axes
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import SCALARS, Tracer, array_node, as_tracer, fresh, new_array
@@ -238,15 +237,6 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> T
     if (widths < 0).any():
         raise ValueError("index can't contain negative values")
     return fresh(emit("pad", x, value, widths=tuple((int(lo), int(hi)) for lo, hi in widths)))
-
-
-@handles(np.repeat)
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
-    x = as_tracer(a)
-    if axis is None:
-        x, axis = x.ravel(), 0
-    index = np.repeat(np.arange(x.shape[axis]), np.asarray(repeats))
-    return take(x, index, axis)
 
 
 @handles(np.tile)

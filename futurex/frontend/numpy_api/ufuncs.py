@@ -17,6 +17,7 @@ from futurex.frontend.numpy_api.registry import HANDLERS
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes
 from futurex.tree.node import Node, const
 from futurex.tree.record import record, records
 
@@ -143,7 +144,7 @@ def _masked(ufunc: Any, values: Sequence[Any], outs: Sequence[Any], mask: Tracer
     """A ufunc of some elements; without ``out=``, those that ``where=`` leaves out may be anything."""
     name, attrs = op_of(ufunc)
     nodes = [node_of(value) for value in (mask, *values)]
-    shape = np.broadcast_shapes(*(node.shape for node in nodes), *(out.shape for out in outs if out is not None))
+    shape = broadcast_shapes(*(node.shape for node in nodes), *(out.shape for out in outs if out is not None))
     plain = record(name).infer(tuple(node.aval for node in nodes[1:]), (None,) * len(values), attrs)
     avals = plain if isinstance(plain, tuple) else (plain,)
     if builtins.any(out is not None and out.shape != shape for out in outs):
@@ -234,7 +235,7 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
     """Write a result into the ``out=`` array."""
     target = entered(out)
     check_target(target)
-    if np.broadcast_shapes(result.shape, target.shape) != target.shape:
+    if broadcast_shapes(result.shape, target.shape) != target.shape:
         raise ValueError(
             f"non-broadcastable output operand with shape {target.shape} "
             f"doesn't match the broadcast shape {result.shape}"
@@ -246,7 +247,7 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
         chosen = node_of(condition)
         if chosen.dtype.kind != "b":
             raise Escape("where= with an array that is not boolean", "NumPy refuses or casts it")
-        if np.broadcast_shapes(chosen.shape, target.shape) != target.shape:
+        if broadcast_shapes(chosen.shape, target.shape) != target.shape:
             raise ValueError(f"where= of shape {chosen.shape} does not fit an array of shape {target.shape}")
         result = emit("where", chosen, emit("cast", result, dtype=target.dtype), old)
     target._write(result)
@@ -313,7 +314,7 @@ def _generalised(
         return product
     if target is None:
         return new_array(result)
-    if result.shape != target.shape and not np.broadcast_shapes(result.shape, target.shape) == target.shape:
+    if result.shape != target.shape and not broadcast_shapes(result.shape, target.shape) == target.shape:
         raise ValueError(f"the output of shape {target.shape} does not fit a result of shape {result.shape}")
     return into(target, result, True, casting)
 
