@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +164,8 @@ class Op:
             out = tuple(map(_sized, out)) if isinstance(out, tuple) else _sized(out)
             attrs = {name: nominal(value) for name, value in attrs.items()}
         if self.cost is not None:
-            return self.cost(*avals, **attrs)
+            with contextlib.suppress(ValueError, TypeError):  # stand-in sizes need not fit
+                return self.cost(*avals, **attrs)
         outs = out if isinstance(out, tuple) else (out,)
         moved = sum(aval.nbytes for aval in avals) + sum(aval.nbytes for aval in outs)
         return Cost(float(sum(aval.size for aval in outs)), float(moved))

@@ -156,12 +156,12 @@ def masked_writes(x):
     return y
 
 
-@cases(X, staged=False)
+@cases(X)
 def masked_reads(x):
     return x[x > 4], x[x > 4].sum()
 
 
-@cases(X, staged=False)
+@cases(X)
 def masked_augmented_assignment(x):
     y = x.copy()
     y[y > 5] += 10

@@ -1,0 +1,430 @@
+"""Programs whose arrays have extents that only the run knows, against NumPy and against finite differences."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from compare import agree, bits, plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.partition.mesh import Mesh, Replicate, Shard
+from futurex.partition.virtual import run
+from futurex.tree import Dim, UnknownDimension
+from futurex.tree.dims import Symbol, broadcast_shapes, slice_length
+from futurex.tree.printer import compile_printed
+from futurex.tree.verify import verify
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=20)
+M = RNG.normal(size=(5, 6))
+LINES = (X, -np.abs(X), np.abs(X), np.where(np.arange(20) == 3, 1.0, -1.0))  # some, none, all, and one positive
+TABLES = (M, -np.abs(M), np.abs(M), np.where(np.eye(5, 6) > 0, 1.0, -1.0))
+PROGRAMS = []
+
+
+def program(*inputs):
+    def add(function):
+        PROGRAMS.append(pytest.param(function, inputs, id=function.__name__))
+        return function
+
+    return add
+
+
+lines, tables = program(*((x,) for x in LINES)), program(*((m,) for m in TABLES))
+
+
+@lines
+def masked_reads(x):
+    y = x[x > 0]
+    return y, y.sum(), y * 2 + 1, np.exp(y), y[::-1], x[~(x > 0)], y.astype(np.float32), -y, np.where(y > 1, y, 0)
+
+
+@lines
+def masked_statistics(x):
+    good = x[np.isfinite(x) & (x > 0)]
+    return good.mean(), good.std(), good.var(ddof=1), good.size, good.shape, len(good), good.nbytes
+
+
+@lines
+def masked_writes(x):
+    y, z = x.copy(), x.copy()
+    y[y > 0] = y[y > 0] * 2
+    y[y < 0] += 5
+    z[z > 0] = np.arange((z > 0).sum())
+    x[x > 1] = 0.5
+    return y, z
+
+
+@tables
+def masks_among_other_indices(m):
+    rows = m[:, 0] > 0
+    few = m[m > 0], m[None, rows], m[rows, 1:3], m[rows][:, [0, 2]]
+    return m[rows], m[rows, 1], m[1, m[1] > 0], m[:, m[0] > 0], few
+
+
+@tables
+def masked_writes_of_tables(m):
+    m = m.copy()
+    m[m[:, 0] > 0, 1] = 7
+    m[1, m[1] > 0] += 2
+    m[m > 0] *= -1
+    m[:, m[0] > 0] = 0
+    m[m[:, 0] < -1] = np.arange(6.0)
+    return m
+
+
+@tables
+def columns(m):
+    kept = m[:, m.sum(0) > 0]
+    return kept.T, kept.copy().ravel(), kept.sum(axis=0), kept.sum(axis=1), kept.mean(axis=1), kept.T @ kept, kept.size
+
+
+@lines
+def positions(x):
+    return np.nonzero(x > 0), np.where(x > 0), np.argwhere(x > 0), np.flatnonzero(x > 0), (x > 0).nonzero()
+
+
+@tables
+def positions_in_tables(m):
+    i, j = np.nonzero(m > 0)
+    return m[i, j], i * 6 + j, np.argwhere(m > 0), np.compress(m[:, 0] > 0, m, axis=0), np.extract(m > 0, m)
+
+
+@lines
+def distinct(x):
+    whole = np.floor(x)
+    some = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
+    return np.unique(whole), some, np.unique(x > 0), np.unique(whole[whole > 0]).size
+
+
+@tables
+def repeats(m):
+    counts = np.where(m[:, 0] > 0, 2, 0)
+    return np.repeat(m, counts, axis=0), np.repeat(m[0], 3), m.repeat(2, axis=1), np.repeat(m[:, 1], counts)
+
+
+@lines
+def shapes_from_counts(x):
+    n = int((x > 0).sum())
+    ranges = np.arange(n), np.arange(0, n, 2), np.arange(len(x[x > 0])), np.arange(n, dtype=np.float32)
+    return np.zeros((n, n)), np.ones(n), np.full((2, n), 3), ranges, np.zeros(len(x[x > 0])) + x[x > 0]
+
+
+@lines
+def slices_with_computed_bounds(x):
+    n = (x > 0).sum()
+    head, tail = x[:n], x[n:]
+    x[:n] = 0
+    x[n:] += 1
+    middle = x[n // 2 : n]
+    middle *= 3
+    return head.sum(), tail.size, x[n - 1 : n + 1], x[::-1][:n]
+
+
+@lines
+def slices_of_selections(x):
+    y = x[x > 0]
+    return y[1:] - y[:-1], y[:3], y[-2:], y[2:-1].sum(), y[::2], len(y[5:]), y[1:][1:]
+
+
+@lines
+def reshapes(x):
+    y = x[x > 0]
+    return y.reshape(-1, 1), y[:, None] * y, np.outer(y, x[x < 0]), y.reshape(1, len(y)).ravel(), np.vstack([y, y]).T
+
+
+@lines
+def joins(x):
+    return np.concatenate([x[x > 0], x[x <= 0]]), np.append(x[x > 1], 5.0), np.hstack([x[x > 0], 1.0, 2.0])
+
+
+@lines
+def broadcasts(x):
+    return x[x > 0] + x[:1], x[x > 0][:, None] * x[:3], x[:3, None] - x[x < 0]
+
+
+@lines
+def views_of_selections(x):
+    y = x[x > 0]
+    y[:2] = 1.0
+    z = y[::-1]
+    z += 1
+    return y, z
+
+
+@lines
+def shrinks_in_a_loop(x):
+    rounds, y = 0, x
+    while len(y) > 2:
+        y = y[y > y.mean()]
+        rounds += 1
+    return y, rounds
+
+
+@lines
+def grows_in_a_loop(x):
+    out = x[:0]
+    for i in range(40):
+        if x[i % 20] > 0:
+            out = np.append(out, x[i % 20] + i)
+    return out
+
+
+@lines
+def iterates_over_a_selection(x):
+    total = 0.0
+    for value in x[x > 0]:
+        total = total * 0.5 + value
+    return total
+
+
+@lines
+def branches_of_different_lengths(x):
+    y = x[x > 0] if x.sum() > 0 else x[:2]
+    if len(y) > 3:
+        z = y[:3]
+    else:
+        z = x[x < 0]
+    return y, z
+
+
+@program((np.zeros(100),), (np.zeros(7),))
+def sieve(marks):
+    n = len(marks)
+    prime = np.ones(n, bool)
+    prime[:2] = False
+    for i in range(2, int(n**0.5) + 1):
+        if prime[i]:
+            prime[i * i :: i] = False
+    return np.nonzero(prime)[0]
+
+
+ADJACENT = np.random.default_rng(3).random((30, 30)) < 0.08
+
+
+@program((ADJACENT, 0), (ADJACENT, 5), (np.zeros((30, 30), bool), 0), (np.ones((30, 30), bool), 2))
+def breadth_first(adjacent, start):
+    distance = np.full(adjacent.shape[0], -1)
+    distance[start] = 0
+    frontier, level = np.array([start]), 0
+    while len(frontier):
+        level += 1
+        reached = adjacent[frontier].any(axis=0)
+        frontier = np.nonzero(reached & (distance < 0))[0]
+        distance[frontier] = level
+    return distance
+
+
+POINTS = np.random.default_rng(5).normal(size=(50, 2))
+
+
+@program((POINTS, POINTS[:3]), (POINTS, POINTS[10:13] + 100))
+def k_means(points, centres):
+    centres = centres.copy()
+    for _ in range(5):
+        nearest = ((points[:, None, :] - centres[None]) ** 2).sum(-1).argmin(1)
+        for k in range(3):
+            mine = points[nearest == k]
+            if len(mine) > 0:
+                centres[k] = mine.mean(axis=0)
+    return centres, nearest
+
+
+@lines
+def newton_on_an_active_set(a):
+    x, active = np.ones_like(a), np.nonzero(a > 0)[0]
+    rounds = 0
+    while len(active) > 0 and rounds < 50:
+        guess = x[active]
+        better = 0.5 * (guess + a[active] / guess)
+        x[active] = better
+        active = active[np.abs(better - guess) > 1e-12]
+        rounds += 1
+    return x, rounds
+
+
+@pytest.mark.parametrize(("function", "inputs"), PROGRAMS)
+def test_a_program_means_what_numpy_means(function, inputs):
+    futurized = fx.futurize(function, escape="error")
+    for given_ in inputs:
+        mine, theirs = ([a.copy() if isinstance(a, np.ndarray) else a for a in given_] for _ in range(2))
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # means of nothing
+            expected = bits(function(*theirs))
+            actual = bits(plain(futurized(*mine)))
+        assert agree(actual, expected), function.__name__
+        assert agree(bits(mine), bits(theirs))
+    traces = len({tuple(a if isinstance(a, int) else a.shape for a in given_) for given_ in inputs})
+    assert futurized.explain().count("staged: ") == traces  # data does not make a new trace
+
+
+FAILURES = {
+    "a mask of another length": lambda x: x[np.array([True, False])],
+    "a mask whose length the run tells": lambda x: x[(x[x > 0] > 0)],
+    "lengths that do not fit": lambda x: x[x > 0] + np.ones(7),
+    "an index past the end": lambda x: x[x > 0][15],
+    "the greatest of nothing": lambda x: x[x > 100].max(),
+    "a negative extent": lambda x: np.zeros((x > 0).sum() - 100),
+    "a reshape that does not divide": lambda x: np.append(x[x > 0], x[:1]).reshape(2, -1)[:, :0],
+    "a write that does not fit": lambda x: np.copyto(x[x > 0], np.ones(17)),
+    "too many indices": lambda x: x[x > 0, 0],
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_numpy_refuses_is_refused(name):
+    function, x = FAILURES[name], np.where(np.arange(20) < 4, 1.0, -1.0)
+    with pytest.raises(Exception) as expected:
+        function(x)
+    with pytest.raises(expected.type):
+        plain(fx.futurize(function)(x))
+
+
+SCALARS = {
+    "a sum of squares": lambda x: (x[x > 0] ** 2).sum(),
+    "a mean": lambda x: x[x > 0].mean(),
+    "a deviation": lambda x: x[x > 0].std(),
+    "the greatest": lambda x: x[x > 0].max(),
+    "differences": lambda x: ((x[x > 0][1:] - x[x > 0][:-1]) ** 2).sum(),
+    "cumulative sums": lambda x: (np.cumsum(x[x > 0]) ** 2).sum(),
+    "a join": lambda x: (np.concatenate([x[x > 0] * 2, x[x <= 0]]) ** 2)[::2].sum(),
+    "an outer product": lambda x: (np.outer(x[x > 0], x[x < 0]) ** 2).sum(),
+    "broadcasting": lambda x: (x[x > 0] + x[:1]).sum() + (x[x > 0][:, None] * x[:3]).sum(),
+    "a matrix product": lambda x: (x[x > 0].reshape(-1, 1) @ x[x > 0].reshape(1, -1)).sum(),
+    "repetition": lambda x: (np.repeat(x, np.where(x > 0, 2, 1)) ** 3).sum(),
+    "positions": lambda x: (x[np.nonzero(x > 0)[0]] * np.nonzero(x > 0)[0]).sum(),
+    "a computed slice": lambda x: (x[: int(np.abs(x[0]) * 10) + 2] ** 2).sum(),
+}
+
+
+def masked_update(x):
+    y = x.copy()
+    y[y > 0] = y[y > 0] * x[x > 0]
+    y[y < -1] *= 3
+    return (y * y).sum()
+
+
+def written_slice(x):
+    k = int(np.abs(x[0]) * 10) + 2
+    y = np.zeros(len(x))
+    y[k:] = x[k:] * 2
+    return (y**2).sum()
+
+
+def filled_selection(x):
+    y = x[x > 0]
+    w = np.zeros(len(y))
+    w += y
+    w[0] = 3.0
+    return (w * w).sum()
+
+
+def chosen_selection(x):
+    y = x[x > 0] if x.sum() > 0 else x[x < 0]
+    return (y * y).sum()
+
+
+def selections_in_a_loop(x):
+    total = 0.0
+    for i in range(30):
+        total = total + (x[x > i * 0.1] ** 2).sum()
+    return total
+
+
+SCALARS |= {
+    f.__name__: f for f in (masked_update, written_slice, filled_selection, chosen_selection, selections_in_a_loop)
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_gradients_are_those_of_finite_differences(name):
+    function, step = SCALARS[name], 1e-6
+    expected = [(function(X + step * e) - function(X - step * e)) / (2 * step) for e in np.eye(20)]
+    np.testing.assert_allclose(np.asarray(fx.grad(function)(X)), expected, rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 6), st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_random_masks_and_shapes(rows, columns_, seed):
+    rng = np.random.default_rng(seed)
+    m, mask = rng.normal(size=(rows, columns_)), rng.random((rows, columns_)) < rng.random()
+
+    def select(m, mask):
+        chosen, rows_ = m[mask], m[mask.any(axis=1)]
+        m[mask] = chosen * 2
+        return chosen, rows_, rows_.sum(axis=0), m[:, mask.all(axis=0)], np.nonzero(mask), len(chosen), rows_.T
+
+    expected = select(m.copy(), mask)
+    assert agree(bits(plain(fx.futurize(select, escape="error")(m, mask))), bits(expected))
+
+
+def test_a_tree_with_unknown_dimensions_verifies_prints_and_travels():
+    def select(x):
+        y = x[x > 0]
+        return np.zeros(len(y) + 2) + y.sum(), y[1:] * 2, y.reshape(-1, 1)
+
+    graph = verify(fx.futurize(select).graph(X))
+    again = pickle.loads(pickle.dumps(graph))
+    assert again.hash == graph.hash
+    printed = compile_printed(str(graph), graph.name)(X)
+    for result, expected in zip(printed, select(X), strict=True):
+        np.testing.assert_array_equal(result, expected)
+    for result, expected in zip(again(X), select(X), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_plan_says_how_many_arrays_it_cannot_measure():
+    assert fx.futurize(lambda x: x[x > 0] + 1.0).memory(X).unknown >= 2
+    assert fx.futurize(lambda x: x + 1.0).memory(X).unknown == 0
+
+
+def test_results_know_their_shape_once_they_are_there():
+    y = fx.futurize(lambda x: x[x > 0])(X)
+    assert (y.shape, y.size, len(y), y.ndim) == (((X > 0).sum(),), (X > 0).sum(), (X > 0).sum(), 1)
+    assert float((y + 1).sum()) == pytest.approx((X[X > 0] + 1).sum())
+
+
+def test_localities_agree_on_unknown_dimensions():
+    graph = fx.lower(lambda x: (x[x > 0] * 2).sum() + x.sum(), X).graph
+    for placement in (Shard(0), Replicate()):
+        for results in run(graph, [placement], Mesh((("data", 3),)), [X]):
+            np.testing.assert_allclose(results[0], (X[X > 0] * 2).sum() + X.sum())
+
+
+# -- the algebra -------------------------------------------------------------------------------------------------------
+
+U, V = Dim.of(Symbol("test_u")), Dim.of(Symbol("test_v"))
+
+
+def test_dimensions_decide_what_their_structure_tells_and_nothing_else():
+    assert (U + V) * 2 - V == U * 2 + V
+    assert U - U == 0
+    assert U + 1 != U
+    assert U >= 0
+    assert U + 1 > 0
+    assert (U * 6) // 3 == U * 2
+    for undecided in (lambda: U == 3, lambda: U == V, lambda: U > 1, lambda: int(U), lambda: bool(U), lambda: U // 2,
+                      lambda: range(U), lambda: np.zeros(U)):  # fmt: skip
+        with pytest.raises(UnknownDimension):
+            undecided()
+
+
+def test_shapes_broadcast_as_far_as_they_are_known():
+    assert broadcast_shapes((U, 1), (1, V)) == (U, V)
+    assert broadcast_shapes((U,), (5,)) == (5,)
+    assert broadcast_shapes((U,), ()) == (U,)
+    with pytest.raises(ValueError, match="shape mismatch"):
+        broadcast_shapes((U, 3), (U, 4))
+
+
+@given(st.integers(0, 12), st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5))
+def test_lengths_of_slices(n, start, stop):
+    length = slice_length(U, start, stop, None)
+    if isinstance(length, Dim):
+        scope = {"test_u": n, "max": max, "min": min}
+        length = eval(length.symbol.token, scope)
+    if length is not None:
+        assert length == len(range(n)[start:stop])
