@@ -130,7 +130,8 @@ def _einsum_factors(*operands: Aval, subscripts: str) -> str:
 
 
 def _einsum(*operands: Any, subscripts: str) -> Any:
-    return np.einsum(subscripts, *operands, optimize=len(operands) > 1)
+    result = np.einsum(subscripts, *operands, optimize=len(operands) > 1)
+    return result.copy() if len(operands) == 1 else result  # without a sum it is a view
 
 
 def _einsum_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -142,6 +143,7 @@ def _einsum_samples(rng: np.random.Generator) -> Iterable[Sample]:
         (",i->i", (), (3,)),
         ("ijk->kj", (2, 3, 4)),
         ("ij->", (2, 3)),
+        ("ij->ji", (2, 3)),
     )
     for text, *shapes in cases:
         yield Sample(tuple(np.asarray(rng.normal(size=shape)) for shape in shapes), {"subscripts": text})

@@ -265,11 +265,11 @@ _row(
 
 
 def _real(x: Any) -> Any:
-    return np.real(x) if np.iscomplexobj(x) else np.positive(x)
+    return np.positive(np.real(x))  # an array of its own, not a view
 
 
 def _imag(x: Any) -> Any:
-    return np.imag(x) if np.iscomplexobj(x) else np.zeros_like(x)
+    return np.positive(np.imag(x)) if np.iscomplexobj(x) else np.zeros_like(x)
 
 
 _row(_real, lambda g, out, x: (_to_real_imag(g, 1.0),), kinds="fc", name="real", n_inputs=1, numpy=())

@@ -136,9 +136,14 @@ def _load_aval(base: Aval, *dynamic: Aval, chain: Chain) -> Aval:
     return _view_aval(base, dynamic, chain)
 
 
+def _signed(g: Node, chain: Chain) -> Node:
+    """A cotangent on its way through an imaginary part: Re(g * 1j * x) is minus the imaginary part of g times x."""
+    return -g if ("imag",) in chain else g
+
+
 def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> tuple[Any, ...]:
     zeros = zeros_like(base.aval)
-    return (apply("store", zeros, g, *dynamic, chain=chain, mode="add"), *(None for _ in dynamic))
+    return (apply("store", zeros, _signed(g, chain), *dynamic, chain=chain, mode="add"), *(None for _ in dynamic))
 
 
 def _full_slice(entry: Entry) -> bool:
@@ -192,6 +197,8 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((base,), {"chain": (("transpose", (1, 0)), ("index", (("s", None, None, 2),)))})
     yield Sample((base,), {"chain": (("reshape", (2, 10)), ("index", (("i", 1),)))})
     yield Sample((base[:4, :4].copy(),), {"chain": (("diagonal", 1, 0, 1),)})
+    for part in ("real", "imag"):
+        yield Sample((base - 1j * base[::-1],), {"chain": ((part,), ("index", (("s", 1, None, 2),)))})
 
 
 op(
@@ -234,7 +241,7 @@ def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str
 def _store_rule(
     g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str
 ) -> tuple[Any, ...]:
-    read = apply("load", g, *dynamic, chain=chain)
+    read = _signed(apply("load", g, *dynamic, chain=chain), chain)
     into_value = unbroadcast(read, value.aval) if value.ndim <= read.ndim else apply("reshape", read, shape=value.shape)
     rest = g if mode == "add" else apply("store", g, 0, *dynamic, chain=chain, mode="set")
     return (rest, into_value, *(None for _ in dynamic))
@@ -261,6 +268,8 @@ def _store_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((base, 1.5), {"chain": (("index", (("i", 0), ("i", 2))),), "mode": mode})
         yield Sample((base, rng.normal(size=(5,)), 3), {"chain": (("index", (("d", 0),)),), "mode": mode})
         yield Sample((base, rng.normal(size=(4,))), {"chain": (("diagonal", 0, 0, 1),), "mode": mode})
+        for part in ("real", "imag"):
+            yield Sample((base - 1j * base[::-1], rng.normal(size=5)), {"chain": ((part,),), "mode": mode})
 
 
 op(

@@ -91,6 +91,16 @@ def test_reference_kernel_leaves_its_inputs_alone(case: Case) -> None:
     assert all(same_bits(now, before) for now, before in zip(inputs, case.inputs, strict=True))
 
 
+@only(lambda case: not case.record.structured)  # the runtime knows what the results of sub-graphs may be
+def test_only_declared_views_share_memory_with_an_input(case: Case) -> None:
+    inputs = copies(case.inputs)
+    results = case.record.kernel(*inputs, **case.sample.attrs)
+    for result in results if isinstance(results, tuple) else (results,):
+        arrays = [result] if isinstance(result, np.ndarray) else []  # scalars have memory of their own
+        shared = [k for k, value in enumerate(inputs) for array in arrays if np.may_share_memory(array, value)]
+        assert shared in ([], [case.record.view])
+
+
 @only(lambda case: case.record.decompose is not None)
 def test_decomposition_means_the_same(case: Case) -> None:
     params = case.graph.params
