@@ -10,7 +10,7 @@ import inspect
 import itertools
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,7 @@ _DATA_TYPES = (
     types.SimpleNamespace,
 )
 DEPTH = 60  # calls inside each other
+RECURSIONS = 24  # calls of a function from itself in branches on data
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -208,18 +209,28 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     in_numpy = _module(function) == "numpy"
     if not in_numpy:
         _guard_defaults(function)
+    twin = staged_twin(function)
+    with _nested(function, in_numpy):
+        return control.body(lambda: twin(*args, **kwargs))
+
+
+@contextlib.contextmanager
+def _nested(function: types.FunctionType, in_numpy: bool) -> Iterator[None]:
+    """Count calls inside each other; refuse recursions that nobody knows the end of."""
     trace = current()
-    if trace.depth > DEPTH:
+    place = function.__code__, len(trace.scopes)
+    if any(code is place[0] and scopes < place[1] for code, scopes in trace.calls):
+        trace.recursions += 1
+    if len(trace.calls) > DEPTH or trace.recursions > RECURSIONS:
         raise Escape(
             f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data"
         )
-    twin = staged_twin(function)
-    trace.depth += 1
+    trace.calls.append(place)
     before, trace.walking = trace.walking, in_numpy
     try:
-        return control.body(lambda: twin(*args, **kwargs))
+        yield
     finally:
-        trace.depth -= 1
+        trace.calls.pop()
         trace.walking = before
 
 

@@ -143,7 +143,8 @@ class Trace:
         self.notes: list[str] = []
         self.protected = 0
         self.walking = False  # inside NumPy's own source
-        self.depth = 0
+        self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
+        self.recursions = 0
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
         self.forks = 0
