@@ -15,9 +15,10 @@ import numpy as np
 from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.outside import PLAIN, any_traced, items
+from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 
@@ -36,7 +37,8 @@ def _scalar(kind: str, builtin: Any) -> Special:
         if any_traced(args):
             raise Escape(f"{builtin.__name__}() with options on traced values", "plain Python needs the value here")
         Runtime.known(args[0] if args else None)
-        return builtin(*args, **kwargs)
+        with python():
+            return builtin(*args, **kwargs)
 
     return convert
 
@@ -181,20 +183,36 @@ def _print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flus
     if file is not None:
         raise Escape("print() to a file", "the file may be closed at the next run")
     nodes: list[Any] = []
-    parts: list[str | None] = []
+    parts: list[Any] = []
     for value in values:
         if isinstance(value, Tracer):
             nodes.append(node_of(value))
             parts.append(None)
-        elif any_traced([value]) or not isinstance(
-            value, str | int | float | complex | bool | type(None) | np.generic | tuple
-        ):
-            raise Escape(f"print() of a {type(value).__name__}", "its text may depend on data")
-        else:
-            parts.append(str(value))
+            continue
+        text = formatted(value, "s")
+        if isinstance(text, TracedText):
+            nodes += text.nodes
+        elif not isinstance(value, (*PLAIN, np.generic, list, tuple, dict, set, frozenset, np.dtype)):
+            raise Escape(f"print() of a {type(value).__name__}", "its text may depend on what the tracer cannot see")
+        parts.append(text.text if isinstance(text, TracedText) else text)
     current().effect(
         "print", *nodes, parts=tuple(parts), sep=" " if sep is None else sep, end="\n" if end is None else end
     )
+
+
+def _text_of(conversion: str, builtin: Any) -> Special:
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and (isinstance(args[0], Tracer | TracedText) or not any_traced(args)):
+            return formatted(args[0], conversion)
+        if any_traced(args) or any_traced(kwargs.values()):
+            raise Escape(f"{builtin.__name__}() of traced values", "plain Python needs the values here")
+        return builtin(*args, **kwargs)
+
+    return convert
+
+
+SPECIAL[str], SPECIAL[repr], SPECIAL[ascii] = _text_of("s", str), _text_of("r", repr), _text_of("a", ascii)
+SPECIAL[format] = lambda value, spec="": formatted(value, "", spec)
 
 
 @special(enumerate)

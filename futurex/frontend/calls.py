@@ -17,13 +17,14 @@ import numpy as np
 from numpy.testing import overrides
 
 from futurex.frontend import control
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, python
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.source import CONSTRUCTED, PURE, WALKED, source_of
 from futurex.frontend.outside import any_traced, captured_value, items, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
+from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.streams import GENERATORS
@@ -84,8 +85,8 @@ _DATA_TYPES = (
     types.SimpleNamespace,
 )
 DEPTH = 60  # calls inside each other
-RECURSIONS = 24  # calls of a function from itself in branches on data
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+RECURSIONS = 16  # calls of a function from itself in branches on data
+_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def special(*functions: Any) -> Callable[[Special], Special]:
@@ -203,13 +204,16 @@ def _wrapped(result: Any) -> Any:
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
     if is_rewritten(function) or is_internal(function.__code__.co_filename):
-        return function(*args, **kwargs)  # futurex's own code is written on traced values
-    if function.__code__.co_flags & _GENERATORS:
-        raise Escape(f"a call of {function.__qualname__}", "generators and coroutines are not staged")
+        result = function(*args, **kwargs)  # futurex's own code is written on traced values
+        return current().remember(result) if isinstance(result, types.GeneratorType) else result
+    if function.__code__.co_flags & _COROUTINES:
+        raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     in_numpy = _module(function) == "numpy"
     if not in_numpy:
         _guard_defaults(function)
     twin = staged_twin(function)
+    if function.__code__.co_flags & inspect.CO_GENERATOR:
+        return current().remember(twin(*args, **kwargs))
     with _nested(function, in_numpy):
         return control.body(lambda: twin(*args, **kwargs))
 
@@ -274,6 +278,12 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     builtin = isinstance(function, types.BuiltinFunctionType | type) and function in _PURE_BUILTINS
     if builtin or getattr(function, "__module__", None) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
+    if isinstance(owner, BaseException) or _is_base_init(function):
+        return function(*args, **kwargs)
+    if isinstance(owner, types.GeneratorType):
+        own_container(owner, "the position of a generator")
+        with python():
+            return function(*args, **kwargs)
     method = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
@@ -282,20 +292,31 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     )
 
 
+def _is_base_init(function: Any) -> bool:
+    """``super().__init__`` of a class that derives from ``object`` alone."""
+    wrapped = isinstance(function, types.MethodWrapperType) and function.__name__ == "__init__"
+    return wrapped and function.__objclass__ is object
+
+
 def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in MUTATORS:
         own_container(owner, f"a {type(owner).__name__} with {name}()")
     if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
-    result = function(*args, **kwargs)
+    with python():
+        result = function(*args, **kwargs)
     return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else entered(result)
 
 
 def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A method of a text or number: Python needs values."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, str) and function.__name__ == "format":
+        return format_method(owner, args, kwargs)
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"{function.__qualname__} of a traced value", "plain Python needs the value here")
-    result = function(*args, **kwargs)
+    with python():
+        result = function(*args, **kwargs)
     return current().remember(result) if isinstance(result, list | dict) else result
 
 
@@ -312,7 +333,8 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
         own_container(args[0], f"the position of a {type(args[0]).__name__}")
     if function in (divmod, pow, format, repr, ascii) and traced:
         raise Escape(f"{name}() of a traced value", "plain Python needs the value here")
-    return current().remember(function(*map(_staged_callback, args), **kwargs))
+    with python():
+        return current().remember(function(*map(_staged_callback, args), **kwargs))
 
 
 def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -352,15 +374,31 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return current().remember(kind(*args, **kwargs))
     if kind in (contextlib.nullcontext,):
         return kind(*args, **kwargs)
+    if kind is super:
+        return super(*args)
+    if kind is contextlib.suppress or kind is contextlib._GeneratorContextManager:
+        return current().remember(kind(*map(_staged_callback, args), **kwargs))
     init = kind.__init__
-    if issubclass(kind, BaseException) and not isinstance(init, types.FunctionType):
-        return kind(*args, **kwargs)
+    if issubclass(kind, BaseException):
+        return _exception(kind, init, args, kwargs)
     plain = (
         kind.__new__ is object.__new__ and type(kind) is type and not issubclass(kind, dict | list | set | np.ndarray)
     )
     if plain and (isinstance(init, types.FunctionType) or init is object.__init__):
         return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
+
+
+def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An exception: made as it is, or with a staged ``__init__``; a run makes it again from the same arguments."""
+    if not isinstance(init, types.FunctionType):
+        return current().remember(kind(*args, **kwargs))
+    error = current().remember(kind.__new__(kind, *args, **kwargs))
+    call(init, (error, *args), kwargs)
+    if kwargs:
+        raise Escape(f"making a {kind.__qualname__} with keyword arguments", "it is made again at every run")
+    error.__made_from__ = args
+    return error
 
 
 def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

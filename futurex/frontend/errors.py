@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from futurex.errors import FuturexError
@@ -48,3 +50,22 @@ def unstaged(error: Exception) -> Escape:
             escape.source = Source(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return escape
+
+
+@contextmanager
+def python() -> Iterator[None]:
+    """Exceptions of the block are the program's own: they would be the same at every run."""
+    try:
+        yield
+    except Exception as error:
+        mark(error)
+        raise
+
+
+def mark(error: BaseException) -> None:
+    """An exception that the program raises, not the trace."""
+    error.__staged__ = True  # type: ignore[attr-defined]
+
+
+def is_own(error: BaseException) -> bool:
+    return hasattr(error, "__staged__")

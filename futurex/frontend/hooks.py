@@ -13,11 +13,14 @@ import numpy as np
 
 from futurex.frontend import control
 from futurex.frontend.calls import call
+from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
-from futurex.frontend.errors import Escape
+from futurex.frontend.control.patterns import Match, Matcher
+from futurex.frontend.errors import Escape, mark, python
 from futurex.frontend.outside import PLAIN, any_traced, captured_value, check_state, items, own_container
+from futurex.frontend.texts import f_string
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
+from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
@@ -52,6 +55,7 @@ class Runtime:
     not_ = staticmethod(control.not_)
     assert_ = staticmethod(control.assert_)
     items = staticmethod(items)
+    f_string = staticmethod(f_string)
 
     # -- names from outside ------------------------------------------------------------------------------------------
 
@@ -85,10 +89,11 @@ class Runtime:
             return tuple(map(as_number, found)) if name == "shape" else found
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
-        stored = getattr(type(value), name, None) if not isinstance(value, type) else None
+        stored = _stored(value, name)
         if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):
-            return call(stored.fget, (value,), {})
-        result = getattr(value, name)
+            return call(stored.fget, (_owner(value),), {})
+        with python() if current().is_own(value) else contextlib.nullcontext():
+            result = getattr(value, name)
         if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().is_own(value):
@@ -139,46 +144,23 @@ class Runtime:
             "it leaves a with, try or comprehension, or binds a name",
         )
 
-    @staticmethod
-    def known_subject(value: Any) -> Any:
-        """The subject of a ``match``."""
-        if any_traced([value]):
-            raise Escape("match on traced values", "which pattern fits is not known before the run")
+    @classmethod
+    def match(cls, value: Any, pattern: tuple[Any, ...]) -> Match:
+        """What a value and the pattern of a ``case`` have in common."""
         check_state(value, "the subject of a match")
-        return value
+        matcher = Matcher(cls.compare, lambda value, kind: call(isinstance, (value, kind), {}), cls.getattr_)
+        return matcher.fit(value, pattern)
 
     @staticmethod
-    def text(value: Any) -> Any:
-        """A value that becomes text in an f-string."""
-        if any_traced([value]) and not (isinstance(value, Tracer) and not is_unknown(value)):
-            raise Escape("the text of a value that is not known before the run", "plain Python needs it here")
-        return value
+    def matches(found: Match) -> Any:
+        return found.test
 
     @staticmethod
-    def context(manager: Any) -> Any:
-        """A context manager: only those that change nothing but warnings can be entered once, not at every run."""
-        if isinstance(manager, np.errstate) and current().is_own(manager):
-            return manager
-        if isinstance(manager, contextlib.nullcontext):
-            return manager
-        raise Escape(
-            f"a with statement on a {type(manager).__qualname__}", "what it does at its end is not known to the tracer"
-        )
+    def matched(found: Match, name: str) -> Any:
+        return current().remember_all(found.names[name])
 
-    @staticmethod
-    @contextlib.contextmanager
-    def protected() -> Any:
-        """The body of a ``try``: an exception in it, now or at run time, would have to reach the handlers."""
-        trace = current()
-        trace.protected += 1
-        try:
-            yield
-        except Exception as error:
-            raise Escape(
-                f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python"
-            ) from error
-        finally:
-            trace.protected -= 1
+    context = staticmethod(context)
+    protected = staticmethod(protected)
 
     # -- items -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +179,8 @@ class Runtime:
         if not isinstance(container, list | tuple | dict | str | bytes | range | types.MappingProxyType | type):
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
-        result = entered(items[index])
+        with python():
+            result = entered(items[index])
         return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
     @staticmethod
@@ -212,12 +195,14 @@ class Runtime:
             return
         what = f"an item of a {type(container).__name__}"
         if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
-            container[index] = value
+            with python():
+                container[index] = value
 
     @staticmethod
     def delitem(container: Any, index: Any) -> None:
         own_container(container, f"an item of a {type(container).__name__}")
-        del container[index]
+        with python():
+            del container[index]
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
@@ -241,6 +226,12 @@ class Runtime:
             return
         if own_container(target, f"the attribute {name!r}", lambda: entered(getattr(target, name, UNDEF)) is value):
             setattr(target, name, value)
+
+    @staticmethod
+    def delattr_(target: Any, name: str) -> None:
+        own_container(target, f"the attribute {name!r}")
+        with python():
+            delattr(target, name)
 
     @staticmethod
     def unpack(value: Any, count: int, starred: int) -> Any:
@@ -270,12 +261,25 @@ class Runtime:
         return _dunder(getattr(type(value), f"__{name}__", None), value)
 
     @classmethod
+    def compare(cls, name: str, left: Any, right: Any) -> Any:
+        """``left <comparison> right``."""
+        if name in ("in_", "not_in"):
+            found = cls.in_(left, right)
+            return found if name == "in_" else control.not_(found)
+        if name in ("is_", "is_not"):
+            for value in (left, right):
+                if type(value) is Conflict:
+                    value.used()
+            return _same(left, right) == (name == "is_")
+        return cls.binary(name, left, right)
+
+    @classmethod
     def chain(cls, names: tuple[str, ...], first: Any, *others: Callable[[], Any]) -> Any:
         """``a < b < c`` with every operand evaluated at most once."""
 
         def link(left: Any, position: int) -> Any:
             right = others[position]()
-            result = cls.binary(names[position], left, right)
+            result = cls.compare(names[position], left, right)
             return result if position == len(names) - 1 else control.and_(result, lambda: link(right, position + 1))
 
         return link(first, 0)
@@ -297,16 +301,12 @@ class Runtime:
         held: Any = container
         return value in held
 
-    @classmethod
-    def not_in(cls, value: Any, container: Any) -> Any:
-        return control.not_(cls.in_(value, container))
-
     @staticmethod
     def raise_(thunk: Callable[[], Any]) -> None:
         error = thunk()
         if isinstance(error, type):
             error = error()
-        error.__staged__ = True
+        mark(error)
         raise error
 
     # -- calls -------------------------------------------------------------------------------------------------------
@@ -314,6 +314,28 @@ class Runtime:
     @staticmethod
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         return call(function, tuple(map(entered, args)), {name: entered(value) for name, value in kwargs.items()})
+
+
+def _owner(value: Any) -> Any:
+    """The object that ``super()`` stands for."""
+    return getattr(value, "__self__") if type(value) is super else value  # noqa: B009
+
+
+def _stored(value: Any, name: str) -> Any:
+    """What the class of an object has under a name; for ``super()`` the classes that follow."""
+    order = type(value).__mro__ if not isinstance(value, type) else ()
+    if type(value) is super:
+        parent: Any = value
+        own = parent.__self_class__.__mro__
+        order = own[own.index(parent.__thisclass__) + 1 :]
+    return next((vars(base)[name] for base in order if name in vars(base)), None)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """``left is right``: an array is the one that it was traced from."""
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        left, right = entered(left), entered(right)
+    return left is right
 
 
 def _traced_index(index: Any) -> bool:

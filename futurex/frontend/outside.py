@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import is_state
 from futurex.frontend.trace import Guard, current
-from futurex.frontend.tracer import Tracer, entered
+from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
@@ -24,7 +24,7 @@ _NESTING = 32
 def any_traced(values: Any) -> bool:
     """Is there an array, traced or from outside, among the values or in containers among them?"""
     return any(
-        isinstance(value, Tracer | np.ndarray)
+        isinstance(value, Tracer | np.ndarray | Placeholder)
         or hasattr(type(value), "__fx_traced__")
         or hasattr(type(value), "__fx_future__")
         or (isinstance(value, list | tuple | set | frozenset) and any_traced(value))

@@ -428,31 +428,40 @@ class Tracer:
             raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
 
 
-class Conflict:
-    """What a name is bound to after branches that left values behind which cannot be one: it must not be used.
+class Placeholder:
+    """Stands for something that plain Python cannot have while a function is traced: every use of it refuses."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def used(self) -> NoReturn:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self.used()
+
+
+def _refuse_use(self: Placeholder, *args: Any) -> NoReturn:
+    self.used()
+
+
+for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call", "int", "float", "index", "array"):
+    setattr(Placeholder, f"__{_name}__", _refuse_use)
+
+
+class Conflict(Placeholder):
+    """What a name is bound to after branches that left values behind which cannot be one.
 
     Whoever uses it learns why, and which choice has to be merged later.
     """
 
     __slots__ = ("what", "where", "why")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, what: str, why: str, site: Any) -> None:
         self.what, self.why, self.where = what, why, site
 
     def used(self) -> NoReturn:
         raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self.used()
-
-
-def _refuse_use(self: Conflict, *args: Any) -> NoReturn:
-    self.used()
-
-
-for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call", "int", "float", "index", "array"):
-    setattr(Conflict, f"__{_name}__", _refuse_use)
 
 
 def fresh(node: Node) -> Tracer:
@@ -536,7 +545,7 @@ def node_of(value: Any) -> Node:
         from futurex.frontend.numpy_api import stack_nested
 
         return stack_nested(list(value))
-    if type(value) is Conflict:
+    if isinstance(value, Placeholder):
         value.used()
     raise Escape(f"a {type(value).__name__} used as an array", "it cannot be traced")
 

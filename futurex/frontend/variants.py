@@ -16,7 +16,7 @@ from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
-from futurex.frontend.tracer import Conflict, Tracer
+from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.streams import GENERATORS, STATE, bits_of
 from futurex.ops.views import Chain
 from futurex.runtime import config
@@ -269,7 +269,7 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
             return Output("out", bases[leaf._cell], leaf._chain, node.aval, not leaf.is_scalar)
         outs.append(node)
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar)
-    if type(leaf) is Conflict:
+    if isinstance(leaf, Placeholder):
         leaf.used()
     if type(leaf) is TracedGenerator:
         return _generator_output(leaf, outs, cells)

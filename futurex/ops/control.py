@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.joins import joined, kind
+from futurex.ops.python import filled
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -81,7 +82,10 @@ op("cond", _cond, aval=_cond_aval, vjp=_cond_rule, jvp=_cond_push, structured=Tr
 
 
 class Failure:
-    """An exception that a staged ``raise`` or ``assert`` carries: its type and message, and a stable text."""
+    """An exception that a staged ``raise`` or ``assert`` carries: its type and arguments, and a stable text.
+
+    A :class:`~futurex.ops.python.Text` or ``Value`` among the arguments takes its values from the check's inputs.
+    """
 
     __slots__ = ("args", "kind")
 
@@ -111,13 +115,14 @@ def failure(module: str, name: str, args: tuple[Any, ...]) -> Failure:
     return Failure(operator.attrgetter(name)(importlib.import_module(module)), args)
 
 
-def _check(ok: Any, *before: Any, failure: Failure) -> Any:
+def _check(ok: Any, *values: Any, failure: Failure) -> Any:
+    """``values``: those that the exception's message shows, then the effect that comes before."""
     if not bool(ok):
-        raise failure.kind(*failure.args)
+        raise failure.kind(*filled(failure.args, iter(values)))
     return np.True_
 
 
 op(
-    "check", _check, aval=lambda ok, *before, failure: Aval((), np.dtype(bool)), effect=True, fails=True,
+    "check", _check, aval=lambda ok, *values, failure: Aval((), np.dtype(bool)), effect=True, fails=True,
     samples=lambda rng: [Sample((np.bool_(True),), {"failure": Failure(ValueError, ("no",))}, order=0)],
 )  # fmt: skip

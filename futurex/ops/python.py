@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,9 +70,57 @@ op(
 )  # fmt: skip
 
 
-def _print(*values: Any, parts: tuple[str | None, ...], sep: str, end: str) -> Any:
-    filled = iter(values)
-    print(*(next(filled) if part is None else part for part in parts), sep=sep, end=end)
+@dataclass(frozen=True)
+class Value:
+    """A value that a text or an exception waits for, as Python has it: ``number``, NumPy ``scalar`` or ``array``."""
+
+    kind: str
+    conversion: str = ""
+    spec: str = ""
+
+    def of(self, value: Any) -> Any:
+        """The value as the user's program would have it."""
+        array = np.asarray(value)
+        return array if self.kind == "array" else array[()] if self.kind == "scalar" else array.item()
+
+    def text(self, value: Any) -> str:
+        value = self.of(value)
+        converted = {"": value, "s": str, "r": repr, "a": ascii}[self.conversion]
+        return format(converted(value) if self.conversion else value, self.spec)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text with values in it, as an f-string has them."""
+
+    parts: tuple[str | Value, ...]
+
+    def fill(self, values: Iterator[Any]) -> str:
+        return "".join(part if isinstance(part, str) else part.text(next(values)) for part in self.parts)
+
+    def __repr__(self) -> str:
+        """Text that printed graphs are executed with."""
+        return f"ops.python.Text({self.parts!r})".replace("Value(", "ops.python.Value(")
+
+    def __stable__(self) -> str:
+        return f"Text{[part if isinstance(part, str) else dataclasses.astuple(part) for part in self.parts]!r}"
+
+
+def filled(parts: Iterable[Any], values: Iterator[Any]) -> list[Any]:
+    """Parts with their values: None takes a value as it is."""
+    out = []
+    for part in parts:
+        if part is None:
+            out.append(next(values))
+        elif isinstance(part, Value):
+            out.append(part.of(next(values)))
+        else:
+            out.append(part.fill(values) if isinstance(part, Text) else part)
+    return out
+
+
+def _print(*values: Any, parts: tuple[str | Text | None, ...], sep: str, end: str) -> Any:
+    print(*filled(parts, iter(values)), sep=sep, end=end)
     return np.True_
 
 

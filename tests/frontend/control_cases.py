@@ -1,5 +1,8 @@
 """Functions with control flow on data."""
 
+import contextlib
+import warnings
+
 import numpy as np
 from compare import Cases
 
@@ -390,8 +393,8 @@ def a_write_before_a_failing_check(x):
     return y
 
 
-@cases(V, staged=False)
-@cases(-V, staged=False)
+@cases(V)
+@cases(-V)
 def a_raise_that_is_caught(x):
     try:
         if x[0] > 0:
@@ -766,6 +769,8 @@ def an_assertion_in_a_long_loop(x, limit):
         s += x[i] * x[i]
         assert s < limit, "too large"
     return s
+
+
 def take_one(x):
     x[0] += 1.0
     return x[0] < 5.0
@@ -787,3 +792,177 @@ def while_test_that_writes_and_a_break(x):
         if x[0] > 3.0:
             break
     return x, rounds
+
+
+@cases(V)
+@cases(-V)
+def an_identity_after_branches(x):
+    y = None
+    if x[0] > 0:
+        y = x
+    flag = 1 if y is None else 2
+    return x * flag
+
+
+@cases(V)
+@cases(-V)
+def text_of_traced_values(x):
+    label = f"sum {x.sum():.3f}, first {x[0]!r}, "
+    template = "{:>8}|{n:.1f}"
+    print(label + f"{x}", str(x[1]), template.format(x[2], n=x[3]))
+    assert x[1] < 0.1 or x[1] > 0.6, f"{x[1]} of {len(x)}"
+    if x[0] > 0:
+        raise ValueError(f"{x[0]} is positive", x[1], 3)
+    return x
+
+
+@cases(V, 3)
+@cases(-V, 1)
+def patterns(x, n):
+    match int(x[0]), n, {"kind": "a", "x": x}:
+        case 1, int(k), {"x": y} if k > 1:
+            y = y * 2
+        case (1 | -1) as sign, k, {"kind": "a", **rest}:
+            y = rest["x"] * sign + k
+        case _:
+            y = x
+    match [x, x * 2, x * 3]:
+        case [first, *_, last]:
+            y = y + first * last
+    return y
+
+
+@cases(V)
+@cases(-V)
+def patterns_of_traced_values(x):
+    match int(x[0]):
+        case 1:
+            return x * 2
+        case -1 | 5:
+            y = x * 3
+        case k if k > 3:
+            y = x
+        case _:
+            y = -x
+    return y + 1
+
+
+@cases(V)
+@cases(-V)
+def names_in_tests(x):
+    if (s := x.sum()) > 0 and (t := s * 2) > 1:
+        return t
+    while (s := s * 0.5) < -0.1:
+        s = s + 0.01
+    return s
+
+
+@cases(V)
+@cases(-V)
+def generators(x):
+    def rows(n):
+        for k in range(n):
+            if k == 3:
+                return
+            got = yield x * k
+            if got is not None:
+                yield got
+        yield from [x, x]
+
+    it = rows(5)
+    first = next(it)
+    return first, it.send(x), sum(it), [r + 1 for r in rows(2)]
+
+
+class Base:
+    factor = 2.0
+
+    def apply(self, x):
+        return x * self.factor
+
+    @property
+    def twice(self):
+        return self.factor * 2
+
+
+class Derived(Base):
+    def __init__(self, bias):
+        super().__init__()
+        self.bias = bias
+
+    def apply(self, x):
+        return super().apply(x) + self.bias * super().twice
+
+
+@cases(V)
+def methods_of_a_base(x):
+    return Derived(x[0]).apply(x)
+
+
+class Scope:
+    def __init__(self, k):
+        self.k, self.log = k, []
+
+    def __enter__(self):
+        self.k = self.k * 2
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self.log.append(str(error))
+        return kind is ValueError
+
+
+@contextlib.contextmanager
+def shifted(x):
+    yield x + 1
+
+
+@cases(V)
+@cases(-V)
+def context_managers(x):
+    scope = Scope(x)
+    with scope as s, shifted(x) as y, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = y * s.k
+    with scope, contextlib.suppress(KeyError):
+        y = y + {"a": 1}["b"]
+    with scope:
+        raise ValueError("seen")
+    return y, scope.k, scope.log
+
+
+@cases(V)
+@cases(-V)
+def handlers_of_own_exceptions(x):
+    try:
+        y = {"a": x}["b"]
+    except KeyError as error:
+        y = x * len(error.args)
+    try:
+        if x[0] > 0:
+            raise ValueError("no")
+        y = y + int("12")
+    except (TypeError, ValueError):
+        y = y * 2
+    else:
+        y = y + 1
+    finally:
+        y = y + 3
+    return y
+
+
+@cases(V)
+@cases(-V)
+def chains_with_in_and_is(x):
+    n = 3
+    return 0 < n in (1, 3), n is not None is not True, 0 < x[0] < 2 != x[1], x[0] in (1.0, 2.0)
+
+
+@cases(V)
+def deleted_attributes(x):
+    d = Derived(x)
+    had = hasattr(d, "bias")
+    del d.bias
+    import math
+
+    return had, hasattr(d, "bias"), x * math.pi

@@ -273,7 +273,7 @@ def representation_of_traced_values(x):
     return {f"{x!r}": x, str([x]): 1}
 
 
-@cases(V, staged=False)
+@cases(V)
 def a_generator(x):
     def rows():
         yield x

@@ -33,8 +33,9 @@ from futurex.frontend.control.values import (
     values_now,
     zeros,
 )
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, is_own
 from futurex.frontend.objects import Contents, describe, entries_of, fill
+from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.ops.control import Failure
@@ -54,7 +55,7 @@ class _Branch:
     objects: Contents
     effects: list[Node]
     start: int
-    failure: tuple[BaseException, Failure] | None = None
+    failure: tuple[Failure, list[Node]] | None = None  # the exception it raises, and the values in its message
 
 
 def if_(
@@ -78,6 +79,12 @@ def if_(
             site.fork(pred, escape)
         raise
     if taken.failure or other.failure:
+        if current().protected:
+            inside = Escape("a test on data in front of an exception in a try statement", "its handlers are Python's")
+            inside.site = IN_BRANCH
+            if site is not None:
+                site.fork(pred, inside)
+            raise inside
         return _raising_branch(site, pred, taken, other, then, orelse)
     try:
         merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, "the result"])
@@ -98,11 +105,11 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         except Escape:
             raise
         except Exception as error:
-            if not hasattr(error, "__staged__"):
+            if not is_own(error):
                 raise Escape(
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
-            failure = _failure(error)
+            failure = failure_of(error)
         state = get()
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
@@ -113,12 +120,6 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         effects = scope.effects
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, failure)
-
-
-def _failure(error: Exception) -> tuple[BaseException, Failure]:
-    if not all(isinstance(arg, str | int | float | bool | type(None)) for arg in error.args):
-        raise Escape("an exception with traced or complex arguments", "it cannot be kept for the run") from error
-    return error, Failure(type(error), error.args)
 
 
 def _raising_branch(
@@ -132,16 +133,16 @@ def _raising_branch(
     assert branch.failure is not None
     if any(cell.origin is not None for cell in branch.cells):
         raise Escape("a branch that writes an argument and then raises", "the write would be lost")
-    ok = emit("logical_not", pred) if taken.failure else pred
-    if branch.effects:
+    failure, values = branch.failure
+    if branch.effects or values:  # what stands before the exception or in its message belongs to the branch
         with current().scope() as scope:
             scope.effects.extend(branch.effects)
-            current().effect("check", const(False), failure=branch.failure[1])
+            current().effect("check", const(False), *values, failure=failure)
         first, second = [scope.effects[-1]], [const(np.True_)]
         outs = _cond(pred, *((first, second) if taken.failure else (second, first)), branch.start)
         current().keep(outs[0])
     else:
-        current().effect("check", ok, failure=branch.failure[1])
+        current().effect("check", emit("logical_not", pred) if taken.failure else pred, failure=failure)
     return orelse() if taken.failure else then()
 
 

@@ -8,10 +8,9 @@ from typing import Any
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.paths import explored
 from futurex.frontend.control.values import is_unknown, truth
-from futurex.frontend.errors import Escape
-from futurex.frontend.trace import current, emit
+from futurex.frontend.errors import mark
+from futurex.frontend.trace import emit
 from futurex.frontend.tracer import fresh
-from futurex.ops.control import Failure
 
 
 def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
@@ -54,7 +53,10 @@ def assert_(test: Any, message: Callable[[], Any] | None) -> None:
         if not test:
             raise AssertionError(*(() if message is None else (message(),)))
         return
-    text = () if message is None else (message(),)
-    if not all(isinstance(part, str | int | float) for part in text):
-        raise Escape("an assertion message that depends on data", "it cannot be made before the run")
-    current().effect("check", truth(test), failure=Failure(AssertionError, text))
+
+    def fail() -> None:
+        error = AssertionError(*(() if message is None else (message(),)))
+        mark(error)
+        raise error
+
+    if_(test, lambda: None, fail, lambda: (), lambda state: None, ())

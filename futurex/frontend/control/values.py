@@ -12,7 +12,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
-from futurex.frontend.tracer import SCALARS, Conflict, Tracer, entered, fresh, node_of
+from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Fresh, nominal, same
 from futurex.tree.node import Node, const
@@ -70,7 +70,7 @@ def is_unknown(value: Any) -> bool:
         return value._node.op != "const"
     if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
         return True
-    if type(value) is Conflict:
+    if isinstance(value, Placeholder):
         value.used()
     for name in ("__bool__", "__len__"):
         if isinstance(getattr(type(value), name, None), types.FunctionType):

@@ -23,13 +23,25 @@ BINARY = {
     ast.RShift: "rshift",
 }
 _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
-_FRAME_READERS = ("super", "locals", "globals", "vars", "dir", "eval", "exec")
-_COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_FRAME_READERS = ("locals", "globals", "vars", "dir", "eval", "exec")
+_COMPARE = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.In: "in_",
+    ast.NotIn: "not_in",
+    ast.Is: "is_",
+    ast.IsNot: "is_not",
+}
 
 
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions of one function."""
 
+    first: list[str]  # the first parameter of every enclosing function
     scopes: list[tuple[set[str], set[str]]]  # of every enclosing function: names bound, names declared global
 
     def is_outside(self, name: str) -> bool:
@@ -42,6 +54,8 @@ class Expressions(ast.NodeTransformer):
         return not name.startswith(OWN)
 
     def visit_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self.is_outside("super"):
+            return self._expression(fx("call", node.func, load("__class__"), load(self.first[-1])), node)
         if isinstance(node.func, ast.Name) and node.func.id in _FRAME_READERS and self.is_outside(node.func.id):
             return self._expression(fx("refuse", ast.Constant(f"it calls {node.func.id}()")), node)
         function = self.visit(node.func)
@@ -125,10 +139,15 @@ class Expressions(ast.NodeTransformer):
         self.scopes.pop()
         return node
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        self.generic_visit(node)
-        node.value = fx("text", node.value)
-        return ast.fix_missing_locations(node)
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        pieces: list[ast.expr] = []
+        for piece in node.values:
+            if not isinstance(piece, ast.FormattedValue):
+                pieces.append(piece)
+                continue
+            spec = self.visit(piece.format_spec) if piece.format_spec is not None else ast.Constant("")
+            pieces.append(ast.Tuple([self.visit(piece.value), ast.Constant(piece.conversion), spec], ast.Load()))
+        return self._expression(fx("f_string", *pieces), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         self.generic_visit(node)
@@ -169,17 +188,16 @@ class Expressions(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
         if len(node.ops) == 1:
-            if isinstance(node.ops[0], ast.In | ast.NotIn):
-                method = "in_" if isinstance(node.ops[0], ast.In) else "not_in"
-                return self._expression(fx(method, node.left, node.comparators[0]), node)
-            name = _COMPARE.get(type(node.ops[0]))
-            if name is None:  # ``is`` and ``is not``
-                return node
-            return self._expression(fx("binary", ast.Constant(name), node.left, node.comparators[0]), node)
-        if not all(type(operator) in _COMPARE for operator in node.ops) or contains(node.comparators, (ast.NamedExpr,)):
-            return self._expression(fx("refuse", ast.Constant("it chains `in`, `is` or := in a comparison")), node)
+            name = ast.Constant(_COMPARE[type(node.ops[0])])
+            return self._expression(fx("compare", name, node.left, node.comparators[0]), node)
+        if contains(node.comparators, (ast.NamedExpr,)):
+            return self._expression(fx("refuse", ast.Constant("it has := in a chained comparison")), node)
         names = ast.Tuple([ast.Constant(_COMPARE[type(operator)]) for operator in node.ops], ast.Load())
         return self._expression(fx("chain", names, node.left, *(thunk(value) for value in node.comparators)), node)
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
+        node.value = fx("items", self.visit(node.value))
+        return ast.fix_missing_locations(node)
 
     def visit_Ready(self, node: Ready) -> Any:
         return node.value

@@ -8,7 +8,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from futurex.frontend.rewrite.source import FunctionNode, NoSource, find
+from futurex.frontend.rewrite.source import FunctionNode, find
 from futurex.frontend.rewrite.statements import Rewriter
 from futurex.frontend.rewrite.syntax import FX, OWN, arguments, definition
 
@@ -17,8 +17,6 @@ def rewrite(function: types.FunctionType, runtime: Any) -> types.FunctionType:
     """The staged twin of a function: same globals, closure cells and defaults, rewritten body. Raises NoSource."""
     code = _rewritten_code(function.__code__, function.__code__.co_freevars, find(function))
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    if "__class__" in cells:
-        raise NoSource(f"{function.__qualname__} uses super()")
     cells[FX] = types.CellType(runtime)
     closure = tuple(cells[name] for name in code.co_freevars)
     twin = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
+from futurex.frontend.rewrite.patterns import match_as_ifs
 from futurex.frontend.rewrite.syntax import (
     FX,
     OPAQUE,
     OWN,
+    YIELDS,
     Ready,
     again,
     arguments,
@@ -29,6 +32,15 @@ from futurex.frontend.rewrite.syntax import (
 )
 
 
+def _tested_inside(node: ast.While) -> ast.While:
+    """A loop whose test binds names: the test moves into the body, where the names are the loop's own."""
+    if node.orelse:
+        return node
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    place_missing(ast.copy_location(leave, node.test), node.test.lineno, node.test.col_offset)
+    return ast.copy_location(ast.While(ast.Constant(True), [leave, *node.body], []), node)
+
+
 def _stem_of(loop: ast.stmt) -> str:
     """The stem of a rewritten loop's flags."""
     return str(vars(loop)["_fx_stem"])
@@ -41,6 +53,7 @@ class Rewriter(Expressions):
         self.function = function
         self.outside = outside
         self.scopes = []
+        self.first = []
         self.counter = 0
 
     def run(self) -> ast.FunctionDef:
@@ -61,15 +74,16 @@ class Rewriter(Expressions):
         elsewhere = declared(node.body, ast.Nonlocal)
         bound = {*names_of(node.args), *stored(node.body)} - elsewhere
         self.scopes.append((bound - self.outside if node is self.function else bound, set()))
-        node.body = self._block(node.body, tail=True) or [ast.Pass()]
+        parameters = [*node.args.posonlyargs, *node.args.args]
+        self.first.append(parameters[0].arg if parameters else "")
+        node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
+        self.first.pop()
         self.scopes.pop()
 
     def _refused(self, node: ast.FunctionDef) -> str:
         """Why a function cannot be staged at all, or nothing."""
-        if contains(node.body, (ast.Yield, ast.YieldFrom, ast.Await)):
-            return "it is a generator"
-        if contains(node.body, (ast.Import, ast.ImportFrom)):
-            return "it imports modules"
+        if contains(node.body, (ast.Await,)):
+            return "it is a coroutine"
         written = declared(node.body, ast.Global)
         if node is self.function:
             written |= declared(node.body, ast.Nonlocal)
@@ -115,9 +129,14 @@ class Rewriter(Expressions):
                 return out
             if isinstance(statement, ast.Continue) and loop:
                 return out
+            if isinstance(statement, ast.Match):
+                statements_ = [*match_as_ifs(statement, self.fresh), *rest]
+                return out + self._block(statements_, tail=tail, loop=loop)
+            if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
+                statement = _tested_inside(statement)
             if isinstance(statement, ast.If):
                 leaves = exits([statement])
-                if leaves and not (tail or loop):
+                if contains([statement], YIELDS) or (leaves and not (tail or loop)):
                     out.append(self._plain_if(statement))
                     continue
                 if leaves:
@@ -142,9 +161,7 @@ class Rewriter(Expressions):
             isinstance(node, OPAQUE) and exits([node]) for node in ast.walk(statement) if isinstance(node, ast.stmt)
         ):
             return False
-        if contains(statement.body, (ast.Nonlocal, ast.Global)):
-            return False
-        if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
+        if contains(statement.body, (ast.Nonlocal, ast.Global)) or contains([statement], YIELDS):
             return False
         return tail or in_loop or not contains(statement.body, (ast.Return,))
 
@@ -291,7 +308,10 @@ class Rewriter(Expressions):
     def visit_Try(self, node: ast.Try) -> Any:
         """What fails in a ``try`` must fail while tracing or not at all: a run could not come back to the handlers."""
         body = self._block(node.body) or [ast.Pass()]
-        guard = ast.With([ast.withitem(fx("protected"))], body)
+        types = [handler.type for handler in node.handlers if handler.type is not None]
+        bare = len(types) < len(node.handlers) or bool(node.finalbody)
+        caught = thunk(ast.Tuple([self.visit(copy.deepcopy(each)) for each in types], ast.Load()))
+        guard = ast.With([ast.withitem(fx("protected", ast.Constant(None) if bare else caught))], body)
         node.body = [self._placed(guard, node)]
         for handler in node.handlers:
             handler.type = handler.type and self.visit(handler.type)
@@ -306,14 +326,6 @@ class Rewriter(Expressions):
 
     def visit_TryStar(self, node: ast.TryStar) -> Any:
         return self._placed(ast.Expr(fx("refuse", ast.Constant("it has except*"))), node)
-
-    def visit_Match(self, node: ast.Match) -> Any:
-        node.subject = fx("known_subject", self.visit(node.subject))
-        for case in node.cases:
-            case.body = self._block(case.body)
-            if case.guard is not None:
-                case.guard = fx("known", self.visit(case.guard))
-        return ast.fix_missing_locations(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = self.visit(node.value)
@@ -386,7 +398,7 @@ class Rewriter(Expressions):
             if isinstance(target, ast.Subscript):
                 out.append(ast.Expr(fx("delitem", self.visit(target.value), self._index(target.slice))))
             elif isinstance(target, ast.Attribute):
-                out.append(ast.Expr(fx("refuse", ast.Constant("it deletes an attribute"))))
+                out.append(ast.Expr(fx("delattr_", self.visit(target.value), ast.Constant(target.attr))))
             else:
                 out.append(ast.Delete([target]))
         return [self._placed(new, node) for new in out]

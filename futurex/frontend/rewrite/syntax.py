@@ -10,7 +10,8 @@ from typing import Any
 
 FX = "__fx__"
 OWN = "__fx_"  # what the rewriter names begins with it
-OPAQUE = (ast.With, ast.Try, ast.TryStar, ast.Match, ast.AsyncWith, ast.AsyncFor)
+OPAQUE = (ast.With, ast.Try, ast.TryStar, ast.AsyncWith, ast.AsyncFor)
+YIELDS = (ast.Yield, ast.YieldFrom)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 

@@ -1,0 +1,126 @@
+"""``with`` and ``try`` in staged code: what fails in them must fail while tracing, or where no handler would see it."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.calls import call, special
+from futurex.frontend.control import is_unknown
+from futurex.frontend.errors import Escape, is_own
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import entered
+
+NEVER_RUN = (KeyError, AttributeError, ImportError, NotImplementedError, StopIteration, OSError, RecursionError)
+
+
+@contextlib.contextmanager
+def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
+    """The body of a ``try``: an exception in it, now or at run time, would have to reach the handlers.
+
+    ``caught``: the types that handlers catch; None for all. Exceptions of the user's own, and of Python's containers,
+    happen at every run as they do now; others may belong to the trace.
+    """
+    trace = current()
+    shields = not _surely_not_at_run_time(caught)
+    trace.protected += shields
+    try:
+        yield
+    except Exception as error:
+        if not is_own(error):
+            raise Escape(
+                f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python"
+            ) from error
+        raise
+    finally:
+        trace.protected -= shields
+
+
+def _surely_not_at_run_time(caught: Callable[[], tuple[Any, ...]] | None) -> bool:
+    """Do the handlers catch only what no operation raises at run time?"""
+    if caught is None:
+        return False
+    try:
+        kinds = [kind for entry in caught() for kind in (entry if isinstance(entry, tuple) else (entry,))]
+        return all(issubclass(kind, NEVER_RUN) for kind in kinds)
+    except Exception:
+        return False
+
+
+def context(manager: Any) -> Any:
+    """A context manager that may be entered once, not at every run: staged ones, and those that change nothing."""
+    manager = entered(manager)
+    if isinstance(manager, np.errstate) and current().is_own(manager):
+        return manager
+    if isinstance(manager, contextlib.nullcontext | _Quiet):
+        return manager
+    if isinstance(manager, contextlib.suppress) and current().is_own(manager):
+        return _Suppressed(manager)
+    kind = type(manager)
+    if isinstance(manager, contextlib._GeneratorContextManager) and current().is_own(manager):
+        return _Staged(manager, lambda name, args: getattr(manager, name)(*args))
+    methods = {name: getattr(kind, name, None) for name in ("__enter__", "__exit__")}
+    if all(isinstance(method, types.FunctionType) for method in methods.values()) and current().is_own(manager):
+        return _Staged(manager, lambda name, args: call(methods[name], (manager, *args), {}))
+    raise Escape(f"a with statement on a {kind.__qualname__}", "what it does at its end is not known to the tracer")
+
+
+class _Staged:
+    """A context manager of the user's: its methods are staged; it sees the exceptions that a ``try`` would see."""
+
+    def __init__(self, manager: Any, method: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        self.manager, self.method = manager, method
+        self.guard = protected(None)
+
+    def __enter__(self) -> Any:
+        value = self.method("__enter__", ())
+        self.guard.__enter__()
+        return value
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+        self.guard.__exit__(kind, error, traceback)
+        if error is not None and not isinstance(error, Exception):
+            return False
+        answer = self.method("__exit__", (kind, error, traceback))
+        if is_unknown(answer):
+            raise Escape("a context manager whose answer to an exception depends on data", "Python needs it here")
+        return bool(answer) and error is not None
+
+
+class _Suppressed:
+    """``contextlib.suppress``: a ``try`` whose handlers do nothing."""
+
+    def __init__(self, manager: contextlib.suppress) -> None:
+        self.manager = manager
+        kinds = manager._exceptions  # type: ignore[attr-defined]
+        self.guard = protected(lambda: kinds)
+
+    def __enter__(self) -> None:
+        self.guard.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+        self.guard.__exit__(kind, error, traceback)
+        return bool(self.manager.__exit__(kind, error, traceback))
+
+
+class _Quiet(contextlib.nullcontext[None]):
+    """``warnings.catch_warnings()`` of staged code, which gives no warnings."""
+
+
+@special(warnings.catch_warnings)
+def _catch_warnings(*args: Any, **kwargs: Any) -> Any:
+    if args or kwargs:
+        raise Escape("warnings.catch_warnings() with options", "staged code gives no warnings to record")
+    return current().remember(_Quiet())
+
+
+@special(warnings.simplefilter, warnings.filterwarnings)
+def _filter(action: str, *args: Any, **kwargs: Any) -> None:
+    quiet = any(isinstance(value, _Quiet) for region in current().regions for value in region.born.values())
+    if action != "ignore" or not quiet:
+        raise Escape("a change to the filter of warnings", "it is the state of the whole process")

@@ -1,0 +1,110 @@
+"""Text with traced values in it: what f-strings make, to be printed or raised when the values are there."""
+
+from __future__ import annotations
+
+import string
+from typing import Any, NoReturn
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.outside import any_traced
+from futurex.frontend.tracer import Placeholder, Tracer
+from futurex.ops.control import Failure
+from futurex.ops.python import Text, Value
+from futurex.tree.node import Node
+
+_CONVERSIONS = {-1: "", ord("s"): "s", ord("r"): "r", ord("a"): "a"}
+
+
+class TracedText(Placeholder):
+    """A string that is known when its values are. It can be printed, raised, added to text, and nothing else."""
+
+    __slots__ = ("nodes", "parts")
+
+    def __init__(self, parts: tuple[str | Value, ...], nodes: tuple[Node, ...]) -> None:
+        self.parts, self.nodes = parts, nodes
+
+    def used(self) -> NoReturn:
+        raise Escape("the text of a value that is not known before the run", "plain Python needs it here")
+
+    @property
+    def text(self) -> Text:
+        return Text(self.parts)
+
+    def __add__(self, other: Any) -> TracedText:
+        return joined(self, other) if isinstance(other, str | TracedText) else self.used()
+
+    def __radd__(self, other: Any) -> TracedText:
+        return joined(other, self) if isinstance(other, str) else self.used()
+
+
+def joined(*pieces: Any) -> Any:
+    """Text from strings and texts with values."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    parts: list[str | Value] = []
+    nodes: list[Node] = []
+    for piece in pieces:
+        if isinstance(piece, TracedText):
+            parts += piece.parts
+            nodes += piece.nodes
+        else:
+            parts.append(piece)
+    return TracedText(tuple(parts), tuple(nodes))
+
+
+def formatted(value: Any, conversion: str = "", spec: Any = "") -> Any:
+    """``format(value, spec)``, after ``!s``, ``!r`` or ``!a``."""
+    if isinstance(spec, TracedText):
+        spec.used()
+    if isinstance(value, TracedText) and conversion in ("", "s") and not spec:
+        return value
+    if isinstance(value, Tracer) and value._node.op != "const":
+        if value._loose and conversion in ("r", "a"):
+            raise Escape("the representation of a value that is a Python number in some branch", "NumPy's differs")
+        return TracedText((Value(kind_of_value(value), conversion, spec),), (value._node,))
+    if any_traced([value]) and not isinstance(value, Tracer):
+        raise Escape("the text of a container with values that are not known before the run", "plain Python needs it")
+    converted = {"": value, "s": str, "r": repr, "a": ascii}[conversion]
+    return format(converted(value) if conversion else value, spec)
+
+
+def kind_of_value(value: Tracer) -> str:
+    """How Python has the value: as a number, a NumPy scalar or an array."""
+    return "number" if value.aval.weak else "scalar" if value.is_scalar else "array"
+
+
+def f_string(*pieces: Any) -> Any:
+    """An f-string: text, and ``(value, conversion, spec)`` for every expression in it."""
+    return joined(*(p if isinstance(p, str) else formatted(p[0], _CONVERSIONS[p[1]], p[2]) for p in pieces))
+
+
+def format_method(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``text.format(*args, **kwargs)`` with traced values."""
+    pieces: list[Any] = []
+    for position, (literal, field, spec, conversion) in enumerate(string.Formatter().parse(text)):
+        pieces.append(literal)
+        if field is None:
+            continue
+        key = field or str(position)
+        if not (key.isdigit() or key.isidentifier()) or "{" in (spec or ""):
+            raise Escape("str.format() with fields inside fields of traced values", "use an f-string")
+        pieces.append(formatted(args[int(key)] if key.isdigit() else kwargs[key], conversion or "", spec or ""))
+    return joined(*pieces)
+
+
+def failure_of(error: BaseException) -> tuple[Failure, list[Node]]:
+    """An exception to be raised at run time, and the values that its arguments wait for."""
+    args: list[Any] = []
+    nodes: list[Node] = []
+    for arg in getattr(error, "__made_from__", error.args):
+        if isinstance(arg, TracedText):
+            args.append(arg.text)
+            nodes += arg.nodes
+        elif isinstance(arg, Tracer):
+            args.append(Value(kind_of_value(arg)))
+            nodes.append(arg._node)
+        elif isinstance(arg, str | int | float | complex | bool | bytes | type(None)):
+            args.append(arg)
+        else:
+            raise Escape(f"an exception with a {type(arg).__name__} in it", "it cannot be kept for the run")
+    return Failure(type(error), tuple(args)), nodes
