@@ -24,11 +24,21 @@ def _numba() -> Backend | None:
     return NumbaBackend()
 
 
-_MAKERS: dict[str, Callable[[], Backend | None]] = {"onednn": _onednn, "numba": _numba, "numpy": NumpyBackend}
+def _loops() -> Backend | None:
+    if importlib.util.find_spec("llvmlite") is None:
+        return None
+    from futurex.kernels.loops import LoopBackend
+
+    return LoopBackend()
+
+
+_MAKERS: dict[str, Callable[[], Backend | None]] = {
+    "onednn": _onednn, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
+}  # fmt: skip
 
 
 def default_backends() -> tuple[Backend, ...]:
-    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,numpy``) whose libraries are there.
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,loops,numpy``) whose libraries are there.
 
     NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
 

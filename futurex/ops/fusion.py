@@ -30,7 +30,8 @@ FUSIBLE = frozenset((
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
-_SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
+SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
+"""The dtypes that generated code knows."""
 
 
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
@@ -38,12 +39,15 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 
     None if a compiled loop would not give NumPy's bits (float to integer casts, half precision, complex numbers ...).
     """
+    loop = resolved_loop(node)
+    return loop if loop is not None and _fits(node, loop[0]) else None
+
+
+def resolved_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """Like :func:`loop_of`, if every Python int fits the dtype in which it is used: whoever asks must see to that."""
     if node.op not in FUSIBLE or not isinstance(node.aval, Aval) or node.aval.weak:
         return None
-    loop = _loop(node.op, tuple(source.aval for source in node.inputs), node.dtype)
-    if loop is None or not _fits(node, loop[0]):
-        return None
-    return loop
+    return _loop(node.op, tuple(source.aval for source in node.inputs), node.dtype)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -67,7 +71,7 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     if (name in _FLOAT_ONLY and kinds != {"f"}) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
         return None
     loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
-    return (inputs, result) if all(dtype in _SUPPORTED and dtype.isnative for dtype in loops) else None
+    return (inputs, result) if all(dtype in SUPPORTED and dtype.isnative for dtype in loops) else None
 
 
 def _operand(aval: Aval) -> Any:

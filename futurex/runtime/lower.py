@@ -127,7 +127,7 @@ class Lowering:
             inplace = tuple(range(len(node.inputs))) if node.op == "all_reduce" else ()
             return Kernel(_needs_communicator, "communicator", into=True, inplace=inplace, contiguous=True)
         if node.op in STRUCTURED:
-            return structured_kernel(node, self._compile_sub)
+            return structured_kernel(node, self._compile_sub, self.backends, self.threads)
         return kernel_for(node, self.backends, self.threads)
 
     def _fixed_view(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> bool:

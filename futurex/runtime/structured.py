@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.kernels.registry import Kernel
+from futurex.kernels.registry import Backend, Kernel
 from futurex.ops.tapes import collector
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -29,8 +29,35 @@ class Runnable(Protocol):
         ...
 
 
-def structured_kernel(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
-    """The kernel of a structured node; its sub-graphs are compiled once, here."""
+def structured_kernel(
+    node: Node, compile_sub: Callable[[Graph], Runnable], backends: Sequence[Backend], threads: int
+) -> Kernel:
+    """The kernel of a structured node: a backend's, where one claims it, or plans of its sub-graphs."""
+    if node.op == "loop":
+        claims = (backend.claim(node, threads) for backend in backends if backend.name != "numpy")
+        whole = next((kernel for kernel in claims if kernel is not None), None)
+        if whole is not None:
+            return Kernel(_compiled(whole.call, node, compile_sub), whole.backend)
+    return _planned(node, compile_sub)
+
+
+def _compiled(whole: Callable[..., Any], node: Node, compile_sub: Callable[[Graph], Runnable]) -> Callable[..., Any]:
+    """A compiled loop that is run by plans where it gives up: they raise what there is to raise, at its line."""
+    planned: list[Kernel] = []
+
+    def call(out: None, communicator: Any, *inputs: Any) -> Any:
+        results = whole(None, *inputs)
+        if results is not None:
+            return results
+        if not planned:
+            planned.append(_planned(node, compile_sub))
+        return planned[0].call(out, communicator, *inputs)
+
+    return call
+
+
+def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
+    """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
     plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
     if node.op == "cond":
         return Kernel(_cond(plans["then"], plans["orelse"]), "structured")

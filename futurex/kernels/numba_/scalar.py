@@ -78,7 +78,7 @@ class Body:
 
 def operate(body: Body, name: str, dtype: Dtype, operands: list[str]) -> str:
     """The op ``name`` on operands of the loop's dtype (for ``where`` the condition is a bool); returns its register."""
-    return _OPERATIONS[name](body, dtype, *operands)
+    return OPERATIONS[name](body, dtype, *operands)
 
 
 def _arithmetic(integer: str, floating: str, boolean: str = "") -> Callable[..., str]:
@@ -213,7 +213,7 @@ def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
     return body.select(off, kind, body.emit(f"add {kind} {remainder}, {safe}"), remainder)
 
 
-_OPERATIONS: dict[str, Callable[..., str]] = {
+OPERATIONS: dict[str, Callable[..., str]] = {
     "add": _arithmetic("add", "fadd", "or"),
     "subtract": _arithmetic("sub", "fsub"),
     "multiply": _multiply,

@@ -1,0 +1,104 @@
+"""In which order the nodes of a sub-graph run, so that writes can happen in place.
+
+A tree has no mutation: ``store`` gives a new array. Where the old one is read by nobody after it, the write may go into
+its memory. Readers of the old array are put before the write where that is possible; where it is not, the array is
+copied first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A node in its turn, and the positions of the inputs whose memory it may overwrite."""
+
+    node: Node
+    consumes: frozenset[int]
+
+
+def is_array(aval: object) -> bool:
+    return isinstance(aval, Aval) and bool(aval.shape)
+
+
+def overwrites(node: Node) -> list[int]:
+    """The inputs whose memory the node would like to take for its results."""
+    if node.op == "store":
+        return [0]
+    if node.op == "loop":
+        return [k for k in range(len(node.attrs["body"].outs)) if is_array(node.inputs[k].aval)]
+    if node.op == "cond":
+        return [k + 1 for k in sorted(_changed(node.attrs["then"]) | _changed(node.attrs["orelse"]))]
+    return []
+
+
+def _changed(graph: Graph) -> set[int]:
+    """Array inputs that a branch overwrites or returns."""
+    position = {node: k for k, node in enumerate(graph.params)}
+    wanted = {node.inputs[k] for node in graph.nodes for k in overwrites(node)} | set(graph.outs)
+    return {position[node] for node in wanted if node in position and is_array(node.aval)}
+
+
+def schedule(graph: Graph) -> list[Placed]:
+    """The nodes of a graph in order, each after its inputs and after the readers of what it overwrites."""
+    nodes = [node for node in graph.nodes if node.op not in ("param", "const")]
+    index = {node: k for k, node in enumerate(nodes)}
+    before: list[set[int]] = [{index[source] for source in node.inputs if source in index} for node in nodes]
+    reach = [0] * len(nodes)  # as bits: every node that must come before this one
+    for k, sources in enumerate(before):
+        for source in sources:
+            reach[k] |= reach[source] | 1 << source
+    users: dict[Node, list[int]] = {}
+    for k, node in enumerate(nodes):
+        for source in dict.fromkeys(node.inputs):
+            users.setdefault(source, []).append(k)
+    kept = set(graph.outs)
+    taken: set[Node] = set()
+    consumes: list[set[int]] = [set() for _ in nodes]
+    for k, node in enumerate(nodes):
+        for place in overwrites(node):
+            source = node.inputs[place]
+            others = [user for user in users[source] if user != k]
+            if (
+                source.op == "const"
+                or source in kept
+                or source in taken
+                or node.inputs.count(source) > 1
+                or any(reach[user] >> k & 1 for user in others)
+            ):
+                continue
+            taken.add(source)
+            consumes[k].add(place)
+            before[k].update(others)
+            gained = 0
+            for user in others:
+                gained |= reach[user] | 1 << user
+            for later in range(len(nodes)):
+                if later == k or reach[later] >> k & 1:
+                    reach[later] |= gained
+    return [Placed(nodes[k], frozenset(consumes[k])) for k in _topological(before)]
+
+
+def _topological(before: list[set[int]]) -> list[int]:
+    """Earlier nodes first wherever their order is free."""
+    waiting = [len(sources) for sources in before]
+    after: list[list[int]] = [[] for _ in before]
+    for k, sources in enumerate(before):
+        for source in sources:
+            after[source].append(k)
+    ready = [k for k, count in enumerate(waiting) if not count]
+    order = []
+    while ready:
+        k = heapq.heappop(ready)
+        order.append(k)
+        for following in after[k]:
+            waiting[following] -= 1
+            if not waiting[following]:
+                heapq.heappush(ready, following)
+    return order

@@ -1,0 +1,169 @@
+"""Scalars in generated code: constants, conversions, arithmetic of NumPy scalars and of Python numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.loops.function import Function
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.numba_.scalar import OPERATIONS, operate, register_type
+from futurex.ops.fusion import SUPPORTED
+
+Dtype = np.dtype[Any]
+_INT, _FLOAT, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
+_EXACT = 1 << 53
+_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+_LOGIC = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
+_CHECKED = {"add": "sadd", "subtract": "ssub", "multiply": "smul"}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One value in a register; ``weak``: a Python number. ``known``: the value where it is a constant."""
+
+    register: str
+    dtype: Dtype
+    weak: bool
+    known: Any = None
+
+
+def supported(dtype: Dtype) -> Dtype:
+    if dtype not in SUPPORTED or not dtype.isnative:
+        raise Unsupported(f"values of dtype {dtype}")
+    return dtype
+
+
+def constant(value: Any, dtype: Dtype, weak: bool) -> Scalar:
+    """A literal; floats are spelled by their bits."""
+    supported(dtype)
+    if dtype.kind == "f":
+        text = f"0x{struct.unpack('>Q', struct.pack('>d', float(value)))[0]:016X}"
+    elif dtype.kind == "b":
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    return Scalar(text, dtype, weak, value)
+
+
+def converted(function: Function, value: Scalar, target: Dtype) -> str:
+    """The value as an operand of a loop of dtype ``target``, as NumPy converts it; fails where NumPy would object."""
+    source = value.dtype
+    if source.kind == "f" and target.kind in "iu":
+        return _truncated(function, value, target)
+    if value.weak and source == _INT and target.kind in "iu":
+        _fits(function, value, np.iinfo(target).min, np.iinfo(target).max, target)
+    if value.weak and source == _INT and target == np.dtype(np.float32):
+        _fits(function, value, -_EXACT, _EXACT, target)
+    return function.cast(value.register, source, target)
+
+
+def _fits(function: Function, value: Scalar, low: int, high: int, target: Dtype) -> None:
+    if value.known is not None:
+        if not low <= value.known <= high:
+            raise Unsupported(f"{value.known} as {target}")
+        return
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    if low > least:
+        function.fail_if(function.emit(f"icmp slt i64 {value.register}, {low}"))
+    if high < most:
+        function.fail_if(function.emit(f"icmp sgt i64 {value.register}, {high}"))
+
+
+def _truncated(function: Function, value: Scalar, target: Dtype) -> str:
+    """A float as an integer, where the result is in range: elsewhere it differs from machine to machine."""
+    wide = function.cast(value.register, value.dtype, _FLOAT)
+    if target.itemsize == 8 and target.kind == "u":
+        raise Unsupported("floats to uint64")
+    limits = np.iinfo(target)
+    low = function.emit(f"fcmp ole double {wide}, {constant(float(limits.min) - 1.0, _FLOAT, True).register}")
+    if target.itemsize == 8:
+        low = function.emit(f"fcmp olt double {wide}, {constant(float(limits.min), _FLOAT, True).register}")
+    high = function.emit(f"fcmp oge double {wide}, {constant(float(limits.max) + 1.0, _FLOAT, True).register}")
+    outside = function.emit(f"or i1 {low}, {high}")
+    function.fail_if(function.emit(f"or i1 {outside}, {function.emit(f'fcmp uno double {wide}, {wide}')}"))
+    word = "fptoui" if target.kind == "u" else "fptosi"
+    return function.emit(f"{word} double {wide} to {register_type(target)}")
+
+
+def in_loop(
+    function: Function, name: str, operands: Sequence[Scalar], inputs: Sequence[Dtype], output: Dtype
+) -> str:
+    """A ufunc on scalars by NumPy's loop for these dtypes."""
+    registers = [converted(function, value, dtype) for value, dtype in zip(operands, inputs, strict=True)]
+    if name == "cast":
+        return registers[0] if operands[0].dtype != inputs[0] else converted(function, operands[0], output)
+    return operate(function, name, inputs[-1], registers)
+
+
+def python_number(function: Function, name: str, operands: Sequence[Scalar], dtype: Dtype) -> str:
+    """An operation of Python numbers alone; what Python numbers can do and 64 bits cannot fails."""
+    if name == "where":
+        chosen = [converted(function, value, dtype) for value in operands[1:]]
+        return function.select(converted(function, operands[0], _BOOL), register_type(dtype), *chosen)
+    if name in _LOGIC:
+        return operate(function, name, _BOOL, [converted(function, value, _BOOL) for value in operands])
+    kinds = {value.dtype.kind for value in operands}
+    common = _FLOAT if "f" in kinds or name == "divide" else _INT if "i" in kinds else _BOOL
+    if name not in OPERATIONS or (common == _BOOL and name not in _COMPARISONS and name != "divide"):
+        raise Unsupported(f"{name} of Python numbers")
+    if name not in _COMPARISONS and dtype != common:
+        raise Unsupported(f"{name} of Python numbers with a result of dtype {dtype}")
+    if name in _COMPARISONS and kinds == {"i", "f"}:
+        for value in operands:  # Python compares an int and a float exactly
+            if value.dtype.kind == "i":
+                _fits(function, value, -_EXACT, _EXACT, common)
+    registers = [function.cast(value.register, value.dtype, common) for value in operands]
+    kind = register_type(common)
+    if name in ("divide", "floor_divide", "remainder"):
+        zero = "0.0" if common == _FLOAT else "0"
+        function.fail_if(function.emit(f"{'fcmp oeq' if common == _FLOAT else 'icmp eq'} {kind} {registers[1]}, {zero}"))
+        if common == _FLOAT and name != "divide":
+            raise Unsupported(f"{name} of Python floats")
+    if common == _INT and name in _CHECKED:
+        return _checked(function, _CHECKED[name], *registers)
+    if common == _INT and name in ("negative", "absolute", "floor_divide"):
+        function.fail_if(function.emit(f"icmp eq i64 {registers[0]}, {np.iinfo(np.int64).min}"))
+    return operate(function, name, common, registers)
+
+
+def _checked(function: Function, word: str, x: str, y: str) -> str:
+    """64-bit arithmetic that fails where Python's integers would grow."""
+    call = f"@llvm.{word}.with.overflow.i64"
+    function.declare(f"declare {{i64, i1}} {call}(i64, i64)")
+    pair = function.emit(f"call {{i64, i1}} {call}(i64 {x}, i64 {y})")
+    function.fail_if(function.emit(f"extractvalue {{i64, i1}} {pair}, 1"))
+    return function.emit(f"extractvalue {{i64, i1}} {pair}, 0")
+
+
+def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
+    """``float(x)``, ``int(x)`` and ``bool(x)``."""
+    target = {"f": _FLOAT, "i": _INT, "b": _BOOL}.get(kind)
+    if target is None:
+        raise Unsupported("complex numbers")
+    if target == _INT and value.dtype == np.dtype(np.uint64):
+        function.fail_if(function.emit(f"icmp slt i64 {value.register}, 0"))
+        return Scalar(value.register, _INT, True)
+    return Scalar(converted(function, Scalar(value.register, value.dtype, False), target), target, True)
+
+
+def power(function: Function, x: Scalar, y: Scalar, result: Dtype, weak: bool) -> str:
+    """``x ** y`` of scalars by the C library's ``pow``, as Python and NumPy compute it."""
+    if result != _FLOAT:
+        raise Unsupported(f"powers of dtype {result}")
+    base, exponent = (converted(function, value, _FLOAT) for value in (x, y))
+    function.declare("declare double @pow(double, double)")
+    zero = function.emit(f"fcmp oeq double {base}, 0.0")
+    function.fail_if(function.emit(f"and i1 {zero}, {function.emit(f'fcmp olt double {exponent}, 0.0')}"))
+    found = function.emit(f"call double @pow(double {base}, double {exponent})")
+    made = function.emit(f"fcmp uno double {found}, {found}")
+    given = function.emit(f"fcmp uno double {base}, {exponent}")
+    function.fail_if(function.emit(f"and i1 {made}, {function.emit(f'xor i1 {given}, true')}"))
+    if weak:  # Python raises OverflowError
+        huge = operate(function, "isinf", _FLOAT, [found])
+        function.fail_if(huge)
+    return found
