@@ -38,7 +38,8 @@ _MAKERS: dict[str, Callable[[], Backend | None]] = {
 
 
 def default_backends() -> tuple[Backend, ...]:
-    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,loops,numpy``) whose libraries are there.
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,loops,numpy``), those whose
+    libraries are there.
 
     NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
 

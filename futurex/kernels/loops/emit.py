@@ -115,7 +115,8 @@ class Emitter:
         elif node.op == "python_scalar":
             env[node] = values.python_scalar(self.function, _scalar(inputs[0]), node.attrs["kind"])
         elif node.op == "scalar_power":
-            found = values.power(self.function, *map(_scalar, inputs), node.dtype, node.aval.weak)
+            base, exponent = map(_scalar, inputs)
+            found = values.power(self.function, base, exponent, node.dtype, node.aval.weak)
             env[node] = Scalar(found, node.dtype, node.aval.weak)
         elif node.op == "stop_gradient":
             env[node] = inputs[0]
@@ -139,6 +140,9 @@ class Emitter:
     def _compute(self, node: Node, operands: list[Scalar]) -> str:
         """One element of an elementwise node."""
         if node.aval.weak:
+            inner = self._inner_loop(node)
+            if inner is not None and values.by_numpy(node.op, operands):
+                return self._call_once(inner, operands)
             return values.python_number(self.function, node.op, operands, node.dtype)
         loop = resolved_loop(node)
         if loop is not None:
@@ -168,9 +172,7 @@ class Emitter:
 
         if not is_array(avals[0]):
             found = compute([_scalar(value) for value in inputs])
-            made: list[Value] = [
-                Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)
-            ]
+            made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
         else:
             outs = [self.fresh(aval) for aval in avals]
             self._over_elements(inputs, outs, compute)
@@ -197,9 +199,9 @@ class Emitter:
 
     def _inner_loop(self, node: Node) -> InnerLoop | None:
         ufunc = node.record.kernel
-        if not isinstance(ufunc, np.ufunc) or node.attrs or resolved_loop(node) is not None or node.aval.weak:
+        if not isinstance(ufunc, np.ufunc) or node.attrs or resolved_loop(node) is not None:
             return None
-        kinds = [_operand(source.aval) for source in node.inputs]
+        kinds = [source.dtype if node.aval.weak else _operand(source.aval) for source in node.inputs]
         *ins, out = ufunc.resolve_dtypes((*kinds, None))
         for dtype in (*ins, out):
             supported(dtype)
@@ -237,8 +239,10 @@ class Emitter:
             self.inner_loops[loop] = self.slot()
             self.slot()  # its data stands beside it
         slot = self.inner_loops[loop]
-        args, extents, strides = f.variable(f"[{len(pointers)} x ptr]"), f.variable("i64"), f.variable(
-            f"[{len(steps)} x i64]"
+        args, extents, strides = (
+            f.variable(f"[{len(pointers)} x ptr]"),
+            f.variable("i64"),
+            f.variable(f"[{len(steps)} x i64]"),
         )
         for k, (pointer, step) in enumerate(zip(pointers, steps, strict=True)):
             f.do(f"store ptr {pointer}, ptr {f.emit(f'getelementptr ptr, ptr {args}, i64 {k}')}, align 8")
@@ -283,7 +287,7 @@ class Emitter:
     def _store(self, placed: Placed, inputs: list[Value]) -> Value:
         node = placed.node
         base, value = _array(inputs[0]), inputs[1]
-        if node.attrs["mode"] == "add" and not _is_same(value.dtype, base.dtype):
+        if node.attrs["mode"] == "add" and value.dtype != base.dtype:
             raise Unsupported("an addition in place of another dtype")
         target = viewed(self.function, base, node.attrs["chain"], self._dynamic(inputs[2:]))
         if isinstance(value, Array) and value.place == base.place:
@@ -350,8 +354,11 @@ class Emitter:
         for aval, one, two in zip(node.aval, *results, strict=True):
             if not aval.shape:
                 targets.append(f.variable(memory_type(supported(aval.dtype))))
-            elif isinstance(one, Array) and isinstance(two, Array) and one.place == two.place and (
-                one.place in consumed and one.place not in used
+            elif (
+                isinstance(one, Array)
+                and isinstance(two, Array)
+                and one.place == two.place
+                and (one.place in consumed and one.place not in used)
             ):
                 used.add(one.place)
                 targets.append(one)
@@ -363,12 +370,13 @@ class Emitter:
             for target, value in zip(targets, result, strict=True):
                 if isinstance(target, str):
                     f.store(value.dtype, _scalar(value).register, target)
-                elif value.place != target.place:
+                elif isinstance(value, Array) and value.place != target.place:
                     arrays.copy(f, target, value)
             f.jump(labels[2])
         f.place(labels[2])
         for aval, target in zip(node.aval, targets, strict=True):
-            made.append(Scalar(f.load(aval.dtype, target), aval.dtype, aval.weak) if isinstance(target, str) else target)
+            scalar = isinstance(target, str)
+            made.append(Scalar(f.load(aval.dtype, target), aval.dtype, aval.weak) if scalar else target)
         return made
 
     def _loop(self, placed: Placed, inputs: list[Value]) -> list[Value]:
@@ -479,10 +487,6 @@ def _array(value: Value) -> Array:
 
 def _borrowed(value: Value) -> Value:
     return Array(value.place, value.shape, value.dtype, owned=False) if isinstance(value, Array) else value
-
-
-def _is_same(one: np.dtype[Any], two: np.dtype[Any]) -> bool:
-    return one == two
 
 
 def _is_flat(node: Node, loop: InnerLoop) -> bool:

@@ -112,9 +112,7 @@ class CompiledLoop:
         self._entry(block)
         if struct.unpack_from("=q", block, 8 * STATUS)[0]:
             return None
-        return tuple(
-            arrays[each] if isinstance(each, int) else _unpacked(block, *each) for each in self._outs
-        )
+        return tuple(arrays[each] if isinstance(each, int) else _unpacked(block, *each) for each in self._outs)
 
 
 def _plain(value: Any) -> Any:

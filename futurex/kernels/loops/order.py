@@ -51,9 +51,9 @@ def schedule(graph: Graph) -> list[Placed]:
     index = {node: k for k, node in enumerate(nodes)}
     before: list[set[int]] = [{index[source] for source in node.inputs if source in index} for node in nodes]
     reach = [0] * len(nodes)  # as bits: every node that must come before this one
-    for k, sources in enumerate(before):
-        for source in sources:
-            reach[k] |= reach[source] | 1 << source
+    for k, earlier in enumerate(before):
+        for each in earlier:
+            reach[k] |= reach[each] | 1 << each
     users: dict[Node, list[int]] = {}
     for k, node in enumerate(nodes):
         for source in dict.fromkeys(node.inputs):

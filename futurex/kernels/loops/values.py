@@ -90,14 +90,17 @@ def _truncated(function: Function, value: Scalar, target: Dtype) -> str:
     return function.emit(f"{word} double {wide} to {register_type(target)}")
 
 
-def in_loop(
-    function: Function, name: str, operands: Sequence[Scalar], inputs: Sequence[Dtype], output: Dtype
-) -> str:
+def in_loop(function: Function, name: str, operands: Sequence[Scalar], inputs: Sequence[Dtype], output: Dtype) -> str:
     """A ufunc on scalars by NumPy's loop for these dtypes."""
     registers = [converted(function, value, dtype) for value, dtype in zip(operands, inputs, strict=True)]
     if name == "cast":
         return registers[0] if operands[0].dtype != inputs[0] else converted(function, operands[0], output)
     return operate(function, name, inputs[-1], registers)
+
+
+def by_numpy(name: str, operands: Sequence[Scalar]) -> bool:
+    """Is an operation of Python numbers computed by a loop of NumPy that has no form here?"""
+    return name not in OPERATIONS and any(value.dtype == _FLOAT for value in operands)
 
 
 def python_number(function: Function, name: str, operands: Sequence[Scalar], dtype: Dtype) -> str:
@@ -120,8 +123,8 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
     registers = [function.cast(value.register, value.dtype, common) for value in operands]
     kind = register_type(common)
     if name in ("divide", "floor_divide", "remainder"):
-        zero = "0.0" if common == _FLOAT else "0"
-        function.fail_if(function.emit(f"{'fcmp oeq' if common == _FLOAT else 'icmp eq'} {kind} {registers[1]}, {zero}"))
+        is_zero = f"fcmp oeq {kind} {registers[1]}, 0.0" if common == _FLOAT else f"icmp eq {kind} {registers[1]}, 0"
+        function.fail_if(function.emit(is_zero))
         if common == _FLOAT and name != "divide":
             raise Unsupported(f"{name} of Python floats")
     if common == _INT and name in _CHECKED:

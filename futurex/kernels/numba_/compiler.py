@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -22,7 +23,8 @@ _entries: dict[str, Entry] = {}
 
 
 class Entry:
-    """A compiled kernel: called with its packed block, in this thread or on several."""
+    """A compiled kernel: called with its packed block (bytes, or a buffer that it writes to), in this thread or on
+    several."""
 
     __slots__ = ("_address", "_function")
 
@@ -30,7 +32,7 @@ class Entry:
         self._address = address
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
 
-    def __call__(self, block: bytes) -> None:
+    def __call__(self, block: Any) -> None:
         self._function(block)
 
     def on_threads(self, block: bytes, count: int) -> None:
