@@ -1,0 +1,124 @@
+"""What of a call's arguments its trace depends on, as one flat tuple.
+
+A key is read from left to right without doubt: every entry begins with a type, which says how many values follow.
+Values that compare equal and still differ (``1``, ``True`` and ``1.0``; ``range(0)`` and ``range(1, 1)``) have their
+types and parts in the key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.outside import fingerprint
+from futurex.ops.streams import GENERATORS, bits_of
+
+Key = tuple[Any, ...]
+_BY_VALUE = frozenset({bool, int, str, bytes})
+_SINGLETONS = frozenset({type(None), type(Ellipsis), type(NotImplemented)})
+
+
+class Untraceable(Exception):
+    """An argument of a kind that no trace takes: a subclass of ndarray."""
+
+
+def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]) -> Key:
+    """The key of a call; its leaves are appended to ``leaves``, in the order of ``pytree.flatten``.
+
+    Raises Untraceable for subclasses of ndarray.
+
+    >>> call_key((np.ones(3), 2), {}, []) == call_key((np.zeros(3), 2), {}, [])
+    True
+    >>> call_key((1,), {}, []) == call_key((True,), {}, [])
+    False
+    """
+    key: list[Any] = [len(args)]
+    arrays: list[int] = []
+    for value in args:
+        _extend(value, key, leaves, arrays)
+    for name, value in kwargs.items():
+        key.append(name)
+        _extend(value, key, leaves, arrays)
+    if len(arrays) > 1 and len(set(arrays)) < len(arrays):
+        key.append(tuple(map(arrays.index, arrays)))  # which arguments are one array
+    return tuple(key)
+
+
+def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) -> None:
+    kind = type(value)
+    if kind is np.ndarray:
+        leaves.append(value)
+        arrays.append(id(value))
+        key += (kind, value.dtype, value.shape)
+        if not value.flags.c_contiguous:
+            key.append(value.strides)
+    elif kind is float or kind is complex:
+        leaves.append(value)
+        key.append(kind)
+    elif kind is tuple or kind is list:
+        key += (kind, len(value))
+        for entry in value:
+            _extend(entry, key, leaves, arrays)
+    elif kind is dict:
+        names = tuple(value)
+        key += (kind, names, tuple(map(type, names)))
+        for entry in value.values():
+            _extend(entry, key, leaves, arrays)
+    elif (parts := _parts(kind)) is not None:
+        names, entries = parts(value)
+        key += (kind, names)
+        for entry in entries:
+            _extend(entry, key, leaves, arrays)
+    else:
+        leaves.append(value)
+        if kind in GENERATORS:
+            arrays.append(id(value))
+        key += leaf_key(value)
+
+
+Parts = Callable[[Any], tuple[tuple[str, ...], Any]]
+
+
+@functools.lru_cache(maxsize=1000)
+def _parts(kind: type) -> Parts | None:
+    """How values of a kind are taken apart, as ``pytree`` does; None for leaves."""
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return lambda value: ((), value)
+    if dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__"):
+        names = tuple(field.name for field in dataclasses.fields(kind))
+        return lambda value: (names, [getattr(value, name) for name in names])
+    return None
+
+
+def leaf_key(leaf: Any) -> Key:
+    """What of an argument leaf a trace depends on. Objects are told apart by identity: traces keep them alive."""
+    kind = type(leaf)
+    if kind is Array:
+        return kind, leaf.dtype, leaf.shape, leaf.aval.weak
+    if kind is np.ndarray:
+        return (kind, leaf.dtype, leaf.shape, *([] if leaf.flags.c_contiguous else [leaf.strides]))
+    if isinstance(leaf, np.generic):
+        return kind, leaf.dtype
+    if kind is float or kind is complex or kind in _SINGLETONS:
+        return (kind,)
+    if kind in _BY_VALUE or isinstance(leaf, np.dtype):
+        return kind, leaf
+    if kind in GENERATORS:
+        return kind, type(bits_of(leaf)).__name__
+    if kind is slice or kind is range:
+        return kind, *(part for each in (leaf.start, leaf.stop, leaf.step) for part in leaf_key(each))
+    if kind is set or kind is frozenset:
+        return kind, fingerprint(leaf)
+    if kind is types.MethodType:
+        return kind, id(leaf.__self__), id(leaf.__func__)
+    if kind is types.BuiltinMethodType:
+        return kind, leaf
+    if isinstance(leaf, np.ndarray):
+        raise Untraceable(kind)
+    return kind, id(leaf)
