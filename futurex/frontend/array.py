@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.runtime.futures import Future
+from futurex.runtime.futures import Done, Future
 from futurex.tree.aval import Aval
 
 
@@ -33,7 +33,11 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
-        self, future: Future[Any], aval: Aval, view: Callable[[Any], Any] | None = None, is_array: bool = False
+        self,
+        future: Future[Any] | Done[Any],
+        aval: Aval,
+        view: Callable[[Any], Any] | None = None,
+        is_array: bool = False,
     ) -> None:
         self._future = future
         self._aval = aval
@@ -82,12 +86,39 @@ class Array:
         return self.result()
 
     def as_future(self) -> concurrent.futures.Future[Any]:
-        """The plain future underneath (for ``concurrent.futures.wait`` and ``as_completed``)."""
-        return self._future
+        """A future of the standard library with the same result, for whatever takes such futures.
+
+        >>> import asyncio, concurrent.futures, numpy as np, futurex as fx
+        >>> f = fx.futurize(lambda x: x + 1)
+        >>> results = [f(np.ones(2)).as_future() for _ in range(2)]
+        >>> [future.result().tolist() for future in concurrent.futures.wait(results).done]
+        [[2.0, 2.0], [2.0, 2.0]]
+        """
+        if self._view is None and isinstance(self._future, Future) and (self.ndim or self._aval.weak):
+            return self._future
+        mine: Future[Any] = Future()
+        self._future.add_done_callback(lambda _: self._deliver(mine))
+        return mine
+
+    def _deliver(self, future: Future[Any]) -> None:
+        """Give a future what this one, which is done, has."""
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(self.result())
+        except BaseException as error:
+            future.set_exception(error)
 
     def _pending(self) -> Any:
-        """What a run takes as argument: the future, or the value where a view must be taken first."""
-        return self._future if self._view is None else self.result()
+        """What a run takes as argument: the value, or a future of it."""
+        future = self._future
+        if isinstance(future, Done):
+            value = future.value
+        elif future.done() and not future.cancelled() and future.exception() is None:
+            value = future.result()
+        else:
+            return future if self._view is None else self.as_future()
+        return value if self._view is None else self._view(value)
 
     # -- the array ---------------------------------------------------------------------------------------------------
 

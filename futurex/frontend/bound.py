@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.keys import leaf_key
 from futurex.frontend.program import Program, lower
-from futurex.frontend.variants import leaf_key
 from futurex.partition.mesh import Replicate, Shard
 from futurex.runtime.futures import Future
 from futurex.runtime.group import Group, SpmdRun, run_program

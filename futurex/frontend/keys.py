@@ -70,7 +70,7 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         key += (kind, names, tuple(map(type, names)))
         for entry in value.values():
             _extend(entry, key, leaves, arrays)
-    elif (parts := _parts(kind)) is not None:
+    elif (parts := _parts(kind)) is not None:  # type: ignore[arg-type]
         names, entries = parts(value)
         key += (kind, names)
         for entry in entries:
@@ -86,7 +86,7 @@ Parts = Callable[[Any], tuple[tuple[str, ...], Any]]
 
 
 @functools.lru_cache(maxsize=1000)
-def _parts(kind: type) -> Parts | None:
+def _parts(kind: Any) -> Parts | None:
     """How values of a kind are taken apart, as ``pytree`` does; None for leaves."""
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return lambda value: ((), value)
@@ -100,7 +100,7 @@ def leaf_key(leaf: Any) -> Key:
     """What of an argument leaf a trace depends on. Objects are told apart by identity: traces keep them alive."""
     kind = type(leaf)
     if kind is Array:
-        return kind, leaf.dtype, leaf.shape, leaf.aval.weak
+        return kind, leaf.dtype, leaf.shape, leaf.aval.weak, leaf._is_array
     if kind is np.ndarray:
         return (kind, leaf.dtype, leaf.shape, *([] if leaf.flags.c_contiguous else [leaf.strides]))
     if isinstance(leaf, np.generic):

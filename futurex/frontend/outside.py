@@ -39,11 +39,27 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
     if isinstance(value, Tracer) or hasattr(type(value), "__fx_traced__"):
         return value
     if isinstance(value, np.ndarray) or type(value) in GENERATORS or hasattr(type(value), "__fx_future__"):
-        return trace.captured(value, read, key, Guard(name, read, value, ("array", id(value))))
+        return trace.captured(value, read, key, guard_of(name, read, value))
     if key not in trace.guards and not trace.is_own(value):
         check_state(value, name)
-        trace.guards[key] = Guard(name, read, value, fingerprint(value))
+        trace.guards[key] = guard_of(name, read, value)
     return value
+
+
+def guard_of(name: str, read: Callable[[], Any], value: Any) -> Guard:
+    """The guard of a value from outside."""
+    entries = None
+    if type(value) in (list, dict):
+        held = tuple(value) if type(value) is list else (*value, *value.values())
+        entries = held if all(map(_is_fixed, held)) else None
+    return Guard(name, read, value, fingerprint(value), _is_fixed(value), entries)
+
+
+def _is_fixed(value: Any) -> bool:
+    """Is the same object surely the same to a trace? Objects are: what is read of them has guards of its own."""
+    if type(value) is tuple:
+        return all(map(_is_fixed, value))
+    return not isinstance(value, list | dict | set | frozenset | tuple)
 
 
 def check_state(value: Any, name: str = "a value") -> None:

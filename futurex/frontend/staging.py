@@ -17,15 +17,16 @@ import numpy as np
 
 from futurex.frontend import calls
 from futurex.frontend.array import Array
+from futurex.frontend.errors import Escape
 from futurex.frontend.generators import held, is_generator, share_bits
-from futurex.frontend.inflight import submitted
+from futurex.frontend.inflight import Result, launched
+from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.plain import call_plainly
 from futurex.frontend.trace import tracing
-from futurex.frontend.variants import Variant, argument_paths, leaf_key, trace_call
-from futurex.ops.streams import GENERATORS, generator_of, restore, state_of
+from futurex.frontend.variants import Variant, argument_paths, trace_call
+from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
-from futurex.runtime.futures import Future
 from futurex.runtime.local import LocalExecutor
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten, unflatten
@@ -89,10 +90,12 @@ class Futurized(Generic[P, R]):
             return self.__fx_stage__(args, kwargs)
         if _settings.disabled and not self._strict:
             return self._run_plain(args, kwargs)
-        leaves, structure = flatten((args, kwargs))
-        if any(type(leaf) is not np.ndarray and isinstance(leaf, np.ndarray) for leaf in leaves):
+        leaves: list[Any] = []
+        try:
+            key = call_key(args, kwargs, leaves)
+        except Untraceable:
             return self._run_plain(args, kwargs)
-        variant = self._variant(leaves, structure)
+        variant = self._variant(key, args, kwargs)
         if variant.escape is not None or variant.error is not None:
             return self._run_untraced(variant, args, kwargs)
         return self._run(variant, leaves, args, kwargs)
@@ -105,29 +108,30 @@ class Futurized(Generic[P, R]):
         """As a method."""
         return self if instance is None else functools.partial(self, instance)
 
-    def _variant(self, leaves: list[Any], structure: Structure) -> Variant:
-        key = (structure, tuple(map(leaf_key, leaves)), _alias_pattern(leaves))
+    def _variant(self, key: Key, args: Any, kwargs: Any) -> Variant:
+        for variant in self._variants.get(key, ()):
+            if variant.valid():
+                return variant
         with self._lock:
-            found = self._variants.get(key, ())
-            for variant in found:
+            for variant in self._variants.get(key, ()):  # another thread may have traced it meanwhile
                 if variant.valid():
                     return variant
-            variant = trace_call(self.plain, leaves, structure, key)
-            self._variants.setdefault(key, []).append(variant)
-            del self._variants[key][:-4]
+            leaves, structure = flatten((args, kwargs))
+            variant = trace_call(self.plain, leaves, structure)
+            self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
-                self._warn(leaves, structure)
+                self._warn(structure)
             return variant
 
-    def _warn(self, leaves: list[Any], structure: Structure) -> None:
+    def _warn(self, structure: Structure) -> None:
         if self._warned:
             return
         self._warned = True
-        recent = list(self._variants)[-8:]
+        recent = [variants[-1].leaves for variants in list(self._variants.values())[-8:]]
         changing = [
             path for position, path in enumerate(argument_paths(self.plain, structure))
-            if len({key[1][position] for key in recent if len(key[1]) > position}) > 4
+            if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4
         ]  # fmt: skip
         warnings.warn(
             f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
@@ -151,8 +155,8 @@ class Futurized(Generic[P, R]):
         return call_plainly(self.plain, args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        captured = variant.captured()
-        if variant.written and _overlap(leaves, captured):
+        captured = variant.captured() if variant.captures else []
+        if variant.written and not self._may_write(variant, leaves, captured):
             return self._run_plain(args, kwargs)
         inputs = [leaves[k] for k in variant.inputs] + captured
         if not variant.generators:
@@ -168,7 +172,7 @@ class Futurized(Generic[P, R]):
     def _finish(
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
-        futures = submitted(executor(), variant.plan, inputs, variant.waits)
+        futures = launched(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
             if error is not None and not (variant.prints or self._strict):
@@ -178,8 +182,15 @@ class Futurized(Generic[P, R]):
             self._write_back(variant, leaves, captured, futures)
         return _assemble(variant, leaves, captured, futures)
 
+    @staticmethod
+    def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
+        """Is every array that is written one that may be, and a storage of its own?"""
+        targets = [leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written]
+        frozen = any(isinstance(target, np.ndarray) and not target.flags.writeable for target in targets)
+        return not frozen and not _overlap(leaves, captured)
+
     def _write_back(
-        self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]
+        self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]
     ) -> None:
         for place, out in variant.written:
             target = leaves[place] if place >= 0 else captured[~place]
@@ -199,8 +210,10 @@ class Futurized(Generic[P, R]):
 
         Raises StagingError with the user's line where the function cannot be staged.
         """
-        leaves, structure = flatten((args, kwargs))
-        variant = self._variant(leaves, structure)
+        try:
+            variant = self._variant(call_key(args, kwargs, []), args, kwargs)
+        except Untraceable as error:
+            raise Escape(f"an argument of type {error}", "only plain arrays are traced").as_error() from None
         if variant.escape is not None:
             raise variant.escape.as_error()
         if variant.error is not None:
@@ -243,7 +256,7 @@ class Futurized(Generic[P, R]):
         lines = [f"{self._name()}: {sum(map(len, self._variants.values()))} trace(s)"]
         for variants in self._variants.values():
             for variant in variants:
-                lines.append(f"- {_describe_key(variant.key)}")
+                lines.append(f"- {_describe_leaves(variant.leaves)}")
                 lines += [f"    {line}" for line in _describe(variant)]
         return "\n".join(lines)
 
@@ -257,13 +270,13 @@ class Futurized(Generic[P, R]):
         return f"<futurized {self._name()}>"
 
 
-def _describe_key(key: Any) -> str:
+def _describe_leaves(leaves: Sequence[Key]) -> str:
     parts = []
-    for entry in key[1]:
-        if entry[0] == "array":
-            parts.append(f"{entry[1].name}[{','.join(map(str, entry[2]))}]")
+    for kind, *values in leaves:
+        if kind in (np.ndarray, Array):
+            parts.append(f"{values[0].name}[{','.join(map(str, values[1]))}]")
         else:
-            parts.append(str(entry[-1]))
+            parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
     return ", ".join(parts) or "no arguments"
 
 
@@ -284,7 +297,7 @@ def _viewed(chain: Chain, value: Any) -> Any:
     return view(value, chain, ())
 
 
-def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Future[Any]]) -> Any:
+def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
     out = []
     for output in variant.outputs:
         if output.kind == "static":
@@ -302,12 +315,6 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
             chain = functools.partial(_viewed, output.chain) if output.chain else None
             out.append(Array(futures[output.index], output.aval, chain, output.is_array))
     return unflatten(variant.structure, out)
-
-
-def _alias_pattern(leaves: list[Any]) -> Any:
-    """Which arguments are one array; None where all differ."""
-    ids = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS]
-    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:

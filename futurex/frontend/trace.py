@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,13 +107,19 @@ class Guard:
     read: Callable[[], Any]
     value: Any
     expected: Any
+    fixed: bool = False  # the value cannot change: the same object is the same value
+    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held
 
     def holds(self, fingerprint: Callable[[Any], Any]) -> bool:
         """Is the value still what it was?"""
         now = self.read()
-        if now is self.value and self.expected[0] in ("object", "array"):
+        if now is self.value and (self.fixed or (self.entries is not None and self._holds_the_same(now))):
             return True
         return bool(fingerprint(now) == self.expected)
+
+    def _holds_the_same(self, now: Any) -> bool:
+        held = now if type(now) is list else (*now, *now.values())
+        return len(held) == len(self.entries or ()) and all(map(operator.is_, held, self.entries or ()))
 
 
 @dataclass

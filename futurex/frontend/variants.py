@@ -14,10 +14,11 @@ from futurex.frontend import builtin_calls, calls, random_calls  # noqa: F401  (
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.generators import ENTROPY, TracedGenerator
+from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
-from futurex.ops.streams import GENERATORS, STATE, bits_of
+from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
@@ -45,7 +46,7 @@ class Output:
 class Variant:
     """One trace of a function: what it computes for arguments of one kind."""
 
-    key: Any
+    leaves: tuple[Key, ...] = ()  # what of each argument leaf the trace depends on
     graph: Graph | None = None
     escape: Escape | None = None
     error: BaseException | None = None
@@ -71,6 +72,8 @@ class Variant:
 
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""
+        if not self.guards and not self.captures:
+            return True
         try:
             return all(guard.holds(fingerprint) for guard in self.guards) and all(
                 map(self._same_capture, self.captures)
@@ -90,44 +93,13 @@ class Variant:
         return [capture.read() if capture.read is not None else capture.array for capture in self.captures]
 
 
-def leaf_key(leaf: Any) -> Any:
-    """What of an argument leaf a trace depends on."""
-    if isinstance(leaf, Array):
-        return "array", leaf.dtype, leaf.shape, leaf.aval.weak
-    kind = type(leaf)
-    if kind is np.ndarray:
-        layout = True if leaf.flags.c_contiguous else leaf.strides
-        return "array", leaf.dtype, leaf.shape, layout
-    if isinstance(leaf, np.generic):
-        return "scalar", leaf.dtype
-    if kind is float or kind is complex:
-        return "number", kind
-    if kind in GENERATORS:
-        return "generator", kind, type(bits_of(leaf)).__name__
-    if kind in (bool, int, str, bytes, type(None), type(Ellipsis)):
-        return "static", kind, leaf
-    if isinstance(leaf, set | frozenset):
-        return "set", fingerprint(leaf)
-    if isinstance(leaf, slice | range | np.dtype | type) or callable(leaf):
-        return "object", _hashable(leaf)
-    return "object", id(leaf)
-
-
-def _hashable(leaf: Any) -> Any:
-    try:
-        hash(leaf)
-    except TypeError:
-        return (type(leaf), repr(leaf)) if isinstance(leaf, slice) else id(leaf)
-    return leaf
-
-
 def _is_traced_leaf(leaf: Any) -> bool:
     return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex, *GENERATORS)
 
 
-def trace_call(function: Any, leaves: list[Any], structure: Structure, key: Any = None) -> Variant:
+def trace_call(function: Any, leaves: list[Any], structure: Structure) -> Variant:
     """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised."""
-    variant = Variant(key, keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
+    variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     trace = Trace(getattr(function, "__name__", type(function).__name__))
     try:
         with start(trace):
@@ -194,7 +166,8 @@ def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> 
             raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
         entered.params.append(param(aval, paths[position].replace("/", "_")))
         origin = leaf if isinstance(leaf, np.ndarray) else None
-        cell = Cell(entered.params[-1], origin, is_array=origin is not None, strides=() if aval.ndim == 0 else None)
+        is_array = origin is not None or (isinstance(leaf, Array) and leaf._is_array)
+        cell = Cell(entered.params[-1], origin, is_array=is_array, strides=() if aval.ndim == 0 else None)
         entered.positions[cell] = position
         entered.values.append(Tracer(cell))
         same[id(leaf)] = entered.values[-1]

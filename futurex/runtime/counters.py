@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 INLINE_BELOW, SPAWN_ABOVE = 50e-6, 100e-6  # a hand-over to another thread and back costs about 12 µs
 _WEIGHT = 0.25  # of the newest measurement in the mean
+_FAR, _SLICE = 8.0, 20e-3  # times the mean; seconds for which another process may take the CPU
 TIMED_FIRST, TIMED_EVERY = 4, 16
 
 
@@ -49,9 +50,17 @@ class Grain:
         """True if the piece should run on the thread that made it ready."""
         return self._inline[index]
 
+    @property
+    def seconds(self) -> float:
+        """How long the last piece takes: for a plan, the whole of it."""
+        return self._seconds[-1]
+
     def measured(self, index: int, seconds: float) -> None:
-        """Take one measurement into account."""
-        mean = self._seconds[index] + _WEIGHT * (seconds - self._seconds[index])
+        """Take one measurement into account; one that is far off may be the scheduler's time, and counts for less."""
+        mean = self._seconds[index]
+        if mean * _FAR < seconds < _SLICE:
+            seconds = mean * _FAR
+        mean += _WEIGHT * (seconds - mean)
         self._seconds[index] = mean
         self._inline[index] = mean <= SPAWN_ABOVE if self._inline[index] else mean < INLINE_BELOW
 
