@@ -31,6 +31,7 @@ from futurex.ops.matrices import (
     real_of,
     row,
     swap_last,
+    total,
     triangle,
 )  # fmt: skip
 from futurex.tree.aval import Aval
@@ -38,15 +39,6 @@ from futurex.tree.node import Node, apply, item
 from futurex.tree.record import NotDifferentiable, Sample, op
 
 Cotangents = tuple[Any, ...]
-
-
-def total(*terms: Node | None) -> Node | None:
-    """The sum of the terms that there are."""
-    there = [term for term in terms if term is not None]
-    result = there[0] if there else None
-    for term in there[1:]:
-        result = result + term
-    return result
 
 
 def inverse_gaps(values: Node, squared: bool = False) -> Node:

@@ -29,12 +29,13 @@ from futurex.ops.matrices import (
     row,
     scale,
     swap_last,
+    total,
     triangle,
     vector,
 )  # fmt: skip
 from futurex.tree.aval import Aval
-from futurex.tree.dims import broadcast_shapes
-from futurex.tree.node import Node, apply, item
+from futurex.tree.dims import Fresh, broadcast_shapes, is_static
+from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import Sample, op
 
 
@@ -184,41 +185,56 @@ op(
 )  # fmt: skip
 
 
-def _lstsq(a: Any, b: Any, rcond: float | None) -> tuple[Any, ...]:
-    """Without the residuals: how many there are depends on the rank."""
-    x, _, rank, s = np.linalg.lstsq(a, b, rcond)
-    return x, rank, s
-
-
-def _lstsq_aval(a: Aval, b: Aval, rcond: float | None) -> tuple[Aval, Aval, Aval]:
+def _lstsq_aval(a: Aval, b: Aval, rcond: float | None) -> tuple[Aval, Aval, Aval, Aval]:
+    """Solution, residuals, rank, singular values; of the residuals there are none where the rank is not full."""
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         stand_ins = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
         np.linalg.lstsq(stand_ins[0], stand_ins[1])
-    x, _, rank, s = np.linalg.lstsq(np.ones((1, 1), a.dtype), np.ones((1, 1), b.dtype), rcond)
-    return Aval((a.shape[1], *b.shape[1:]), x.dtype), Aval((), rank.dtype), Aval((min(a.shape),), s.dtype)
+    x, residuals, rank, s = np.linalg.lstsq(np.ones((2, 1), a.dtype), np.ones((2, 1), b.dtype), rcond)
+    known = is_static(a.shape)
+    return (
+        Aval((a.shape[1], *b.shape[1:]), x.dtype),
+        Aval((0,) if known and a.shape[0] <= a.shape[1] else (Fresh(1),), residuals.dtype),
+        Aval((), rank.dtype),
+        Aval((min(a.shape) if known else Fresh(0),), s.dtype),
+    )
 
 
 def _lstsq_rule(g: tuple[Any, ...], out: Node, a: Node, b: Node, rcond: float | None) -> tuple[Any, ...]:
-    """x is pinv(a) @ b; the residual and what x cannot reach turn with the matrix."""
-    gx, _, gs = g
+    """x is pinv(a) @ b; what is left over and what x cannot reach turn with the matrix."""
+    gx, gresiduals, _, gs = g
+    as_columns = column if b.ndim == 1 else _same
+    x = as_columns(item(out, 0))
+    rest = as_columns(b) - a @ x
     da = db = None
     if gx is not None:
-        x, gradient, target = item(out, 0), conj(gx), b
-        if b.ndim == 1:
-            x, gradient, target = column(x), column(gradient), column(b)
-        inverse = apply(
-            "pinv", a, float(np.finfo(float).eps * max(a.shape)) if rcond is None else rcond, hermitian=False
-        )
+        gradient = conj(as_columns(gx))
+        tolerance = float(np.finfo(float).eps * max(a.shape)) if rcond is None else rcond
+        inverse = apply("pinv", a, tolerance, hermitian=False)
         back = adjoint(inverse)
         db = back @ gradient
         unreached = identity_minus(inverse @ a) @ gradient
-        da = (target - a @ x) @ adjoint(inverse @ db) + back @ x @ adjoint(unreached) - db @ adjoint(x)
-        da, db = conj(da), conj(vector(db) if b.ndim == 1 else db)
+        da = rest @ adjoint(inverse @ db) + back @ x @ adjoint(unreached) - db @ adjoint(x)
+    if gresiduals is not None:
+        weighted = 2.0 * rest * row(_filled(gresiduals, x.shape[1]))
+        da, db = total(da, -(weighted @ adjoint(x))), total(db, weighted)
     if gs is not None:
         values = apply("svd", a, full_matrices=False, hermitian=False)
-        spread = conj((item(values, 0) * row(gs)) @ item(values, 2))
-        da = spread if da is None else da + spread
-    return da, db
+        da = total(da, (item(values, 0) * row(gs)) @ item(values, 2))
+    if db is not None:
+        db = conj(vector(db) if b.ndim == 1 else db)
+    return None if da is None else conj(da), db
+
+
+def _same(x: Node) -> Node:
+    return x
+
+
+def _filled(x: Node, length: int) -> Node:
+    """A vector that may be empty, with zeros instead."""
+    zeros = apply("full", const(np.zeros((), x.dtype)[()]), shape=(length,), dtype=x.dtype)
+    places = apply("iota", shape=x.shape, axis=0, dtype=np.dtype(np.intp))
+    return apply("scatter", zeros, x, places, pattern=(("d", 0),), mode="add")
 
 
 def _lstsq_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -231,6 +247,7 @@ def _lstsq_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "lstsq", _lstsq, aval=_lstsq_aval, vjp=_lstsq_rule, fails=True, samples=_lstsq_samples,
-    factors=lambda a, b, rcond: f"!m !n, !m{' !k' * (b.ndim - 1)} -> !n{' !k' * (b.ndim - 1)}, , !r",
+    "lstsq", lambda a, b, rcond: tuple(np.linalg.lstsq(a, b, rcond)), aval=_lstsq_aval, vjp=_lstsq_rule, fails=True,
+    samples=_lstsq_samples,
+    factors=lambda a, b, rcond: f"!m !n, !m{' !k' * (b.ndim - 1)} -> !n{' !k' * (b.ndim - 1)}, !q, , !r",
 )  # fmt: skip

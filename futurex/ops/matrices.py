@@ -106,6 +106,15 @@ def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.zeros((), dtype).real.dtype
 
 
+def total(*terms: Node | None) -> Node | None:
+    """The sum of the terms that there are."""
+    there = [term for term in terms if term is not None]
+    result = there[0] if there else None
+    for term in there[1:]:
+        result = result + term
+    return result
+
+
 def batch(x: Aval, core: int = 2) -> str:
     """Tiling names of the dimensions before the matrices."""
     return " ".join(f"b{k}" for k in range(x.ndim - core))

@@ -30,6 +30,8 @@ MATRIX = {
     "svd": lambda x: (L.svd(x), L.svd(x, full_matrices=False), L.svd(x, False).S * 2),
     "svdvals": lambda x: (L.svdvals(x), L.svd(x, compute_uv=False)),
     "pinv": lambda x: (L.pinv(x), L.pinv(x, 1e-3), L.pinv(x, rtol=0.6), L.pinv(x, rcond=np.float64(0.1))),
+    "lstsq": lambda x: (L.lstsq(x, x[..., 0]), L.lstsq(x, x, 0.5), L.lstsq(x, x[:, :0], rcond=-1)),
+    "lstsq parts": lambda x: [part * 2 for part in L.lstsq(x[x.real[:, 0] > -9], x[x.real[:, 0] > -9][:, :2])],
     "matrix_rank": lambda x: (L.matrix_rank(x), L.matrix_rank(x, rtol=0.5)),
     "cond": lambda x: (L.cond(x), L.cond(x, -2)),
     "matrix_norm": lambda x: [L.matrix_norm(x, ord=o) for o in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)],

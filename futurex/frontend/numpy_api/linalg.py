@@ -12,7 +12,7 @@ from futurex.frontend.numpy_api.registry import NO_VALUE, handles
 from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
-from futurex.tree.node import Node, const
+from futurex.tree.node import Node
 
 
 def _result_type(function: Any) -> Any:
@@ -75,15 +75,8 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
 
 @handles(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    x, y = array_node(a), array_node(b)
-    if x.ndim == 2 and x.shape[0] > x.shape[1]:
-        raise Escape(
-            "numpy.linalg.lstsq of more equations than unknowns", "whether it returns residuals depends on the rank"
-        )
-    rcond = known(rcond, "rcond=")
-    solution, rank, s = emit_many("lstsq", x, y, rcond=rcond)
-    nothing = new_array(const(np.zeros(0, s.dtype)))
-    return result_array(solution), nothing, fresh(rank), result_array(s)
+    x, residuals, rank, s = emit_many("lstsq", array_node(a), array_node(b), rcond=known(rcond, "rcond="))
+    return result_array(x), result_array(residuals), fresh(rank), result_array(s)
 
 
 # -- factorizations ----------------------------------------------------------------------------------------------------
