@@ -90,6 +90,7 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     outs: list[Node] = [node_of(leaf) for leaf in result_leaves]
     if trace.captures:
         raise StagingError(f"{trace.name} reads arrays from outside its arguments; pass them as arguments")
+    trace.settle_failing(outs)
     graph = Graph(entered.params, [*outs, *trace.effects], trace.name)
     traced = tuple(entered.positions.values())
     return Program(

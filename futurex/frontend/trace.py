@@ -14,6 +14,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
+from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import dims_in
@@ -22,6 +23,7 @@ from futurex.tree.node import Node, apply, const, interning_scope, item, next_id
 from futurex.tree.record import record
 
 FOLD_LIMIT = 1 << 16
+_NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 
 
@@ -94,6 +96,7 @@ class Scope:
     journal: dict[Cell, Node] = field(default_factory=dict)
     state: Contents = field(default_factory=dict)
     effects: list[Node] = field(default_factory=list)
+    failing: list[Node] = field(default_factory=list)
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
@@ -145,6 +148,7 @@ class Trace:
         self.scopes: list[Scope] = []
         self.regions: list[Scope] = [Scope(0)]
         self.effects: list[Node] = []
+        self.failing: list[Node] = []
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
@@ -167,6 +171,18 @@ class Trace:
     def keep(self, node: Node) -> None:
         """Keep a node whose branches hold effects."""
         (self.scopes[-1].effects if self.scopes else self.effects).append(node)
+
+    def settle_failing(self, results: Sequence[Node]) -> None:
+        """Let what may fail run although nobody reads it: its error would be missed. ``results`` are the scope's."""
+        scope = self.scopes[-1] if self.scopes else self
+        start = self.scopes[-1].start if self.scopes else 0
+        failing, scope.failing = scope.failing, []
+        reached = set(_reachable([*results, *scope.effects], set(), start)) if failing else set()
+        for node in reversed(failing):
+            if node not in reached:
+                value = item(node, 0) if isinstance(node.aval, tuple) else node
+                self.effect("check", const(np.True_), value, failure=_NEVER)
+                reached.update(_reachable([value], set(), start))
 
     def remember(self, value: Any) -> Any:
         """Mark a container as made during the trace: changing it is nobody else's business."""
@@ -245,6 +261,8 @@ class Trace:
         self.regions.append(region)
         effects = self.scopes[-1].effects if self.scopes else self.effects
         n_effects = len(effects)
+        failing = (self.scopes[-1] if self.scopes else self).failing
+        n_failing = len(failing)
         try:
             yield
         except BaseException:
@@ -254,6 +272,7 @@ class Trace:
                 cell.entangled, cell.site = "", None
             restore(region.state)
             del effects[n_effects:]
+            del failing[n_failing:]
             raise
         else:
             outer = self.regions[-2]
@@ -326,11 +345,20 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         except Exception:
             if not node.record.fails:
                 raise
+            _remember_failing(node)
             return node  # whether the line runs, and fails, is decided at run time
         if node.aval.weak and isinstance(value, np.ndarray | np.generic):
             value = value.item()
         return const(value)
+    _remember_failing(node)
     return node
+
+
+def _remember_failing(node: Node) -> None:
+    rec = node.record
+    if _stack.traces and rec.fails and not rec.effect:
+        trace = _stack.traces[-1]
+        (trace.scopes[-1] if trace.scopes else trace).failing.append(node)
 
 
 def _folds(node: Node) -> bool:
@@ -359,6 +387,7 @@ def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     """A node with several results, taken apart at once."""
     _refuse_failing(current(), name, attrs)
     node = apply(name, *inputs, **attrs)
+    _remember_failing(node)
     if _folds(node) and not all(aval.static for aval in node.aval):
         return [const(value) for value in node.record.run([source.value for source in node.inputs], node.attrs)]
     return [item(node, k) for k in range(len(node.aval))]

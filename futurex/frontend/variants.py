@@ -202,6 +202,7 @@ def _collect(
                 raise Escape("a write into a scalar argument", "NumPy scalars cannot be changed")
             variant.written.append((position, len(outs)))
             outs.append(cell.value)
+    trace.settle_failing(outs)
     variant.prints = trace.prints
     made = any(output.kind == "generator" for output in variant.outputs)
     variant.waits = made or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)

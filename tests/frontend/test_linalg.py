@@ -90,3 +90,82 @@ def test_einsum(subscripts, names, optimize):
 def test_einsum_refuses_what_numpy_refuses(subscripts, names, optimize):
     args = [np.ones(OPERANDS[name]) for name in names]
     compare(lambda *args: np.einsum(subscripts, *args, optimize=optimize), args)
+
+
+def unread(a):
+    np.linalg.cholesky(a)  # only for its error
+    return a + 1
+
+
+def unread_in_a_branch(a):
+    if a[0, 0] > 0:
+        np.linalg.inv(a)
+    return a + 1
+
+
+def unread_in_a_loop(a):
+    k = a[0, 0]
+    while k < 3:
+        factors = np.linalg.eigh(a / k)  # noqa: F841
+        k = k + 1
+    return k
+
+
+def unread_after_a_write(a):
+    a[1, 1] = 7
+    np.linalg.inv(a[:1, :1] - 1)
+    a[2, 2] = 8
+
+
+def unread_row(a):
+    a[np.array([0, 1]) + a[0, 0].astype(int)]
+    return a.sum()
+
+
+def unread_solution_of_a_part(a):
+    with np.errstate(all="ignore"):
+        u, _, _ = np.linalg.svd(a / (a[0, 0] - 1))
+    return u.shape
+
+
+@pytest.mark.parametrize("function", [
+    unread, unread_in_a_branch, unread_in_a_loop, unread_after_a_write, unread_row, unread_solution_of_a_part,
+])  # fmt: skip
+def test_errors_of_results_that_nobody_reads(function):
+    for corner in (1.0, 2.0, -1.0, 9.0):
+        for rest in (1.0, 0.0):
+            compare(function, (np.diag([corner, rest, 1.0]),))
+
+
+def test_a_gradient_raises_for_a_factor_that_nobody_reads():
+    def loss(a):
+        np.linalg.cholesky(a)
+        return (a * a).sum()
+
+    np.testing.assert_array_equal(fx.grad(loss)(np.eye(2)), 2 * np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        fx.grad(loss)(-np.eye(2)).result()
+
+
+def caught(a):
+    try:
+        return np.linalg.inv(a)
+    except np.linalg.LinAlgError as error:
+        return str(error)
+
+
+def fallback(a):
+    result = np.linalg.cholesky(a) if a[0, 0] > 0 else np.linalg.inv(a)
+    return result * 2
+
+
+@pytest.mark.parametrize("function, staged", [(caught, False), (fallback, True)])
+def test_errors_that_depend_on_values(function, staged):
+    for corner in (1.0, -1.0, 0.0):
+        compare(function, (np.diag([corner, 1.0]),), staged=staged)
+
+
+def test_an_error_names_the_line_of_the_user():
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix") as caught:
+        fx.futurize(lambda a: np.linalg.inv(a) + 1)(np.zeros((2, 2))).result()
+    assert any("np.linalg.inv(a) + 1" in note for note in caught.value.__notes__)

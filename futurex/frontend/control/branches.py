@@ -117,6 +117,7 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         owned = owned_cells(values, scope.start)
         nodes = values_now(values)
         cells = {cell: cell.value for cell in scope.journal}
+        current().settle_failing([*nodes.values(), *cells.values()])
         effects = scope.effects
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, failure)

@@ -219,6 +219,7 @@ def _trace_round(
         written = {cell: cell.value for cell in scope.journal}
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
+        current().settle_failing([*nodes.values(), *written.values(), tested])
     objects.set(before)
     if again:
         return None

@@ -109,6 +109,7 @@ def trace_inner(
         own = [node for node in params if node is not None]
         name = getattr(function, "__name__", type(function).__name__)
         drawn = [cell.value for cell in states]
+        current().settle_failing([*outs, *drawn])
         (graph,), free = close([[*outs, *scope.effects, *drawn]], [own], scope.start, [name])
     kept = [None if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
     return Inner(graph, free, out_structure, kept, len(outs), states)
