@@ -15,9 +15,12 @@ from futurex.frontend import (  # noqa: E402
     disable,
     futurize,
     grad,
+    jvp,
+    linearize,
     lower,
     stop_gradient,
     value_and_grad,
+    vjp,
 )
 from futurex.nn import random  # noqa: E402
 from futurex.training.fit import fit  # noqa: E402

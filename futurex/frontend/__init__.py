@@ -4,7 +4,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize
-from futurex.frontend.transforms import grad, stop_gradient, value_and_grad
+from futurex.frontend.transforms import grad, jvp, linearize, stop_gradient, value_and_grad, vjp
 
 __all__ = [
     "Array",
@@ -14,7 +14,10 @@ __all__ = [
     "disable",
     "futurize",
     "grad",
+    "jvp",
+    "linearize",
     "lower",
     "stop_gradient",
     "value_and_grad",
+    "vjp",
 ]

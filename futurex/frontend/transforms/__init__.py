@@ -1,5 +1,6 @@
 """Functions made of functions: derivatives and maps, for plain NumPy code."""
 
 from futurex.frontend.transforms.gradients import grad, stop_gradient, value_and_grad
+from futurex.frontend.transforms.linear import jvp, linearize, vjp
 
-__all__ = ["grad", "stop_gradient", "value_and_grad"]
+__all__ = ["grad", "jvp", "linearize", "stop_gradient", "value_and_grad", "vjp"]

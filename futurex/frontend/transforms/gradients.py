@@ -70,8 +70,7 @@ class _Gradient(Transform):
         derived = reverse.value_and_grad(inner.graph, range(len(outer)), holomorphic=self.holomorphic)
         nodes = derived.inline([*outer, *inner.free])
         n = len(inner.graph.outs)
-        inner.keep_effects(nodes[inner.n_outs : n])
-        value = inner.result(nodes[: inner.n_outs])
+        value = inner.value(nodes)
         if self.has_aux and not (isinstance(value, tuple) and len(value) == 2):
             raise TypeError("has_aux=True needs a function that returns (value, aux)")
         gradient = self.selected.assembled(args, [fresh(node) for node in nodes[n:]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,20 @@ class StandIn:
         return new_array(node) if self.is_array else fresh(node)
 
 
+class _Value:
+    """Marks where a value stands in a result."""
+
+
+VALUE = _Value()
+
+
 @dataclass(frozen=True)
 class Inner:
     """A traced function as a graph.
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
     numbers of its result, then to its effects and to the states of the ``generators`` that it draws from. ``leaves`` is
-    the result with None where such a value stands.
+    the result with VALUE where such a value stands.
     """
 
     graph: Graph
@@ -64,22 +71,25 @@ class Inner:
         """The outputs that can have a derivative."""
         return [k for k, node in enumerate(self.outs) if carries(node)]
 
-    def result(self, nodes: Sequence[Node]) -> Any:
-        """The function's result, as values that staged code can use."""
-        values = iter(nodes)
-        return unflatten(self.structure, [fresh(next(values)) if leaf is None else leaf for leaf in self.leaves])
+    @property
+    def moving(self) -> list[Aval | None]:
+        """The types of the floating leaves of the result, None for the others."""
+        avals = iter([node.aval if carries(node) else None for node in self.outs])
+        return [next(avals) if leaf is VALUE else None for leaf in self.leaves]
 
-    def like_result(self, values: Iterator[Any]) -> Any:
-        """A nest like the result with one of ``values`` for every array or number."""
-        return unflatten(self.structure, [next(values) if leaf is None else None for leaf in self.leaves])
+    def value(self, nodes: Sequence[Node]) -> Any:
+        """The function's result out of the outputs of a graph derived from it.
 
-    def keep_effects(self, nodes: Sequence[Node]) -> None:
-        """Let the effects among the outputs of a derived graph run, once, in their order, and generators go on."""
-        n_effects = len(nodes) - len(self.generators)
-        for node in nodes[:n_effects]:
+        Its effects run once, in their order, and generators go on.
+        """
+        n_outs = len(self.graph.outs)
+        first_state = n_outs - len(self.generators)
+        for node in nodes[self.n_outs : first_state]:
             current().keep(node)
-        for cell, state in zip(self.generators, nodes[n_effects:], strict=True):
+        for cell, state in zip(self.generators, nodes[first_state:n_outs], strict=True):
             cell.settle(state)
+        values = iter(nodes)
+        return unflatten(self.structure, [fresh(next(values)) if leaf is VALUE else leaf for leaf in self.leaves])
 
 
 def trace_inner(
@@ -111,7 +121,7 @@ def trace_inner(
         drawn = [cell.value for cell in states]
         current().settle_failing([*outs, *drawn])
         (graph,), free = close([[*outs, *scope.effects, *drawn]], [own], scope.start, [name])
-    kept = [None if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
+    kept = [VALUE if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
     return Inner(graph, free, out_structure, kept, len(outs), states)
 
 
@@ -138,29 +148,34 @@ def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to
     return leaves
 
 
-def matching(values: Any, structure: Structure, avals: Sequence[Aval], what: str, of: str) -> list[Node]:
-    """The nodes of tangents or cotangents, one for each value they belong to, in its dtype.
+def matching(
+    values: Any, structure: Structure, avals: Sequence[Aval | None], what: str, of: str
+) -> list[Node]:
+    """The nodes of tangents or cotangents, one for each value they belong to, in its dtype; None: there is none.
 
     Raises TypeError or ValueError naming the first that does not fit.
     """
     leaves, found = flatten(values)
     if found != structure:
-        raise TypeError(f"the {what} must have the structure of {of}: {structure} is not {found}")
+        raise TypeError(f"the {what} must have the structure of {of}, {structure}, not {found}")
     nodes = []
     for leaf, aval, path in zip(leaves, avals, leaf_paths(structure, what), strict=True):
+        if aval is None:
+            continue
         node = node_of(leaf)
         if node.shape != aval.shape:
             raise ValueError(f"{path} has shape {node.shape}; the value it belongs to has shape {aval.shape}")
-        if node.dtype != aval.dtype and not _may_stand(node, aval):
+        if node.dtype.kind == "c" and aval.dtype.kind != "c":
             raise TypeError(f"{path} is {node.dtype}; the value it belongs to is {aval.dtype}")
         target = plain(aval)
         nodes.append(node if node.aval == target else emit("cast", node, dtype=target.dtype))
     return nodes
 
 
-def _may_stand(node: Node, aval: Aval) -> bool:
-    """Can a derivative of this dtype be taken for one of a value: no complex number for a real one."""
-    return aval.dtype.kind in "fc" and (node.dtype.kind != "c" or aval.dtype.kind == "c")
+def placed(structure: Structure, where: Sequence[Any], nodes: Sequence[Node]) -> Any:
+    """A nest with the nodes where ``where`` has something, and None elsewhere."""
+    values = iter(nodes)
+    return unflatten(structure, [None if each is None else fresh(next(values)) for each in where])
 
 
 class Transform(ABC):
