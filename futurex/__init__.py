@@ -21,6 +21,7 @@ from futurex.frontend import (  # noqa: E402
     stop_gradient,
     value_and_grad,
     vjp,
+    vmap,
 )
 from futurex.nn import random  # noqa: E402
 from futurex.training.fit import fit  # noqa: E402
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "data", "disable",
-    "fit", "futurize", "grad", "lower", "models", "nn", "optim", "random", "stop_gradient", "value_and_grad",
+    "fit", "futurize", "grad", "jvp", "linearize", "lower", "models", "nn", "optim", "random", "stop_gradient",
+    "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

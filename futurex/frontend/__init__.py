@@ -4,7 +4,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize
-from futurex.frontend.transforms import grad, jvp, linearize, stop_gradient, value_and_grad, vjp
+from futurex.frontend.transforms import grad, jvp, linearize, stop_gradient, value_and_grad, vjp, vmap
 
 __all__ = [
     "Array",
@@ -20,4 +20,5 @@ __all__ = [
     "stop_gradient",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import conj, unbroadcast
 from futurex.ops.matrices import column, row, swap_last, vector
 from futurex.tree.aval import Aval
@@ -66,6 +67,7 @@ def _matmul_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "matmul", np.matmul, aval=_matmul_aval, vjp=_matmul_rule, factors=_matmul_factors, cost=_matmul_cost,
+    batch=batching.matmul,
     numpy=(np.matmul,), samples=_matmul_samples,
 )  # fmt: skip
 
@@ -154,6 +156,7 @@ def _einsum_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "einsum", _einsum, aval=_einsum_aval, vjp=_einsum_rule, factors=_einsum_factors, cost=_einsum_cost,
+    batch=batching.einsum,
     samples=_einsum_samples,
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.joins import joined, kind
+from futurex.ops.loop_batch import batch_cond
 from futurex.ops.python import filled
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
@@ -75,10 +76,13 @@ def _cond_samples(rng: np.random.Generator) -> Iterable[Sample]:
     then = _branch(lambda x, y: [x * y, apply("sin", y)], "then")
     orelse = _branch(lambda x, y: [x + y, y * y], "orelse")
     for pred in (np.bool_(True), np.bool_(False)):
-        yield Sample((pred, rng.normal(size=3), rng.normal()), {"then": then, "orelse": orelse})
+        yield Sample((pred, rng.normal(size=3), np.float64(rng.normal())), {"then": then, "orelse": orelse})
 
 
-op("cond", _cond, aval=_cond_aval, vjp=_cond_rule, jvp=_cond_push, structured=True, samples=_cond_samples)
+op(
+    "cond", _cond, aval=_cond_aval, vjp=_cond_rule, jvp=_cond_push, batch=batch_cond, structured=True,
+    samples=_cond_samples,
+)  # fmt: skip
 
 
 class Failure:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, broadcast_shapes, same
 from futurex.tree.node import Node, apply, const, item
@@ -299,6 +300,7 @@ op(
 )  # fmt: skip
 op(
     "stop_gradient", lambda x: x, aval=lambda x: x, factors="elementwise", view=0,
+    batch=batching.unchanged("stop_gradient"),
     samples=lambda rng: [Sample((rng.normal(size=(3,)),), order=0)],
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import conj, is_complex, where
 from futurex.ops.matrices import (
     adjoint,
@@ -72,11 +73,13 @@ def _eigvalsh_aval(x: Aval, UPLO: str) -> Aval:
 _TRIANGLES = ({"UPLO": "L"}, {"UPLO": "U"})
 op(
     "eigh", lambda x, UPLO: tuple(np.linalg.eigh(x, UPLO)), aval=_eigh_aval, vjp=_eigh_rule, fails=True,
+    batch=batching.unchanged("eigh"),
     factors=lambda x, UPLO: f"{batch(x)} !m !n -> {batch(x)} !k, {batch(x)} !m !k",
     samples=matrix_samples(positive, *_TRIANGLES, complex_order=0),
 )  # fmt: skip
 op(
     "eigvalsh", lambda x, UPLO: np.linalg.eigvalsh(x, UPLO), aval=_eigvalsh_aval, fails=True,
+    batch=batching.unchanged("eigvalsh"),
     decompose=lambda x, UPLO: item(apply("eigh", x, UPLO=UPLO), 0),
     factors=lambda x, UPLO: f"{batch(x)} !m !n -> {batch(x)} !k", samples=matrix_samples(positive, *_TRIANGLES),
 )  # fmt: skip
@@ -121,10 +124,12 @@ def _complex_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "eig", lambda x: tuple(np.linalg.eig(x)), aval=_complex_aval, vjp=_eig_rule, fails=True,
+    batch=batching.unchanged("eig"),
     factors=lambda x: f"{batch(x)} !m !n -> {batch(x)} !k, {batch(x)} !m !k", samples=_complex_samples,
 )  # fmt: skip
 op(
     "eigvals", np.linalg.eigvals, aval=lambda x: _complex_aval(x)[0], vjp=_eigvals_rule, fails=True,
+    batch=batching.unchanged("eigvals"),
     factors=lambda x: f"{batch(x)} !m !n -> {batch(x)} !k", samples=_complex_samples,
 )  # fmt: skip
 
@@ -199,11 +204,13 @@ def _svdvals_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "svd", lambda x, **options: tuple(np.linalg.svd(x, **options)), aval=_svd_avals, vjp=_svd_rule, fails=True,
+    batch=batching.unchanged("svd"),
     factors=lambda x, **_: f"{batch(x)} !m !n -> {batch(x)} !m !p, {batch(x)} !k, {batch(x)} !q !n",
     samples=_svd_samples,
 )  # fmt: skip
 op(
     "svdvals", lambda x, hermitian: np.linalg.svd(x, compute_uv=False, hermitian=hermitian), fails=True,
+    batch=batching.unchanged("svdvals"),
     aval=lambda x, hermitian: _svd_avals(x, False, hermitian)[1],
     decompose=lambda x, hermitian: item(apply("svd", x, full_matrices=False, hermitian=hermitian), 1),
     factors=lambda x, hermitian: f"{batch(x)} !m !n -> {batch(x)} !k", samples=_svdvals_samples,
@@ -274,4 +281,7 @@ def _qr_factors(x: Aval, mode: str) -> str:
     return f"{batch(x)} !m !n -> {batch(x)} !m !k, {batch(x)} !k !n"
 
 
-op("qr", _qr, aval=_qr_avals, vjp=_qr_rule, factors=_qr_factors, fails=True, samples=_qr_samples)
+op(
+    "qr", _qr, aval=_qr_avals, vjp=_qr_rule, factors=_qr_factors, fails=True, samples=_qr_samples,
+    batch=batching.unchanged("qr"),
+)  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, where, zeros_like
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, nominal, slice_length
@@ -124,7 +125,7 @@ def _gather_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "gather", _gather, aval=gather_aval, vjp=_gather_rule, factors=_gather_factors, fails=True,
+    "gather", _gather, aval=gather_aval, vjp=_gather_rule, batch=batching.gather, factors=_gather_factors, fails=True,
     samples=_gather_samples,
 )  # fmt: skip
 
@@ -193,6 +194,7 @@ def _scatter_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "scatter", _scatter, aval=_scatter_aval, vjp=_scatter_rule, factors=_scatter_factors, inplace=(0,), fails=True,
+    batch=batching.scatter,
     samples=_scatter_samples,
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import conj, is_complex, unbroadcast
 from futurex.ops.matrices import (
     adjoint,
@@ -50,6 +51,7 @@ def _same_factors(x: Aval, **_: Any) -> str:
 
 op(
     "inv", np.linalg.inv, aval=checked(np.linalg.inv), vjp=_inv_rule, factors=_same_factors, fails=True,
+    batch=batching.unchanged("inv"),
     samples=matrix_samples(matrix),
 )  # fmt: skip
 
@@ -94,6 +96,7 @@ def _solve_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "solve", np.linalg.solve, aval=_solve_aval, vjp=_solve_rule, factors=_solve_factors, fails=True,
+    batch=batching.solve,
     samples=_solve_samples,
 )  # fmt: skip
 
@@ -108,6 +111,7 @@ def _det_aval(x: Aval) -> Aval:
 
 op(
     "det", np.linalg.det, aval=_det_aval, vjp=_det_rule, samples=matrix_samples(matrix),
+    batch=batching.unchanged("det"),
     factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}",
 )  # fmt: skip
 
@@ -129,6 +133,7 @@ def _slogdet_aval(x: Aval) -> tuple[Aval, Aval]:
 
 op(
     "slogdet", lambda x: tuple(np.linalg.slogdet(x)), aval=_slogdet_aval, vjp=_slogdet_rule,
+    batch=batching.unchanged("slogdet"),
     samples=matrix_samples(matrix), factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}, {batch(x)}",
 )  # fmt: skip
 
@@ -144,6 +149,7 @@ def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
 
 op(
     "cholesky", lambda x, upper: np.linalg.cholesky(x, upper=upper), vjp=_cholesky_rule, factors=_same_factors,
+    batch=batching.unchanged("cholesky"),
     aval=lambda x, upper: checked(np.linalg.cholesky)(x), fails=True,
     samples=matrix_samples(positive, {"upper": False}, {"upper": True}),
 )  # fmt: skip
@@ -180,6 +186,7 @@ def _pinv_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "pinv", lambda x, rcond, hermitian: np.linalg.pinv(x, rcond, hermitian), aval=_pinv_aval, vjp=_pinv_rule,
+    batch=batching.pinv,
     factors=lambda x, rcond, hermitian: f"{batch(x)} !m !n, {batch(x) if rcond.ndim else ''} -> {batch(x)} !n !m",
     fails=True, samples=_pinv_samples,
 )  # fmt: skip

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.joins import carried
+from futurex.ops.loop_batch import batch_add_tapes, batch_loop, batch_scan, batch_zero_tape
 from futurex.ops.loop_forward import push_loop, push_scan
 from futurex.ops.loop_reverse import pull_loop, pull_scan
-from futurex.ops.tapes import Tape, collector, element, sequence
+from futurex.ops.tapes import Tape, collector, element, plain, sequence
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -84,8 +85,8 @@ def _loop_samples(rng: np.random.Generator) -> Iterable[Sample]:
     body = Graph([x, i, scale], [apply("sin", x) * scale, i + 1], "body")
     test = Graph([x, i, scale], [i < 3], "test")
     attrs = {"test": test, "body": body, "tape": ()}
-    yield Sample((rng.normal(size=3), np.int64(0), rng.normal()), attrs)
-    yield Sample((rng.normal(size=3), np.int64(5), rng.normal()), attrs)
+    yield Sample((rng.normal(size=3), np.int64(0), np.float64(rng.normal())), attrs)
+    yield Sample((rng.normal(size=3), np.int64(5), np.float64(rng.normal())), attrs)
 
 
 def _scan_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -100,8 +101,18 @@ def _scan_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op(
-    "loop", _loop, aval=_loop_aval, vjp=pull_loop, jvp=push_loop, structured=True, samples=_loop_samples,
+    "loop", _loop, aval=_loop_aval, vjp=pull_loop, jvp=push_loop, batch=batch_loop, structured=True,
+    samples=_loop_samples,
 )  # fmt: skip
 op(
-    "scan", _scan, aval=_scan_aval, vjp=pull_scan, jvp=push_scan, structured=True, samples=_scan_samples,
+    "scan", _scan, aval=_scan_aval, vjp=pull_scan, jvp=push_scan, batch=batch_scan, structured=True,
+    samples=_scan_samples,
+)  # fmt: skip
+op(
+    "add_tapes", lambda x, y: [a + b for a, b in zip(x, y, strict=True)], aval=lambda x, y: x,
+    vjp=lambda g, out, x, y: (g, g), batch=batch_add_tapes,
+)  # fmt: skip
+op(
+    "zero_tape", lambda x: [np.zeros_like(value) for value in x], aval=lambda x: plain(x),
+    vjp=lambda g, out, x: (None,), batch=batch_zero_tape,
 )  # fmt: skip

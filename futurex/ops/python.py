@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op, record
@@ -29,7 +30,7 @@ def _python_scalar_rule(g: Node, out: Node, x: Node, kind: str) -> tuple[Node | 
 
 op(
     "python_scalar", lambda x, kind: _KINDS[kind](x), aval=lambda x, kind: Aval((), _DTYPES[kind], weak=True),
-    vjp=_python_scalar_rule, fails=True,
+    vjp=_python_scalar_rule, batch=batching.python_scalar, fails=True,
     samples=lambda rng: [
         Sample((np.float64(1.5),), {"kind": "f"}, order=1),
         Sample((np.float64(1.5),), {"kind": "i"}, order=0),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static, reshaped
@@ -30,6 +31,7 @@ def _full_rule(g: Node, out: Node, value: Node, **_: Any) -> tuple[Node]:
 
 op(
     "full", _full, vjp=_full_rule, aval=lambda value, shape, dtype: Aval(shape, np.dtype(dtype)), shape_attr="shape",
+    batch=batching.full,
     factors=lambda value, shape, dtype: f"{' '.join(['1'] * value.ndim)} -> {' '.join(dims(len(shape)))}",
     samples=lambda rng: [
         Sample((np.float64(2.5),), {"shape": (2, 3), "dtype": np.dtype("float64")}),
@@ -77,6 +79,7 @@ def _reshape_factors(x: Aval, shape: tuple[int, ...]) -> str:
 
 op(
     "reshape", lambda x, shape: np.reshape(x, shape), aval=_reshape_aval, view=0, shape_attr="shape",
+    batch=batching.reshape,
     vjp=lambda g, out, x, shape: (apply("reshape", g, shape=x.shape),), factors=_reshape_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(4, 6)),), {"shape": (4, 2, 3)}),
@@ -105,6 +108,7 @@ def _transpose_factors(x: Aval, axes: tuple[int, ...]) -> str:
 op(
     "transpose", lambda x, axes: np.transpose(x, axes), aval=_transpose_aval, view=0,
     vjp=_transpose_rule, factors=_transpose_factors,
+    batch=batching.transpose,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3, 4)),), {"axes": (2, 0, 1)}),
         Sample((rng.normal(size=(2, 3)),), {"axes": (1, 0)}),
@@ -128,6 +132,7 @@ def _broadcast_factors(x: Aval, shape: tuple[int, ...]) -> str:
 op(
     "broadcast_to", lambda x, shape: np.broadcast_to(x, shape), aval=_broadcast_aval, view=0,
     shape_attr="shape", factors=_broadcast_factors,
+    batch=batching.broadcast_to,
     vjp=lambda g, out, x, shape: (unbroadcast(g, x.aval),),
     samples=lambda rng: [
         Sample((rng.normal(size=(3, 1)),), {"shape": (2, 3, 4)}),
@@ -173,6 +178,7 @@ def _concatenate_factors(*parts: Aval, axis: int) -> str:
 
 op(
     "concatenate", lambda *parts, axis: np.concatenate(parts, axis), aval=_concatenate_aval, vjp=_concatenate_rule,
+    batch=batching.concatenate,
     factors=_concatenate_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3)), rng.normal(size=(4, 3))), {"axis": 0}),
@@ -203,7 +209,7 @@ def _pad_aval(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> Aval
 
 
 op(
-    "pad", _pad, aval=_pad_aval, vjp=_pad_rule, factors=_pad_factors,
+    "pad", _pad, aval=_pad_aval, vjp=_pad_rule, batch=batching.pad, factors=_pad_factors,
     samples=lambda rng: [
         Sample((rng.normal(size=(2, 3)), 0.0), {"widths": ((1, 0), (0, 2))}),
         Sample((rng.normal(size=(3,)), np.float64(1.5)), {"widths": ((2, 2),)}),

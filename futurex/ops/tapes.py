@@ -11,7 +11,6 @@ import numpy as np
 from futurex.ops.elementwise import zeros_like
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
-from futurex.tree.record import op
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,6 +51,19 @@ def plain(aval: Aval) -> Aval:
     return Tape((), aval.dtype, False, plain(aval.element)) if isinstance(aval, Tape) else Aval(aval.shape, aval.dtype)
 
 
+@dataclass(frozen=True)
+class Batched:
+    """The value of a node for all examples of a ``vmap``: with their axis in front, or the same for all.
+
+    A tape has the axis in its elements. Where examples stop at different rounds, ``mask`` is a tape of booleans, one
+    for each example: an element counts for those that still run.
+    """
+
+    node: Any
+    batched: bool
+    mask: Node | None = None
+
+
 def collector(element: Aval, length: int | None, rounds: int) -> Any:
     """Where the elements of a sequence are put, one a round."""
     return [None] * rounds if length is None else np.empty((rounds, *element.shape), element.dtype)
@@ -60,13 +72,3 @@ def collector(element: Aval, length: int | None, rounds: int) -> Any:
 def zeros_for(value: Node) -> Node:
     """The derivative of a value on which nothing depends."""
     return apply("zero_tape", value) if isinstance(value.aval, Tape) else zeros_like(plain(value.aval))
-
-
-op(
-    "add_tapes", lambda x, y: [a + b for a, b in zip(x, y, strict=True)], aval=lambda x, y: x,
-    vjp=lambda g, out, x, y: (g, g),
-)  # fmt: skip
-op(
-    "zero_tape", lambda x: [np.zeros_like(value) for value in x], aval=lambda x: plain(x),
-    vjp=lambda g, out, x: (None,),
-)  # fmt: skip

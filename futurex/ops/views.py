@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, zeros_like
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, dims_in, reshaped, slice_length
@@ -203,6 +204,7 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "load", _load, aval=_load_aval, vjp=_load_rule, factors=_load_factors, view=0, samples=_view_samples,
+    batch=batching.load,
     cost=lambda base, *dynamic, chain: Cost(0.0, 0.0),
 )  # fmt: skip
 
@@ -274,4 +276,5 @@ def _store_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "store", _store, aval=_store_aval, vjp=_store_rule, factors=_store_factors, inplace=(0,), samples=_store_samples,
+    batch=batching.store,
 )  # fmt: skip

@@ -54,6 +54,8 @@ class Op:
         for results that nobody used. NotImplemented says that there is no derivative for these attributes.
     jvp: ``jvp(tangents, out, *inputs, **attrs)`` -> tangent of the output (a tuple for several results, None for zero);
         ``tangents`` has None where an input does not move. Default: the vjp rule, which is linear, transposed.
+    batch: ``batch(size, batched, *inputs, **attrs)`` -> the results with one more axis in front, that of the examples
+        of a ``vmap``, which the inputs with ``batched`` have; NotImplemented leaves it to the general ways.
     decompose: the op in terms of simpler ones; used for its derivative where ``vjp`` is missing, and by the partitioner
         where its factor rule forbids a tiling.
     factors: tiling rule in einsum notation, or a function of ``(*avals, **attrs)`` that returns one. Names that stand
@@ -67,7 +69,7 @@ class Op:
     fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes.
     structured: for ops that hold sub-graphs. The vjp rule also gets the Graph -> Graph transform ``pullback`` and
         ``needed``, one truth per input; the jvp rule gets ``jvp`` instead of ``out`` and returns all results with their
-        tangents.
+        tangents; the batch rule gets ``Batched`` values and ``vmap``, and returns ``Batched`` ones.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Op:
     aval: Callable[..., Avals] | None = None
     vjp: Callable[..., tuple[Any, ...]] | None = None
     jvp: Callable[..., Any] | None = None
+    batch: Callable[..., Any] | None = None
     decompose: Callable[..., Any] | None = None
     factors: str | Callable[..., str] | None = None
     reduce: str = "sum"

@@ -2,5 +2,6 @@
 
 from futurex.frontend.transforms.gradients import grad, stop_gradient, value_and_grad
 from futurex.frontend.transforms.linear import jvp, linearize, vjp
+from futurex.frontend.transforms.mapping import vmap
 
-__all__ = ["grad", "jvp", "linearize", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["grad", "jvp", "linearize", "stop_gradient", "value_and_grad", "vjp", "vmap"]

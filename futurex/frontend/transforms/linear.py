@@ -11,7 +11,7 @@ from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
 from futurex.autodiff.partial import split
 from futurex.frontend.staging import Futurized
-from futurex.frontend.tracer import Tracer, node_of
+from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.frontend.transforms.inner import (
     StandIn,
     Transform,
@@ -21,11 +21,8 @@ from futurex.frontend.transforms.inner import (
     staged,
     trace_inner,
 )
-from futurex.frontend.trace import tracing
-from futurex.frontend.tracer import fresh
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten
 
 FUNCTIONS = 128  # functions whose traces are kept
@@ -45,7 +42,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     >>> float(value), float(moved)
     (0.0, 2.0)
     """
-    return _made(_Forward, function)(tuple(primals), tuple(tangents))  # type: ignore[no-any-return]
+    return _made(_Forward, function)(tuple(primals), tuple(tangents))
 
 
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -129,7 +126,6 @@ class _Late(Transform):
         self.kind = self.__name__ = self.__qualname__ = kind
         self.graph, self.source, self.target, self.what = graph, source, target, what
         self.compiled = staged(self)
-        self.__wrapped__ = None
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         residuals, argument = args
