@@ -88,6 +88,9 @@ class _Walk:
 
     def _pure(self, node: Node, inputs: list[Batched]) -> Any:
         nodes, batched = [x.node for x in inputs], [x.batched for x in inputs]
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        if not all(aval.static and aval.dtype != object for aval in avals):
+            raise NotBatchable(f"the size of what {node.op} makes depends on the example{_place(node)}")
         for way in (_elementwise, _by_rule, _by_axis, _by_tiling, self._by_decomposition):
             made = way(self.size, node, nodes, batched)
             if made is not NotImplemented and _fits(made, node, self.size):
@@ -123,11 +126,14 @@ def _parts(made: Node) -> Any:
     return [item(made, k) for k in range(len(made.aval))] if isinstance(made.aval, tuple) else made
 
 
+def _place(node: Node) -> str:
+    return f" at {node.src}: {node.src.text()}" if node.src else ""
+
+
 def _effect(node: Node, inputs: list[Batched]) -> Batched:
     """A check of all examples at once; what prints would print them together."""
     if node.op != "check":
-        where = f" at {node.src}: {node.src.text()}" if node.src else ""
-        raise NotBatchable(f"{node.op} in a function that is mapped{where}: take it out of the function")
+        raise NotBatchable(f"{node.op} in a function that is mapped{_place(node)}")
     ok, *before = inputs
     passed = apply("all", ok.node, axis=None, keepdims=False) if ok.batched else ok.node
     return Batched(build(node.record, (passed, *(x.node for x in before)), node.attrs, node.aval, node.src), False)

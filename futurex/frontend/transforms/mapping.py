@@ -17,6 +17,7 @@ from futurex.frontend.tracer import Tracer, node_of
 from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, trace_inner
 from futurex.ops.batching import from_front, spread, to_front
 from futurex.tree.aval import Aval
+from futurex.tree.dims import is_static
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 
@@ -80,11 +81,7 @@ class _Mapped(Transform):
         nest = results[0][1]
         out_axes = spread_axes(self.out_axes, nest, "out_axes")
         columns = zip(*(parts for parts, _ in results), strict=True)
-        stacked = [
-            np.stack(column, axis) if axis is not None and is_value(column[0]) else column[0]
-            for column, axis in zip(columns, out_axes, strict=True)
-        ]
-        return unflatten(nest, stacked)
+        return unflatten(nest, [_joined(column, axis) for column, axis in zip(columns, out_axes, strict=True)])
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
@@ -117,11 +114,25 @@ class _Mapped(Transform):
         return inner.value(nodes)
 
 
+def _joined(column: Sequence[Any], axis: int | None) -> Any:
+    """The results of all examples as one."""
+    if not is_value(column[0]):
+        return column[0]
+    if axis is not None:
+        return np.stack(column, axis)
+    if any(not np.array_equal(value, column[0], equal_nan=True) for value in column):
+        raise ValueError(DIFFERS)
+    return column[0]
+
+
+DIFFERS = "out_axes is None for a result that differs from example to example"
+
+
 def _placed(node: Node, size: int, axis: int | None, batched: bool) -> Node:
     """A result with the examples along ``axis``."""
     if axis is None:
         if batched:
-            raise ValueError("out_axes is None for a result that differs from example to example")
+            raise ValueError(DIFFERS)
         return node
     whole = node if batched else spread(size, node)
     return from_front(whole, operator.index(axis) % whole.ndim)
@@ -134,7 +145,7 @@ def spread_axes(entry: Axes, structure: Structure, name: str) -> list[int | None
     children, keys = structure.children, structure.keys
     if isinstance(entry, dict):
         entry = [entry.get(key, _MISSING) for key in keys] if set(entry) == set(keys) else []
-    if not isinstance(entry, Sequence) or len(entry) != len(children):
+    if structure.kind is None or not isinstance(entry, Sequence) or len(entry) != len(children):
         raise ValueError(f"{name} is not a prefix of {', '.join(leaf_paths(structure))}")
     return [axis for part, child in zip(entry, children, strict=True) for axis in spread_axes(part, child, name)]
 
@@ -152,6 +163,8 @@ def _size(leaves: Sequence[Any], axes: Sequence[int | None], structure: Structur
         if not -len(shape) <= axis < len(shape):
             raise ValueError(f"vmap: argument {path} of shape {shape} has no axis {axis}; None shares it")
         sizes[path] = shape[axis]
+    if not is_static(tuple(sizes.values())):
+        raise Escape("vmap over examples whose number is not known before the run", "it is an extent of the tree")
     if not sizes:
         raise ValueError("vmap needs an argument with examples: every entry of in_axes is None")
     if len(set(sizes.values())) > 1:

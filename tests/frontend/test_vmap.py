@@ -1,0 +1,149 @@
+"""``vmap`` means a loop over the examples: through control flow, writes and derivatives, in any order."""
+
+import numpy as np
+import pytest
+from derivative_cases import X, cases
+
+import futurex as fx
+
+XS = np.stack([X * (1 + 0.15 * k) for k in range(4)])
+
+
+def looped(function, xs):
+    return np.stack([np.asarray(function(x)) for x in xs])
+
+
+def hessian_vector(function):
+    return lambda x: fx.jvp(fx.grad(function), (x,), (np.cos(x),))[1]
+
+
+@pytest.mark.parametrize("made", [lambda f: f, fx.grad, hessian_vector], ids=["value", "gradient", "hessian"])
+@pytest.mark.parametrize("function", cases)
+def test_vmap_is_a_loop(function, made):
+    mapped = fx.vmap(made(function))
+    np.testing.assert_allclose(np.asarray(mapped(XS)), looped(made(function), XS), rtol=1e-8, atol=1e-8)
+    assert "plain NumPy" not in mapped.explain()
+
+
+@pytest.mark.parametrize("function", cases)
+def test_the_gradient_of_a_vmap_is_the_vmap_of_the_gradient(function):
+    gradient = fx.grad(lambda xs: fx.vmap(function)(xs).sum())(XS)
+    np.testing.assert_allclose(np.asarray(gradient), looped(fx.grad(function), XS), rtol=1e-8, atol=1e-8)
+
+
+def affine(w, x, b):
+    return {"y": w @ x + b["shift"], "w": w}
+
+
+def test_axes_of_arguments_and_results():
+    rng = np.random.default_rng(0)
+    w, xs, shift = rng.normal(size=(3, 2)), rng.normal(size=(2, 5)), rng.normal(size=5)
+    result = fx.vmap(affine, in_axes=(None, 1, {"shift": 0}), out_axes={"y": -1, "w": None})(w, xs, {"shift": shift})
+    np.testing.assert_allclose(np.asarray(result["y"]), w @ xs + shift)
+    np.testing.assert_array_equal(np.asarray(result["w"]), w)
+
+
+def test_maps_inside_maps():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
+    pairs = fx.vmap(fx.vmap(np.dot, in_axes=(None, 0)), in_axes=(0, None))
+    np.testing.assert_allclose(np.asarray(pairs(a, b)), a @ b.T)
+
+
+def collatz(n):
+    steps = 0
+    while n != 1:
+        if n % 2 == 0:
+            n = n // 2
+        else:
+            n = 3 * n + 1
+        steps += 1
+    return steps
+
+
+def first_above(xs, limit):
+    i = 0
+    while xs[i] < limit:
+        i += 1
+    return xs[i] / i
+
+
+def nested(x):
+    total = 0.0
+    while x > 1.0:
+        y = x
+        while y > 0.5:
+            y = y * 0.5
+            total = total + y
+        x = x - 1.0
+    return total
+
+
+EXAMPLES = [
+    (collatz, (np.array([1, 6, 27, 2]),)),
+    (first_above, (np.tile(np.arange(9.0), (3, 1)) * [[1], [2], [3]], np.array([8.0, 3.5, 11.0]))),
+    (nested, (np.array([3.2, 0.4, 7.7, 1.0]),)),
+]
+
+
+@pytest.mark.parametrize("function, args", EXAMPLES)
+def test_examples_stop_at_rounds_of_their_own(function, args):
+    """Those that are done never run the body again: an index would be out of bounds, a loop inside would not end."""
+    mapped = fx.vmap(function)
+    result = np.asarray(mapped(*args))
+    np.testing.assert_array_equal(result, [function(*row) for row in zip(*args, strict=True)])
+    assert "plain NumPy" not in mapped.explain()
+
+
+def guarded(x, i):
+    return x[i] if i < 3 else x[0] * 10
+
+
+def test_a_branch_that_no_example_takes_cannot_fail():
+    x = np.arange(3.0)
+    for index in (np.array([0, 5, 2]), np.array([7, 8])):
+        result = fx.vmap(guarded, in_axes=(None, 0))(x, index)
+        np.testing.assert_array_equal(np.asarray(result), [guarded(x, i) for i in index])
+
+
+def test_what_runs_example_by_example_is_told():
+    mapped = fx.vmap(fx.random.uniform)
+    keys = np.array([fx.random.key(k) for k in range(3)])
+    np.testing.assert_array_equal(np.asarray(mapped(keys)), [float(fx.random.uniform(key)) for key in keys])
+    assert "vmap runs random_uniform example by example" in mapped.explain()
+
+
+def talking(x):
+    print("x is", x)
+    return x * 2
+
+
+def masked(x):
+    return x[x > 0].sum() * len(x)
+
+
+@pytest.mark.parametrize("function", [talking, masked])
+def test_what_cannot_be_mapped_runs_in_a_loop(function, capsys):
+    mapped = fx.vmap(function)
+    xs = np.array([[1.0, -2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(np.asarray(mapped(xs)), [function(x) for x in xs])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[: len(printed) // 2] == printed[len(printed) // 2 :]
+    assert "plain NumPy" in mapped.explain()
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: fx.vmap(np.add)(np.ones(3), np.ones(4)), "differ"),
+        (lambda: fx.vmap(np.add)(np.ones(3), 1.0), "None shares it"),
+        (lambda: fx.vmap(np.add, in_axes=(0, 1))(np.ones(3), np.ones(3)), "no axis 1"),
+        (lambda: fx.vmap(np.add, in_axes=None)(np.ones(3), np.ones(3)), "every entry"),
+        (lambda: fx.vmap(np.add, in_axes=(0,))(np.ones(3), np.ones(3)), "1 entries for 2"),
+        (lambda: fx.vmap(affine, in_axes=(0, {"a": 0}, 0))(XS, XS, XS), "not a prefix"),
+        (lambda: fx.vmap(np.sin, out_axes=None)(np.arange(3.0)), "out_axes is None"),
+    ],
+)
+def test_refusals(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
