@@ -227,7 +227,7 @@ def _summed_to(cotangent: Node, target: Node) -> Node:
         k + lead for k, extent in enumerate(target.shape) if extent == 1 and cotangent.shape[k + lead] != 1
     )
     if axes:
-        cotangent = apply("reshape", apply("sum", cotangent, axis=axes, keepdims=False), shape=target.shape)
+        cotangent = apply("reshape", apply("sum", cotangent, axis=axes, keepdims=False, dtype=None), shape=target.shape)
     return cotangent
 
 

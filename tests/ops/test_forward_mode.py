@@ -34,7 +34,7 @@ def test_forward_mode_is_the_transpose_of_reverse_mode(case):
     for value, reference in zip(values, graph(*copies(inputs)), strict=True):
         np.testing.assert_array_equal(value, reference)
     for k, tangent in zip(live, tangents, strict=True):
-        assert np.shape(tangent) == graph.outs[k].shape
+        assert np.shape(tangent) == np.shape(values[k])
         assert tangent.dtype == graph.outs[k].dtype
     seeds = [random_like(rng, values[k]) for k in live]
     cotangents = pullback(graph, wrt)(*copies(inputs), *seeds)
