@@ -47,6 +47,19 @@ def is_contiguous(aval: Aval, strides: tuple[int, ...]) -> bool:
     return aval.size == 0 or all(extent == 1 or mine == c for extent, mine, c in same)
 
 
+def order_of(aval: Aval, strides: Strides, order: str) -> str | None:
+    """C or F for what ``order=`` says of such an array; None where that is not known, or neither."""
+    if order in ("C", "F") or aval.ndim < 2:
+        return order if order in ("C", "F") else "C"
+    if strides is None or not aval.static:
+        return None
+    if is_contiguous(aval, strides):
+        return "C"
+    if is_contiguous(Aval(aval.shape[::-1], aval.dtype), strides[::-1]):
+        return "F"
+    return "C" if order == "A" else None
+
+
 def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
     """Would NumPy lay out the result of an elementwise operation on such an operand in C order?"""
     if len(shape) < 2:
@@ -61,9 +74,27 @@ def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
 
 def result_strides(aval: Aval, operands: Iterable[tuple[tuple[int, ...], Strides]]) -> Strides:
     """The strides of the result of an operation that keeps its operands' order; None where they are not known."""
-    if aval.ndim < 2 or all(is_c_sorted(shape, strides) for shape, strides in operands):
+    held = [(shape, strides) for shape, strides in operands if len(shape) > 1]
+    if aval.ndim < 2 or all(is_c_sorted(shape, strides) for shape, strides in held):
         return c_strides(aval)
-    return None
+    if not is_static((*aval.shape, *(extent for shape, strides in held for extent in (*shape, *(strides or ()))))):
+        return None
+    orders = {_axis_order(strides) if shape == aval.shape else None for shape, strides in held}
+    order = orders.pop() if len(orders) == 1 else None
+    if order is None or min(aval.shape) < 2:
+        return None
+    result, step = [0] * aval.ndim, aval.dtype.itemsize
+    for axis in reversed(order):
+        result[axis] = step
+        step *= aval.shape[axis]
+    return tuple(result)
+
+
+def _axis_order(strides: Strides) -> tuple[int, ...] | None:
+    """The axes from the slowest to the fastest; None where two move alike, stand still or go backwards."""
+    if strides is None or min(strides) <= 0 or len(set(strides)) < len(strides):
+        return None
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
 
 
 def reshapes_as_view(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:

@@ -122,6 +122,8 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
 def items(value: Any) -> Any:
     """What iterating over a value gives in staged code: arrays in containers are traced, iterators are used up once."""
     value = entered(value)
+    if hasattr(type(value), "__fx_items__"):
+        return value.__fx_items__()
     if isinstance(value, Tracer | range | str | bytes):
         return value
     if hasattr(type(value), "__next__"):

@@ -12,7 +12,15 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import Index, encode
-from futurex.frontend.layout import Strides, c_strides, is_contiguous, reshapes_as_view, same_but_ones, view_strides
+from futurex.frontend.layout import (
+    Strides,
+    c_strides,
+    is_contiguous,
+    order_of,
+    reshapes_as_view,
+    same_but_ones,
+    view_strides,
+)
 from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
@@ -82,7 +90,7 @@ class Tracer:
 
     def _extended(self, *steps: Any, dynamic: tuple[Node, ...] = ()) -> Tracer:
         extended = Tracer(self._cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
-        extended._readonly = self._readonly
+        extended._readonly, extended._guard, extended._loose = self._readonly, self._guard, self._loose
         return extended
 
     def readonly(self) -> Tracer:
@@ -153,10 +161,6 @@ class Tracer:
     def _part(self, name: str) -> Tracer:
         return fresh(emit(name, self._node)) if self.dtype.kind == "c" else self
 
-    @property
-    def flat(self) -> Any:
-        raise Escape("the flat iterator of an array", "it has no form in the tree", "use ravel()")
-
     # -- views -------------------------------------------------------------------------------------------------------
 
     def transpose(self, *axes: Any) -> Tracer:
@@ -167,7 +171,7 @@ class Tracer:
         )
         if sorted(order) != list(range(self.ndim)):
             raise ValueError("axes don't match array")
-        return self if order == tuple(range(self.ndim)) else self._extended(("transpose", order))
+        return self._extended(*([("transpose", order)] if order != tuple(range(self.ndim)) else []))
 
     def swapaxes(self, first: int, second: int) -> Tracer:
         order = list(range(self.ndim))
@@ -178,7 +182,9 @@ class Tracer:
         """A view where NumPy gives one, a copy where NumPy copies."""
         if len(shape) == 1 and isinstance(shape[0], tuple | list):
             shape = tuple(shape[0])
-        target = self._resolved(shape, order)
+        target = self._resolved(shape)
+        if self._order(order) == "F" and not self.is_scalar:
+            return self.transpose().reshape(target[::-1]).transpose()
         if self.is_scalar:
             return new_array(emit("reshape", self._node, shape=target))
         strides = self.strides_in_memory
@@ -215,9 +221,7 @@ class Tracer:
             cell.entangle("was reshaped where NumPy's memory order is not known")
         return result
 
-    def _resolved(self, shape: tuple[Any, ...], order: str) -> tuple[int, ...]:
-        if order not in ("C", "A") or (order == "A" and self._cell.strides != c_strides(self._cell.value.aval)):
-            raise Escape(f"reshape with order={order!r}", "only C order is traced")
+    def _resolved(self, shape: tuple[Any, ...]) -> tuple[int, ...]:
         wanted = tuple(map(extent_of, shape))
         if is_static(self.shape) and is_static(wanted):
             return np.reshape(np.broadcast_to(np.zeros(()), self.shape), wanted).shape
@@ -226,31 +230,37 @@ class Tracer:
         settled = reshaped(self.shape, wanted)
         return tuple(a if isinstance(b, Fresh) else b for a, b in zip(wanted, settled, strict=True))
 
+    def _order(self, order: str) -> str:
+        """The memory order that C, F, A or K stands for: C or F."""
+        if order not in ("C", "F", "A", "K"):
+            raise Escape(f"order={order!r}", "NumPy refuses it, or takes it for another")
+        known = order_of(self.aval, self.strides_in_memory, order)
+        if known is None:
+            raise Escape(f"order={order!r} of this array", "which it is depends on a memory order that is not known")
+        return known
+
     def ravel(self, order: str = "C") -> Tracer:
         """A view of contiguous arrays, a copy of all others."""
+        if self._order(order) == "F" and self.ndim > 1:
+            return self.transpose().ravel()
         strides = self.strides_in_memory
         if strides is None or self.is_scalar or not self.aval.static or is_contiguous(self.aval, strides):
-            return self.reshape(-1, order=order)
-        self._resolved((-1,), order)
-        return new_array(emit("reshape", self._node, shape=(self.size,)))
+            return self.reshape(-1)
+        return new_array(emit("reshape", self._node, shape=(self.aval.size,)))
 
     def flatten(self, order: str = "C") -> Tracer:
-        return new_array(emit("reshape", self._node, shape=self._resolved((-1,), order)))
+        source = self.transpose() if self._order(order) == "F" else self
+        return new_array(emit("reshape", source._node, shape=(self.aval.size,)))
 
     def squeeze(self, axis: Any = None) -> Tracer:
         axes = [k for k, extent in enumerate(self.shape) if extent == 1] if axis is None else _axes(axis, self.ndim)
         if any(self.shape[k] != 1 for k in axes):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
         entries = tuple(("i", 0) if k in axes else ("s", None, None, None) for k in range(self.ndim))
-        return self._extended(("index", entries)) if axes else self
+        return self._extended(*([("index", entries)] if axes else []))
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
         return self._extended(("diagonal", offset, axis1, axis2)).readonly()
-
-    def view(self, *args: Any, **kwargs: Any) -> Tracer:
-        if args or kwargs:
-            raise Escape("a view with another dtype or type", "reinterpreting bytes has no form in the tree")
-        return self._extended()
 
     def __copy__(self) -> Tracer:
         return self if self.is_scalar else new_array(self._node)
@@ -386,14 +396,6 @@ class Tracer:
     def __repr__(self) -> str:
         return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
-    def item(self, *args: Any) -> Any:
-        target = self
-        for position in args:
-            target = target.ravel()[position] if not isinstance(position, tuple) else target[position]
-        if target.size != 1:
-            raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return fresh(emit("python_scalar", emit("reshape", target._node, shape=()), kind=target.dtype.kind))
-
     def tolist(self) -> Any:
         return self._known("the list")
 
@@ -410,11 +412,13 @@ class Tracer:
         return call_numpy(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        from futurex.frontend.numpy_api import METHODS
+        from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS
 
         if name in METHODS:
             function = METHODS[name]
             return lambda *args, **kwargs: function(self, *args, **kwargs)
+        if name in ATTRIBUTES:
+            return ATTRIBUTES[name](self)
         if hasattr(np.ndarray, name):
             raise Escape(f"the array attribute {name!r}", "it is not traced")
         raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
@@ -422,8 +426,13 @@ class Tracer:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Tracer.__slots__:
             object.__setattr__(self, name, value)
-        elif name in ("real", "imag"):
+            return
+        from futurex.frontend.numpy_api.registry import SETTERS
+
+        if name in ("real", "imag"):
             getattr(self, name)._write(value)
+        elif name in SETTERS:
+            SETTERS[name](self, value)
         else:
             raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
 

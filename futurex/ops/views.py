@@ -4,6 +4,7 @@ A *chain* is a tuple of steps from a base array to a view of it:
 
 - ``("index", entries)``: basic indexing. Entries are ``("i", k)`` an integer, ``("d", n)`` the n-th dynamic integer
   input, ``("s", start, stop, step)`` a slice whose parts are ints, None or ``("d", n)``, and ``("n",)`` a new axis;
+- ``("bits", dtype)`` and ``("field", dtype, offset)``: the same bytes as another type, which is written as text;
 - ``("transpose", axes)``, ``("reshape", shape)``, ``("broadcast_to", shape)``, ``("flip", axes)``,
   ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``.
 """
@@ -63,9 +64,18 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
             base.flags.writeable = True
         elif kind in ("real", "imag"):
             base = getattr(base, kind)
+        elif kind == "bits":
+            base = _side_by_side(base).view(step[1])
+        elif kind == "field":
+            base = base.getfield(np.dtype(step[1]), step[2])
         else:
             raise ValueError(f"a view chain has an unknown step {step!r}")
     return base
+
+
+def _side_by_side(base: Any) -> Any:
+    """The array itself if the elements of its last axis are neighbours (those that are written to always are)."""
+    return base if base.strides[-1] == base.dtype.itemsize else np.ascontiguousarray(base)
 
 
 def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
@@ -105,6 +115,10 @@ def _open_view_aval(base: Aval, chain: Chain) -> Aval:
             shape = (*kept, Fresh(64 * number))
         elif kind in ("real", "imag"):
             dtype = np.zeros((), dtype).real.dtype
+        elif kind == "field":
+            dtype = np.dtype(step[1])
+        elif kind == "bits":
+            raise TypeError("bytes of an array of unknown shape cannot be read as another type")
     return Aval(shape, dtype)
 
 
@@ -129,7 +143,12 @@ def _indexed(shape: tuple[Any, ...], entries: Sequence[Entry], number: int) -> t
 
 def _readonly_view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
     for step in chain:
-        base = np.diagonal(base, *step[1:]) if step[0] == "diagonal" else view(base, (step,), dynamic)
+        if step[0] == "bits":
+            target = np.dtype(step[1])
+            last = base.shape[-1] * base.dtype.itemsize // target.itemsize
+            base = np.broadcast_to(np.zeros((), target), (*base.shape[:-1], last))
+        else:
+            base = np.diagonal(base, *step[1:]) if step[0] == "diagonal" else view(base, (step,), dynamic)
     return base
 
 
@@ -137,14 +156,16 @@ def _load_aval(base: Aval, *dynamic: Aval, chain: Chain) -> Aval:
     return _view_aval(base, dynamic, chain)
 
 
-def _signed(g: Node, chain: Chain) -> Node:
-    """A cotangent on its way through an imaginary part: Re(g * 1j * x) is minus the imaginary part of g times x."""
-    return -g if ("imag",) in chain else g
-
-
 def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> tuple[Any, ...]:
     zeros = zeros_like(base.aval)
-    return (apply("store", zeros, _signed(g, chain), *dynamic, chain=chain, mode="add"), *(None for _ in dynamic))
+    into = apply("store", zeros, _turned(g, chain), *dynamic, chain=chain, mode="add")
+    return (_turned(into, chain), *(None for _ in dynamic))
+
+
+def _turned(g: Node, chain: Chain) -> Node:
+    """Parts of complex numbers pair with those of the conjugate: the cotangent of ``imag`` is ``-1j`` times its own."""
+    parts = any(step[0] in ("real", "imag", "bits", "field") for step in chain)
+    return apply("conjugate", g) if parts and g.dtype.kind == "c" else g
 
 
 def _full_slice(entry: Entry) -> bool:
@@ -200,6 +221,8 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((base[:4, :4].copy(),), {"chain": (("diagonal", 1, 0, 1),)})
     for part in ("real", "imag"):
         yield Sample((base - 1j * base[::-1],), {"chain": ((part,), ("index", (("s", 1, None, 2),)))})
+    yield Sample((base + 1j,), {"chain": (("field", "<f8", 8),)})
+    yield Sample((base + 1j,), {"chain": (("bits", "<f8"), ("index", (("i", 1),)))})
 
 
 op(
@@ -243,7 +266,7 @@ def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str
 def _store_rule(
     g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str
 ) -> tuple[Any, ...]:
-    read = _signed(apply("load", g, *dynamic, chain=chain), chain)
+    read = _turned(apply("load", _turned(g, chain), *dynamic, chain=chain), chain)
     into_value = unbroadcast(read, value.aval) if value.ndim <= read.ndim else apply("reshape", read, shape=value.shape)
     rest = g if mode == "add" else apply("store", g, 0, *dynamic, chain=chain, mode="set")
     return (rest, into_value, *(None for _ in dynamic))
@@ -272,6 +295,7 @@ def _store_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((base, rng.normal(size=(4,))), {"chain": (("diagonal", 0, 0, 1),), "mode": mode})
         for part in ("real", "imag"):
             yield Sample((base - 1j * base[::-1], rng.normal(size=5)), {"chain": ((part,),), "mode": mode})
+        yield Sample((base[:, :4].copy(), np.ones(2) + 1j), {"chain": (("bits", "<c16"),), "mode": mode}, order=1)
 
 
 op(

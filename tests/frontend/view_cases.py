@@ -47,7 +47,7 @@ def reshape_of_a_transpose_is_a_copy(x):
     return y, flat
 
 
-@cases(X, staged=False)
+@cases(X)
 def reshape_after_a_result_in_column_order(x):
     y = x.T + 1  # NumPy keeps the order of the transposed operand
     flat = y.ravel()

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import c_strides, f_strides, order_of
 from futurex.frontend.numpy_api.creation import copy
-from futurex.frontend.numpy_api.products import dot
-from futurex.frontend.numpy_api.reductions import trace
-from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, handles
-from futurex.frontend.numpy_api.selection import clip, take
+from futurex.frontend.numpy_api.memory import in_order, of_known_shape
+from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, abstract, as_number, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
 
 HANDLERS[np.shape] = lambda a: tuple(map(as_number, abstract(a).shape))
 HANDLERS[np.ndim] = lambda a: abstract(a).ndim
@@ -41,40 +40,121 @@ def _astype(
     self: Tracer, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
 ) -> Tracer:
     dtype = np.dtype(dtype)
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufc" or not dtype.isnative:
         raise Escape(f"astype({dtype})", "this dtype is not traced")
-    if order not in ("K", "A", "C"):
-        raise Escape(f"astype with order={order!r}", "only C order is traced")
     if not self.aval.weak and not np.can_cast(self.dtype, dtype, casting):
         raise TypeError(f"Cannot cast array data from {self.dtype!r} to {dtype!r} according to the rule {casting!r}")
-    if dtype == self.dtype and not self.aval.weak and (not copy or self.is_scalar):
+    same = dtype == self.dtype and not self.aval.weak
+    if same and (self.is_scalar or (not copy and order == "K")):
         return self
-    node = self._node if dtype == self.dtype and not self.aval.weak else emit("cast", self._node, dtype=dtype)
+    node = self._node if same else emit("cast", self._node, dtype=dtype)
     if self.is_scalar:
         return fresh(node)
     result = new_array(node)
-    result._cell.strides = result._cell.strides if order == "C" else layout_of(result.aval, [self], [node])
+    if order == "K":
+        result._cell.strides = layout_of(result.aval, [self], [node])
+        return result
+    wanted = self._order(order)
+    if same and not copy:
+        if self.strides_in_memory is None:
+            raise Escape(f"astype with order={order!r} and copy=False", "whether it copies is not known")
+        if order_of(self.aval, self.strides_in_memory, "A") == wanted:
+            return self
+    result._cell.strides = f_strides(result.aval) if wanted == "F" else c_strides(result.aval)
     return result
 
 
 def _copy(self: Tracer, order: str = "C") -> Tracer:
-    return self if self.is_scalar else copy(self, order)
+    if self.is_scalar:
+        return self
+    return copy(self, order) if order in ("C", "K") else in_order(self, order)
 
 
-def _conjugate(self: Tracer) -> Tracer:
-    return call_ufunc(np.conjugate, "__call__", (self,), {}) if self.dtype.kind == "c" else self
+def _conjugate(self: Tracer, out: Any = None) -> Tracer:
+    if self.dtype.kind == "c" or out is not None:
+        return call_ufunc(np.conjugate, "__call__", (self,), {} if out is None else {"out": out})
+    return self
+
+
+def _only_arrays(self: Tracer, name: str) -> None:
+    if self.is_scalar:
+        raise Escape(f"{name}() of a scalar", "scalars do not change")
 
 
 def _fill(self: Tracer, value: Any) -> None:
-    if self.is_scalar:
-        raise Escape("fill() of a scalar", "it changes nothing")
-    if np.ndim(value) and not isinstance(value, Tracer):
+    _only_arrays(self, "fill")
+    node = node_of(value)
+    if node.size != 1:
+        raise ValueError("fill() takes one value")
+    if node.ndim:
         raise Escape("fill() with an array", "NumPy takes a scalar")
-    self._write(value)
+    self._write(node)
+
+
+def _of_function(function: Any) -> Handler:
+    """A method that is the function of the same name."""
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        from futurex.frontend.calls import call
+
+        return call(function, (self, *args), kwargs)
+
+    return method
+
+
+def _in_place(name: str) -> Handler:
+    """A method that puts the function's result in the place of its array."""
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> None:
+        _only_arrays(self, name)
+        sorted_ = _of_function(getattr(np, name))(self, *args, **kwargs)
+        if kwargs.get("axis", 0) is None or sorted_.shape != self.shape:
+            raise Escape(f"{name}() over all axes", "NumPy refuses it")
+        self._write(sorted_)
+
+    return method
+
+
+def _compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    from futurex.frontend.calls import call
+
+    return call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+
+
+def _item(self: Tracer, *args: Any) -> Any:
+    """One element as a Python number."""
+    if len(args) == 1 and isinstance(args[0], tuple):
+        args = args[0]
+    of_known_shape(self, "item()")
+    if not args:
+        if self.aval.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        node = self._node
+    elif len(args) == 1:
+        node = new_array(emit("reshape", self._node, shape=(self.aval.size,)))[args[0]]._node
+    elif len(args) == self.ndim:
+        node = self[args]._node
+    else:
+        raise ValueError("incorrect number of indices for array")
+    return fresh(emit("python_scalar", emit("reshape", node, shape=()) if node.ndim else node, kind=node.dtype.kind))
+
+
+def _to_device(self: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:
+    if stream is not None or device != "cpu":
+        raise ValueError(f"Unsupported device {device!r}, or a stream.")
+    return self
 
 
 METHODS.update(
-    astype=_astype, fill=_fill, dot=dot, trace=trace, copy=_copy, clip=clip, take=take,
-    conj=_conjugate,
-    conjugate=_conjugate,
+    {
+        name: _of_function(getattr(np, name))
+        for name in (
+            "argpartition", "argsort", "choose", "clip", "dot", "nonzero", "repeat", "round", "searchsorted", "take",
+            "trace",
+        )
+    },
+    sort=_in_place("sort"), partition=_in_place("partition"), compress=_compress, astype=_astype, fill=_fill,
+    copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
+    __array_namespace__=lambda self, *, api_version=None: np,
+    __deepcopy__=lambda self, memo: self if self.is_scalar else in_order(self, "K"),
 )  # fmt: skip

@@ -12,6 +12,8 @@ from futurex.frontend.errors import Escape
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
 METHODS: dict[str, Handler] = {}
+ATTRIBUTES: dict[str, Handler] = {}
+SETTERS: dict[str, Handler] = {}
 NO_VALUE = np._NoValue
 
 

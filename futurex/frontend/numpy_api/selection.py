@@ -28,18 +28,25 @@ def where(condition: Any, /, *branches: Any) -> Any:
 
 
 @handles(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **options: Any
+) -> Any:
     low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
+    if options or (min is not None and a_min is not None) or (max is not None and a_max is not None):
+        raise Escape("numpy.clip with these options", "they are not traced")
     result = as_tracer(a)
-    if low is None and high is None:
-        raise Escape("numpy.clip without bounds", "this use is not traced")
-    if low is not None:
-        result = call_ufunc(np.maximum, "__call__", (result, low), {})
-    if high is not None:
-        result = call_ufunc(np.minimum, "__call__", (result, high), {})
-    if out is not None:
-        raise Escape("numpy.clip with out=", "this option is not traced")
-    return result
+    if result.dtype.kind in "iu":  # Python ints out of range bound nothing
+        limits = np.iinfo(result.dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
+    steps = [(np.maximum, low), (np.minimum, high)]
+    steps = [(ufunc, bound) for ufunc, bound in steps if bound is not None]
+    if not steps:
+        return call_ufunc(np.positive, "__call__", (result,), {} if out is None else {"out": out})
+    for ufunc, bound in steps[:-1]:
+        result = call_ufunc(ufunc, "__call__", (result, bound), {})
+    ufunc, bound = steps[-1]
+    return call_ufunc(ufunc, "__call__", (result, bound), {} if out is None else {"out": out})
 
 
 @handles(np.take)

@@ -1,0 +1,259 @@
+"""What of an array is about its memory: bytes read as another type, flat positions, order, shape in place."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.layout import f_strides, is_contiguous
+from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS, handles
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, array_node, entered, new_array
+from futurex.tree.node import Node, const
+
+
+def of_known_shape(self: Tracer, what: str) -> None:
+    """Escape where extents are known only when the function runs."""
+    if not self.aval.static:
+        raise Escape(f"{what} of an array of unknown shape", "its memory order is not known")
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    dtype = np.dtype(value)
+    if dtype.kind not in "biufc" or not dtype.isnative:
+        raise Escape(f"an array of dtype {dtype}", "only native numbers and booleans are traced")
+    return dtype
+
+
+# -- bytes as another type ---------------------------------------------------------------------------------------------
+
+
+def view_as(self: Tracer, dtype: Any = None, type: Any = None) -> Tracer:
+    """``x.view(dtype)``: the same memory, read as another type."""
+    if dtype is np.ndarray or (dtype is None and type is None):
+        return self._extended()
+    if type is not None or (isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray)):
+        raise Escape("a view of another type of array", "only plain arrays are traced")
+    target = _dtype(dtype)
+    if self.is_scalar:
+        raise Escape("a view of a scalar", "NumPy copies it")
+    _refuse_reading(self.dtype, target)
+    if target == self.dtype:
+        return self._extended()
+    if target.itemsize == self.dtype.itemsize:
+        return self._extended(("field", target.str, 0))
+    of_known_shape(self, "a view with another type")
+    step = ("bits", target.str)
+    for strides in (self.strides_in_memory, self._strides_at_run_time):
+        if strides is None:
+            raise Escape("a view of another type of this array", "whether it is possible depends on the memory order")
+        np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, strides).view(target)
+    return self._extended(step)
+
+
+def _refuse_reading(source: np.dtype[Any], target: np.dtype[Any]) -> None:
+    """Bytes of one number as another: exact, but not every byte is a boolean, and only parts have derivatives."""
+    if target.kind == "b" and source.kind != "b":
+        raise Escape(f"{source} read as {target}", "not every byte is a boolean")
+    parts = {source.kind, target.kind} == {"f", "c"} and source.itemsize * (1 if source.kind == "c" else 2) == (
+        target.itemsize * (2 if source.kind == "c" else 1)
+    )
+    if source != target and source.kind in "fc" and target.kind in "fc" and not parts:
+        raise Escape(f"{source} read as {target}", "it would have a derivative of no meaning")
+
+
+def getfield(self: Tracer, dtype: Any, offset: int = 0) -> Tracer:
+    """``x.getfield(dtype, offset)``: a part of every element, in place."""
+    target = _dtype(dtype)
+    if self.is_scalar:
+        raise Escape("a field of a scalar", "NumPy copies it")
+    np.empty(1, self.dtype).getfield(target, offset)  # raises what NumPy raises
+    if target.kind in "fc" and self.dtype.kind in "fc" and target != self.dtype:
+        part = self.dtype.kind == "c" and target.kind == "f" and 2 * target.itemsize == self.dtype.itemsize
+        if not part or offset not in (0, target.itemsize):
+            raise Escape(f"a field {target} of {self.dtype}", "it would have a derivative of no meaning")
+    elif target != self.dtype:
+        _refuse_reading(self.dtype, target)
+    return self._extended(("field", target.str, operator.index(offset)))
+
+
+def setfield(self: Tracer, val: Any, dtype: Any, offset: int = 0) -> None:
+    """``x.setfield(value, dtype, offset)``."""
+    getfield(self, dtype, offset)[...] = val
+
+
+def byteswap(self: Tracer, inplace: bool = False) -> Tracer:
+    """The bytes of every element the other way round."""
+    if self.is_scalar or self.dtype.kind == "b":
+        raise Escape("byteswap of this", "the result need not be a boolean")
+    if self.dtype.kind in "fc":
+        raise Escape(f"byteswap of {self.dtype}", "it would have a derivative of no meaning")
+    swapped = emit("native", self._node, call="np.ndarray.byteswap(_0)")
+    if not inplace:
+        return new_array(swapped)
+    self._write(swapped)
+    return self
+
+
+# -- flat positions ----------------------------------------------------------------------------------------------------
+
+
+def _flattened(x: Tracer) -> Node:
+    node = array_node(x)
+    return node if node.ndim == 1 else emit("reshape", node, shape=(node.size,))
+
+
+def _cycled(values: Node, count: int) -> Node:
+    """The first ``count`` of the values over and over."""
+    flat = emit("reshape", values, shape=(values.size,))
+    if flat.size == count:
+        return flat
+    if not flat.size:
+        raise Escape("writing no values", "NumPy does nothing or raises")
+    return emit("gather", flat, const(np.arange(count) % flat.size), pattern=(("d", 0),))
+
+
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """``np.put``: positions count in C order, values are repeated as needed."""
+    target = entered(a)
+    if not isinstance(target, Tracer) or target.is_scalar:
+        raise TypeError("argument 1 must be numpy.ndarray")
+    places, values = array_node(entered(ind)), array_node(entered(v))
+    for each in (target.aval, places.aval, values.aval):
+        if not each.static:
+            raise Escape("numpy.put with arrays of unknown shape", "how often values are repeated depends on data")
+    if places.dtype.kind not in "iu" or mode not in ("raise", "wrap", "clip") or not target.size:
+        raise Escape("numpy.put of this", "NumPy refuses or casts it")
+    if not places.size or not values.size:
+        return
+    if mode != "raise":
+        limit = const(np.int64(target.size))
+        wide = emit("cast", places, dtype=np.dtype(np.int64))
+        low = emit("maximum", wide, const(np.int64(0)))
+        places = emit("remainder", wide, limit) if mode == "wrap" else emit("minimum", low, emit("subtract", limit, 1))
+    _store_flat(target, emit("reshape", places, shape=(places.size,)), _cycled(values, places.size))
+
+
+def _store_flat(target: Tracer, places: Node, values: Node) -> None:
+    flat = emit("scatter", _flattened(target), values, places, pattern=(("d", 0),), mode="set")
+    target._write(emit("reshape", flat, shape=target.shape))
+
+
+handles(np.put)(put)
+
+
+class Flat:
+    """``x.flat``: the elements in C order, whatever the memory order; reading copies, writing goes to the array."""
+
+    def __init__(self, array: Tracer) -> None:
+        of_known_shape(array, "the flat iterator")
+        self.base = array
+
+    def __len__(self) -> int:
+        return self.base.size
+
+    def __fx_items__(self) -> Tracer:
+        """What a loop over it goes through: the elements as they are when their turn comes."""
+        known = self.base.strides_in_memory
+        if known is None or not is_contiguous(self.base.aval, known):
+            raise Escape("a loop over the flat iterator of this array", "its memory order is not known to be C")
+        return self.base.reshape(-1)
+
+    def __getitem__(self, index: Any) -> Any:
+        everything = new_array(_flattened(self.base))
+        chosen = everything[_one_index(index)]
+        return chosen if not chosen.ndim else new_array(chosen._node)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        places = new_array(const(np.arange(self.base.size)))[_one_index(index)]._node
+        values = array_node(entered(value))
+        if not places.size:
+            return
+        if not values.size:
+            raise Escape("writing no values through a flat iterator", "NumPy raises")
+        _store_flat(self.base, emit("reshape", places, shape=(places.size,)), _cycled(values, places.size))
+
+    def copy(self) -> Tracer:
+        return new_array(_flattened(self.base))
+
+
+def _one_index(index: Any) -> Any:
+    if isinstance(index, tuple) or index is None:
+        raise Escape("such an index of a flat iterator", "NumPy refuses most of them")
+    return index
+
+
+def _set_flat(self: Tracer, value: Any) -> None:
+    Flat(self)[...] = value
+
+
+# -- order and shape ---------------------------------------------------------------------------------------------------
+
+
+def strides(self: Tracer) -> tuple[int, ...]:
+    """The strides that NumPy would give; those of single elements are not known."""
+    of_known_shape(self, "the strides")
+    known = self.strides_in_memory
+    if known is None or any(extent <= 1 for extent in self.shape):
+        raise Escape("the strides of this array", "they are not known before the run")
+    return known
+
+
+class Flags:
+    """``x.flags``, as far as the memory order decides them."""
+
+    _NAMES: ClassVar = {
+        "C_CONTIGUOUS": "c_contiguous", "C": "c_contiguous", "CONTIGUOUS": "c_contiguous",
+        "F_CONTIGUOUS": "f_contiguous", "F": "f_contiguous", "FORTRAN": "f_contiguous", "FNC": "fnc", "FORC": "forc",
+    }  # fmt: skip
+
+    def __init__(self, array: Tracer) -> None:
+        self._array = array
+
+    def __getitem__(self, name: str) -> bool:
+        return getattr(self, self._NAMES.get(name, name))
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        array = self._array
+        of_known_shape(array, "the flags")
+        known = array.strides_in_memory
+        if name not in ("c_contiguous", "contiguous", "f_contiguous", "fnc", "forc") or known is None:
+            raise Escape(f"the flag {name} of an array", "it is not known before the run")
+        return getattr(np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, known).flags, name)
+
+
+def _become(self: Tracer, other: Tracer) -> None:
+    """The array object itself becomes another view of its memory, so nobody else may hold it."""
+    if self.is_scalar or self._cell.born < current().regions[-1].start:
+        raise Escape("assigning the shape or type of this array", "it was there before, and others may hold it")
+    if other._cell is not self._cell or self.strides_in_memory is None:
+        raise Escape("assigning the shape of this array", "it is only known to be a copy")
+    self._chain, self._dynamic, self._aval = other._chain, other._dynamic, None
+
+
+def in_order(self: Tracer, order: str) -> Tracer:
+    """A copy in C or Fortran order."""
+    result = new_array(self._node)
+    if self._order(order) == "F":
+        result._cell.strides = f_strides(result.aval)
+    return result
+
+
+METHODS.update(
+    view=view_as, getfield=getfield, setfield=setfield, byteswap=byteswap, put=put,
+    __dlpack_device__=lambda self: np.empty(0).__dlpack_device__(),
+)  # fmt: skip
+ATTRIBUTES.update(
+    flat=lambda self: current().remember(Flat(self)), flags=lambda self: current().remember(Flags(self)),
+    strides=strides, device=lambda self: "cpu",
+)  # fmt: skip
+SETTERS.update(
+    flat=_set_flat, shape=lambda self, shape: _become(self, self.reshape(shape)),
+    dtype=lambda self, dtype: _become(self, view_as(self, dtype)),
+)  # fmt: skip
