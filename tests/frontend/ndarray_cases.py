@@ -283,7 +283,6 @@ NOT_CHECKED = {
 PLAIN = {
     "resize": "memory that grows in place",
     "setflags": "whether an array may be written",
-    "nonzero": "how many there are depends on data",
     "tolist": "Python needs the values",
     "tobytes": "Python needs the values",
     "base": "which object owns the memory",
