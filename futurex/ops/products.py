@@ -50,10 +50,14 @@ def _define(name: str, function: Any, axis: int) -> None:
         inner = (4, 3) if axis == -2 else (3, 4)
         yield Sample((rng.normal(size=(2, 3, 4)), rng.normal(size=inner)))
         yield Sample((rng.normal(size=(2, 4)), rng.normal(size=(2, *inner))))
+        yield Sample((rng.normal(size=(2, 3, 4)), rng.normal(size=4)))
+
+    def summed(y: Any) -> int:
+        return max(axis, -y.ndim)
 
     op(
-        name, function, aval=lambda x, y: _aval(x, y, axis), decompose=lambda x, y: _as_matmul(x, y, axis),
-        factors=lambda x, y: _factors(x, y, axis), cost=lambda x, y: _cost(x, y, axis), samples=samples,
+        name, function, aval=lambda x, y: _aval(x, y, summed(y)), factors=lambda x, y: _factors(x, y, summed(y)),
+        decompose=lambda x, y: _as_matmul(x, y, summed(y)), cost=lambda x, y: _cost(x, y, summed(y)), samples=samples,
     )  # fmt: skip
 
 

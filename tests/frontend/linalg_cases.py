@@ -119,3 +119,29 @@ BAD_EINSUM = [
     ("ij,jk", "xx"), ("ij", "v"), ("i", "x"), ("i->j", "v"), ("i->ii", "v"), ("ij,j", "x"), ("i", "vv"), ("ii", "x"),
     ("i?", "x"), ("...i->i", "x"), ("i.j", "x"), ("ij-k", "x"), ("i->", "xx"), ("...i.->i", "x"),
 ]  # fmt: skip
+
+# Functions of a square matrix ``x``, a complex one ``z`` and a vector ``v`` that write into results and arguments.
+WRITES = {
+    "diagonal of einsum": lambda x, z, v: (np.einsum("ii->i", x).fill(7), x),
+    "transpose of einsum": lambda x, z, v: (np.copyto(np.einsum("ij->ji", x)[0], v), x),
+    "all of einsum": lambda x, z, v: (np.einsum("...->...", x, optimize=True).fill(2), x),
+    "einsum of all": lambda x, z, v: (y := np.einsum("ij->i", x), y.fill(0), x, y),
+    "einsum out": lambda x, z, v: (np.einsum("ij,j->i", x, v, out=v), v, np.einsum("ij->ji", x, out=z.real), z),
+    "first power": lambda x, z, v: (L.matrix_power(x, 1).fill(1), x),
+    "other powers": lambda x, z, v: (L.matrix_power(x, 0).fill(1), L.matrix_power(x, 2).fill(1), x),
+    "matrix transpose": lambda x, z, v: (np.copyto(L.matrix_transpose(x)[0], v), x),
+    "read-only diagonal": lambda x, z, v: L.diagonal(x).fill(1),
+    "transform of no axis": lambda x, z, v: (F.fftn(z, axes=()).fill(1), z),
+    "fft out": lambda x, z, v: (F.fft(z, out=z), F.fft2(z, out=z), F.fftn(z, axes=(0,), out=z), z),
+    "out that NumPy forgets": lambda x, z, v: (F.ifft2(z, out=z), F.irfft2(z, out=x), F.hfft(v, out=v), x, z, v),
+    "rfft out": lambda x, z, v: (F.rfft(x, out=z[:, :2]), F.irfft(z, 3, out=x), F.ihfft(v, out=z[0, :2]), z, x),
+    "fft out of another shape": lambda x, z, v: F.fft(z, 2, out=z),
+    "matmul out": lambda x, z, v: (np.matmul(x, x, out=x), np.matmul(x, v, out=v), np.matmul(z, x, out=z), x, v, z),
+    "dot out": lambda x, z, v: (np.dot(x, x.copy(), out=x), x),
+    "dot out of another type": lambda x, z, v: np.dot(x, x, out=z),
+    "outer out": lambda x, z, v: (np.outer(v, v, out=x), np.outer(v, v, z), x, z),
+    "factors": lambda x, z, v: (lambda u, s, vh: (s.fill(1), (u * s) @ vh, s))(*L.svd(x)),
+    "result": lambda x, z, v: (y := L.inv(x), np.copyto(y[0], v), y.T[1].fill(0), y.reshape(-1)[::2].fill(3), y, x),
+    "chain": lambda x, z, v: (L.multi_dot([x, x, x.T, x], out=x), x),
+    "in place": lambda x, z, v: (x.__imatmul__(x), z.__imatmul__(z.conj().T), x, z),
+}  # fmt: skip

@@ -97,6 +97,8 @@ def _over_several(name: str) -> Callable[..., Any]:
     real, inverse = "r" in name, name.startswith("i")
 
     def handler(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+        if out is not None and s is not None:
+            raise Escape(f"numpy.fft.{name}n with s= and out=", "NumPy writes every step into it")
         x = as_tracer(a)
         lengths, places = _lengths(x, s, axes, real and inverse)
         steps = list(zip(lengths, places, strict=True))
@@ -116,8 +118,8 @@ def _over_two(name: str) -> Callable[..., Any]:
     several = _over_several(name)
 
     def handler(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-        if out is not None and name == "irfft":
-            raise Escape("numpy.fft.irfft2 with out=", "NumPy does not write into it")
+        if out is not None and name in ("ifft", "irfft"):
+            raise Escape(f"numpy.fft.{name}2 with out=", "NumPy does not write into it")
         return several(a, s, axes, norm, out)
 
     return handler

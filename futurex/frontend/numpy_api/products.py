@@ -21,7 +21,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if x.ndim == 0 or y.ndim == 0:
         result = emit("multiply", x, y)
     else:
-        result = emit("matmul" if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2) else "dot", x, y)
+        result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
     return fresh(result) if out is None else exactly_into(out, fresh(result), "numpy.dot")
 
 
