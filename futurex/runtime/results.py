@@ -24,6 +24,7 @@ class Delivery:
         self._names = [node.attrs["name"] for node in low.graph.params]
         self._avals: list[Aval] = [node.aval for node in low.graph.params]
         self._donate = dict(donate)
+        self._expected = [_expected(aval) for aval in self._avals]
         self._fresh = [(root, low.slots[root].aval, out) for root, out in layout.fresh.items()]
         self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
         self._low, self._layout = low, layout
@@ -50,9 +51,9 @@ class Delivery:
         if len(args) != len(self._avals):
             raise TypeError(f"{self._name} takes {len(self._avals)} arguments, got {len(args)}")
         taken = list(args)
-        for place, (arg, aval) in enumerate(zip(args, self._avals, strict=True)):
-            if type(arg) is not np.ndarray or aval.weak or arg.dtype != aval.dtype or not fits(arg.shape, aval.shape):
-                taken[place] = self._admit(place, arg, aval)
+        for place, (arg, (kind, shape, dtype)) in enumerate(zip(args, self._expected, strict=True)):
+            if type(arg) is not kind or (kind is np.ndarray and (arg.shape != shape or arg.dtype != dtype)):
+                taken[place] = self._admit(place, arg, self._avals[place])
         for param in self._donate.values():
             array = taken[param]
             if not isinstance(array, np.ndarray) or not array.flags.writeable:
@@ -97,6 +98,11 @@ class Delivery:
                 np.copyto(target, results[number])
                 results[number] = target
         return results
+
+
+def _expected(aval: Aval) -> tuple[type, Any, Any]:
+    """What passes without a closer look: the type, and of an array its shape and dtype."""
+    return (type(aval.dtype.type(0).item()), None, None) if aval.weak else (np.ndarray, aval.shape, aval.dtype)
 
 
 def _copied(value: Any) -> Any:

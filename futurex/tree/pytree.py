@@ -51,14 +51,14 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The nest with the given leaves."""
-    return _unflatten(structure, iter(leaves))
+    return next(iter(leaves)) if structure is LEAF else _unflatten(structure, iter(leaves))
 
 
 def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     kind = structure.kind
     if kind is None:
         return next(leaves)
-    children = [_unflatten(child, leaves) for child in structure.children]
+    children = [next(leaves) if child is LEAF else _unflatten(child, leaves) for child in structure.children]
     if kind is tuple or kind is list:
         return kind(children)
     if kind is dict:
