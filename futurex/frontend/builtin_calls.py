@@ -17,7 +17,7 @@ from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.outside import PLAIN, any_traced, items
+from futurex.frontend.outside import PLAIN, any_traced, items, of_class
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -66,7 +66,7 @@ def _range(*args: Any) -> Any:
 def _len(value: Any) -> Any:
     if isinstance(value, Tracer) and value.ndim:
         return as_number(value.shape[0])
-    method = getattr(type(value), "__len__", None)
+    method = of_class(type(value), "__len__")
     return (
         call(method, (value,), {})
         if isinstance(method, types.FunctionType) and method is not Tracer.__len__

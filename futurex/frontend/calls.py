@@ -22,7 +22,7 @@ from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.source import CONSTRUCTED, PURE, WALKED, source_of
-from futurex.frontend.outside import any_traced, captured_value, items, own_container
+from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
@@ -210,7 +210,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     in_numpy = _module(function) == "numpy"
     if not in_numpy:
-        _guard_defaults(function)
+        guard_function(function)
     twin = staged_twin(function)
     if function.__code__.co_flags & inspect.CO_GENERATOR:
         return current().remember(twin(*args, **kwargs))
@@ -236,22 +236,6 @@ def _nested(function: types.FunctionType, in_numpy: bool) -> Iterator[None]:
     finally:
         trace.calls.pop()
         trace.walking = before
-
-
-def _guard_defaults(function: types.FunctionType) -> None:
-    """Default values live as long as the function: what changes in them changes what it means."""
-
-    def read() -> Any:
-        return function.__defaults__, function.__kwdefaults__
-
-    if any(not isinstance(value, SCALARS) for value in (*(read()[0] or ()), *(read()[1] or {}).values())):
-        values = tuple(read()[0] or ()), tuple((read()[1] or {}).items())
-        captured_value(
-            f"defaults of {function.__name__}",
-            values,
-            lambda: (tuple(read()[0] or ()), tuple((read()[1] or {}).items())),
-            (id(function), "defaults"),
-        )
 
 
 def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
@@ -284,7 +268,7 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         own_container(owner, "the position of a generator")
         with python():
             return function(*args, **kwargs)
-    method = inspect.getattr_static(type(function), "__call__", None)
+    method = of_class(type(function), "__call__")
     if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
     raise Escape(
@@ -378,7 +362,7 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return super(*args)
     if kind is contextlib.suppress or kind is contextlib._GeneratorContextManager:
         return current().remember(kind(*map(_staged_callback, args), **kwargs))
-    init = kind.__init__
+    init = of_class(kind, "__init__")
     if issubclass(kind, BaseException):
         return _exception(kind, init, args, kwargs)
     plain = (

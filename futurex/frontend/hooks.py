@@ -17,7 +17,16 @@ from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.errors import Escape, mark, python
-from futurex.frontend.outside import PLAIN, any_traced, captured_value, check_state, items, own_container
+from futurex.frontend.outside import (
+    PLAIN,
+    any_traced,
+    captured_value,
+    check_state,
+    guard_method,
+    items,
+    of_class,
+    own_container,
+)
 from futurex.frontend.texts import f_string
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
@@ -91,9 +100,12 @@ class Runtime:
             return getattr(value, name)
         stored = _stored(value, name)
         if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):
+            of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
         with python() if current().is_own(value) else contextlib.nullcontext():
             result = getattr(value, name)
+        if isinstance(result, types.MethodType):
+            guard_method(value, result, name)
         if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().is_own(value):
@@ -173,7 +185,7 @@ class Runtime:
             if any_traced([container]):
                 return fresh(node_of(container))[index]
             return container[operator.index(index) if isinstance(index, Tracer) else index]
-        method = getattr(type(container), "__getitem__", None)
+        method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
         if not isinstance(container, list | tuple | dict | str | bytes | range | types.MappingProxyType | type):
@@ -189,7 +201,7 @@ class Runtime:
         if isinstance(container, Tracer):
             container[entered(index)] = value
             return
-        method = getattr(type(container), "__setitem__", None)
+        method = of_class(type(container), "__setitem__")
         if isinstance(method, types.FunctionType):
             call(method, (container, index, value), {})
             return
@@ -210,7 +222,7 @@ class Runtime:
         if isinstance(target, list | dict | set):
             own_container(target, f"a {type(target).__name__}")
         elif not isinstance(target, (*_NUMBERS, *_CONTAINERS)):
-            method = getattr(type(target), f"__i{name.rstrip('_')}__", None)
+            method = of_class(type(target), f"__i{name.rstrip('_')}__")
             if method is not None:
                 return _dunder(method, target, value)
             return cls.binary(name, target, value)
@@ -258,7 +270,7 @@ class Runtime:
         value = entered(value)
         if isinstance(value, _NUMBERS):
             return getattr(operator, name)(value)
-        return _dunder(getattr(type(value), f"__{name}__", None), value)
+        return _dunder(of_class(type(value), f"__{name}__"), value)
 
     @classmethod
     def compare(cls, name: str, left: Any, right: Any) -> Any:
@@ -381,7 +393,7 @@ def _on_objects(name: str, left: Any, right: Any) -> Any:
     if type(right) is not type(left) and isinstance(right, type(left)):
         first, second = second, first
     for value, method_name, other in (first, second):
-        method = getattr(type(value), method_name, None)
+        method = of_class(type(value), method_name)
         if (
             isinstance(value, (*_NUMBERS, *_CONTAINERS))
             or method is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import types
 from collections.abc import Callable, Iterator
@@ -62,6 +63,39 @@ def _is_fixed(value: Any) -> bool:
     return not isinstance(value, list | dict | set | frozenset | tuple)
 
 
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that was made by a program, and that a program can change
+_LIBRARIES = frozenset({"numpy", "futurex", "builtins"})
+
+
+def of_class(kind: type, name: str) -> Any:
+    """What a class has under a name, guarded; None if it has nothing."""
+    found = getattr(kind, name, None)
+    if kind.__flags__ & _HEAP_TYPE and kind.__module__.partition(".")[0] not in _LIBRARIES and not current().walking:
+        guards, key = current().guards, (id(kind), "class", name)
+        if key not in guards:
+            guards[key] = guard_of(f"{kind.__qualname__}.{name}", lambda: getattr(kind, name, None), found)
+    return found
+
+
+def guard_method(value: Any, method: types.MethodType, name: str) -> None:
+    """Which function a bound method is may change, with the object or with its class."""
+    if current().is_own(value):
+        of_class(type(value), name)
+    elif not current().walking:
+        key = id(value), "method", name
+        what = f"{type(value).__qualname__}.{name}"
+        current().guards.setdefault(key, guard_of(what, lambda: getattr(value, name, None), method))
+
+
+def guard_function(function: types.FunctionType) -> None:
+    """Code and default values may be replaced in place, as IPython's autoreload does."""
+    name, parts = function.__qualname__, ("__code__", "__defaults__", "__kwdefaults__")
+    for part in parts:
+        value = getattr(function, part)
+        if value is not None:
+            captured_value(f"{name}.{part}", value, functools.partial(getattr, function, part), (id(function), part))
+
+
 def check_state(value: Any, name: str = "a value") -> None:
     """Refuse objects from outside whose state a guard cannot see."""
     kind = type(value)
@@ -83,7 +117,7 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
     identity.
     """
     kind = type(value)
-    if kind in _PLAIN_TYPES or isinstance(value, (PLAIN, np.generic)):
+    if kind in _PLAIN_TYPES or isinstance(value, np.generic):
         return (kind, repr(value))
     if depth > _NESTING:
         raise Escape(
@@ -91,8 +125,11 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         )
     if isinstance(value, np.ndarray):
         return ("array", id(value))
+    if kind is types.MethodType:
+        return ("method", id(value.__self__), id(value.__func__))
     if isinstance(value, tuple):
-        return (kind, tuple(fingerprint(entry, depth + 1) for entry in value))
+        own = 0 if kind is tuple else id(value)  # a tuple of a class of its own may have attributes
+        return (kind, own, tuple(fingerprint(entry, depth + 1) for entry in value))
     if isinstance(value, list):
         return (list, id(value), tuple(fingerprint(entry, depth + 1) for entry in value))
     if isinstance(value, set | frozenset):
@@ -129,7 +166,7 @@ def items(value: Any) -> Any:
     if hasattr(type(value), "__next__"):
         own_container(value, f"the position of a {type(value).__name__}")
     elif not isinstance(value, list | tuple | dict | set | frozenset | types.MappingProxyType) and not _is_view(value):
-        method = getattr(type(value), "__iter__", None)
+        method = of_class(type(value), "__iter__")
         if method is not None:
             raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
     return _entered_items(iter(value))

@@ -24,7 +24,7 @@ class Delivery:
         self._names = [node.attrs["name"] for node in low.graph.params]
         self._avals: list[Aval] = [node.aval for node in low.graph.params]
         self._donate = dict(donate)
-        self._expected = [_expected(aval) for aval in self._avals]
+        self._expected: list[tuple[Any, Any, Any]] = [_expected(aval) for aval in self._avals]
         self._fresh = [(root, low.slots[root].aval, out) for root, out in layout.fresh.items()]
         self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
         self._low, self._layout = low, layout
@@ -100,7 +100,7 @@ class Delivery:
         return results
 
 
-def _expected(aval: Aval) -> tuple[type, Any, Any]:
+def _expected(aval: Aval) -> tuple[Any, Any, Any]:
     """What passes without a closer look: the type, and of an array its shape and dtype."""
     return (type(aval.dtype.type(0).item()), None, None) if aval.weak else (np.ndarray, aval.shape, aval.dtype)
 

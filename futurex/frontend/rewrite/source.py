@@ -16,6 +16,14 @@ class NoSource(Exception):
 
 def find(function: types.FunctionType) -> FunctionNode:
     """The syntax tree of a function, found by file, line and code. Raises NoSource."""
+    try:
+        return _find(function)
+    except NoSource:
+        linecache.checkcache(function.__code__.co_filename)  # the file may be another one by now
+        return _find(function)
+
+
+def _find(function: types.FunctionType) -> FunctionNode:
     code = function.__code__
     lines = tuple(linecache.getlines(code.co_filename, function.__globals__))
     if not lines:
