@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.runtime.futures import Done, Future
-from futurex.tree.aval import Aval
+from futurex.tree.aval import Aval, aval_of
 
 
 class Array:
@@ -19,6 +19,7 @@ class Array:
     ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those
     of a future; NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``,
     ``print`` and ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy.
+    It hashes by identity, as futures do, so that ``asyncio.gather`` and sets take it; pickling waits.
 
     >>> import numpy as np, futurex as fx
     >>> double = fx.futurize(lambda x: x * 2)
@@ -30,8 +31,6 @@ class Array:
     __fx_future__ = True
     __array_priority__ = 1000
     __slots__ = ("__weakref__", "_aval", "_future", "_is_array", "_view")
-    __hash__ = None  # type: ignore[assignment]
-
     def __init__(
         self,
         future: Future[Any] | Done[Any],
@@ -151,8 +150,8 @@ class Array:
         return value.copy() if copy else value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and "out" not in kwargs:
-            return _lazily(ufunc)(*inputs, **kwargs)
+        if method != "at" and "out" not in kwargs:
+            return _lazily(ufunc if method == "__call__" else getattr(ufunc, method))(*inputs, **kwargs)
         plain = [np.asarray(value) if isinstance(value, Array) else value for value in inputs]
         return getattr(ufunc, method)(*plain, **kwargs)
 
@@ -203,6 +202,29 @@ class Array:
     def __format__(self, spec: str) -> str:
         return format(self.result(), spec)
 
+    def __copy__(self) -> Any:
+        return self if self._aval.weak else self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        """Pickled as the value: this waits."""
+        value = self.result()
+        return _unpickled, (value, aval_of(value), self._is_array)
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __divmod__(self, other: Any) -> Any:
+        return _lazily(np.divmod)(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _lazily(np.divmod)(other, self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.result(), digits)
+
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled() else "pending"
         if self.done() and not self.cancelled():
@@ -221,6 +243,10 @@ class Array:
         return lambda *args, **kwargs: _lazily(operator.methodcaller(name, *args, **kwargs), name)(self)
 
 
+def _unpickled(value: Any, aval: Aval, is_array: bool) -> Array:
+    return Array(Done(value), aval, None, is_array)
+
+
 def _lazily(function: Any, name: str = "") -> Any:
     """The futurized form of a NumPy function or operator."""
     from futurex.frontend.staging import futurized
@@ -228,9 +254,12 @@ def _lazily(function: Any, name: str = "") -> Any:
     return futurized(function) if not name else futurized(function, cache=False)
 
 
-def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
+_OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def _binary(ufunc: Any, reflected: bool, anything: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, Array | np.ndarray | np.generic | bool | int | float | complex | list | tuple):
+        if not (anything or isinstance(other, _OPERANDS)):
             return NotImplemented
         return _lazily(ufunc)(other, self) if reflected else _lazily(ufunc)(self, other)
 
@@ -247,6 +276,6 @@ for _name, _ufunc in {
 for _name, _ufunc in {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }.items():  # fmt: skip
-    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False))
+    setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False, anything=_name in ("eq", "ne")))
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
     setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: _lazily(ufunc)(self))(_ufunc))

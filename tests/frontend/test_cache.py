@@ -120,7 +120,7 @@ def written_out(x):
 
 
 def test_an_escape_says_what_and_why():
-    with pytest.raises(fx.StagingError, match=r"(?s)str\(\) of a traced value.*str\(x\.sum\(\)\).*why:"):
+    with pytest.raises(fx.StagingError, match=r"(?s)the text of a value.*str\(x\.sum\(\)\).*why:"):
         fx.futurize(written_out, escape="error")(np.ones(3))
 
 

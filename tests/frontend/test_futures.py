@@ -2,6 +2,8 @@
 
 import asyncio
 import concurrent.futures
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -223,3 +225,76 @@ def test_threads_may_call_one_function():
 
 def test_the_executor_is_one():
     assert executor() is executor()
+
+
+def test_gathering_and_waiting_in_asyncio():
+    async def main():
+        gates = [Gate(np.full(2, float(k))) for k in range(3)]
+        loop = asyncio.get_running_loop()
+        for delay, gate in enumerate(reversed(gates)):
+            loop.call_later(0.01 * delay, gate.open)
+        together = await asyncio.gather(*(add(gate.array, 1.0) for gate in gates), add(np.ones(1), 1.0))
+        late = Gate(np.ones(2))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(add(late.array, 1.0), 0.01)
+        return together, [await each for each in asyncio.as_completed([add(np.ones(1), float(k)) for k in range(2)])]
+
+    together, completed = asyncio.run(main())
+    assert [value.tolist() for value in together] == [[1, 1], [2, 2], [3, 3], [2]]
+    assert sorted(value.tolist() for value in completed) == [[1], [2]]
+
+
+def test_waiting_as_futures_of_the_standard_library():
+    gate = Gate(np.ones(2))
+    results = [add(gate.array, 1.0), add(np.ones(1), 1.0), fx.futurize(lambda x: x[::-1][:1])(gate.array)]
+    futures = [result.as_future() for result in results]
+    done, pending = concurrent.futures.wait(futures, timeout=0.01)
+    assert (done, pending) == ({futures[1]}, {futures[0], futures[2]})
+    gate.open()
+    assert concurrent.futures.wait(futures, timeout=10).not_done == set()
+    assert [future.result().tolist() for future in futures] == [[2, 2], [2], [1]]
+
+
+def test_arrays_hash_by_identity():
+    first, second = add(np.ones(2), 1.0), add(np.ones(2), 1.0)
+    assert len({first, second, first}) == 2
+    assert {first: "a", second: "b"}[second] == "b"
+
+
+@pytest.mark.parametrize("value", [np.arange(3.0), np.float32(2), 1.5, np.array(2.0), np.zeros((0, 2), np.int8)])
+def test_pickles_and_copies(value):
+    array = fx.futurize(lambda x: x * 1)(value)
+    for again in (pickle.loads(pickle.dumps(array)), copy.copy(array), copy.deepcopy([array])[0]):
+        assert isinstance(again, fx.Array)
+        assert (type(again.result()), again.dtype, again.shape) == (type(array.result()), array.dtype, array.shape)
+        assert np.array_equal(again, array)
+
+
+def test_undecorated_numpy_code_stays_a_future():
+    gate = Gate(np.arange(4.0))
+    pending = add(gate.array, 1.0)
+
+    def plain_numpy(x):
+        y = np.concatenate([x, x[::-1]]) * 2
+        return np.where(y > y.mean(), np.add.reduce(y), y), np.maximum.accumulate(y), divmod(x, 2)[1], x == x, x @ x
+
+    results = plain_numpy(pending)
+    assert all(isinstance(result, fx.Array) and not result.done() for result in results)
+    gate.open()
+    for result, expected in zip(results, plain_numpy(np.arange(4.0) + 1.0), strict=True):
+        assert np.array_equal(result.result(timeout=10), expected)
+    assert np.array_equal(pending == None, np.full(4, False))  # noqa: E711
+
+
+def test_calls_on_a_failure_fail_with_the_same_exception_named_once():
+    gate = Gate(np.array(7))
+    failing = element(np.ones(3), gate.array)
+    chained = add(add(failing, 1.0), failing)
+    gate.open()
+    with pytest.raises(IndexError) as caught:
+        chained.result(timeout=10)
+    assert caught.value is failing.exception()
+    assert len(caught.value.__notes__) == 1
+    assert "IndexError" in repr(chained)
+    with pytest.raises(IndexError):
+        pickle.dumps(chained)
