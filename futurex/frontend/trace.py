@@ -160,6 +160,7 @@ class Trace:
         self.paths: list[Any] = []
         self.forks = 0
         self.prints = False
+        self.waits = False  # a run may find out that only plain Python will do
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""

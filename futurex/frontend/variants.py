@@ -205,7 +205,7 @@ def _collect(
     trace.settle_failing(outs)
     variant.prints = trace.prints
     made = any(output.kind == "generator" for output in variant.outputs)
-    variant.waits = made or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
+    variant.waits = trace.waits or made or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.checks import check_numbers
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
@@ -34,6 +35,7 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
         return compute(ufunc, *values)
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
         nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
+        check_numbers(ufunc, nodes)
     return compute(ufunc, *map(fresh, nodes))
 
 

@@ -1,0 +1,121 @@
+"""Where Python's numbers raise and NumPy's do not: division by zero, and integers wider than 64 bits."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import mark
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import fresh
+from futurex.tree.node import Node
+
+_DIVISIONS = {np.divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod}
+_WIDE = 63  # bits of an integer from data
+_COUNTED = 62  # bits that counting by small steps does not reach
+_SMALL = 40
+_LIMIT = 2.0**63
+
+
+def check_numbers(ufunc: Any, nodes: list[Node]) -> None:
+    """Check, at run time, that an operator on Python numbers does what it does in Python."""
+    if ufunc in _DIVISIONS and not (nodes[1].op == "const" and nodes[1].value != 0):
+        _require(emit("not_equal", nodes[1], 0), _division_error(ufunc, *(node.dtype.kind for node in nodes)))
+    elif ufunc in (np.left_shift, np.right_shift) and nodes[1].op != "const":
+        _require(emit("greater_equal", nodes[1], 0), ValueError("negative shift count"))
+    if all(node.dtype.kind == "i" for node in nodes) and len(nodes) == 2:
+        fits = _fits(ufunc, *nodes)
+        if fits is not None:
+            current().waits = True  # the call that fails this check is run again as plain Python
+            wide = "a Python int of staged code does not fit into 64 bits; use floats, or keep it out of staged code"
+            _require(fits, OverflowError(wide))
+
+
+@functools.cache
+def _division_error(ufunc: Any, *kinds: str) -> ZeroDivisionError:
+    """What Python itself says."""
+    one, zero = ({"f": 1.0, "c": 1j}.get(kinds[0], 1), {"f": 0.0, "c": 0j}.get(kinds[1], 0))
+    try:
+        _DIVISIONS[ufunc](one, zero)
+    except ZeroDivisionError as error:
+        return error
+    raise AssertionError("division by zero is an error")
+
+
+def _require(ok: Node, error: Exception) -> None:
+    """Raise where ``ok`` is false, as an ``if`` of the user's would."""
+    from futurex.frontend.control import if_expression
+
+    trace = current()
+    if trace.is_bound(ok):  # checked before
+        return
+
+    def fail() -> None:
+        failed = type(error)(*error.args)
+        mark(failed)
+        raise failed
+
+    if_expression(fresh(ok), lambda: None, fail)
+    trace.regions[-1].bound.add(ok)
+
+
+def _fits(ufunc: Any, a: Node, b: Node) -> Node | None:
+    """A node that is true where the result has 64 bits; None if it surely has."""
+    low, high = sorted((_bits(a), _bits(b)))
+    if ufunc in (np.add, np.subtract):
+        if high < _WIDE and (low <= _SMALL or high < _COUNTED):
+            return None
+        if high < _WIDE and high + 1 < _COUNTED:
+            return None
+        result = emit("add" if ufunc is np.add else "subtract", a, b)
+        first = emit("bitwise_xor", a, result)
+        second = emit("bitwise_xor", b if ufunc is np.add else emit("invert", b), result)
+        return emit("greater_equal", emit("bitwise_and", first, second), 0)
+    if ufunc is np.multiply:
+        if low + high <= _WIDE or low == 0 or (low == 1 and _is_unit(a, b)):
+            return None
+        product = emit("multiply", emit("python_scalar", a, kind="f"), emit("python_scalar", b, kind="f"))
+        return emit("less", emit("absolute", product), _LIMIT)
+    if ufunc is np.left_shift:
+        shift = emit("power", 2.0, emit("python_scalar", b, kind="f"))
+        product = emit("multiply", emit("python_scalar", a, kind="f"), shift)
+        return emit("less", emit("absolute", product), _LIMIT)
+    return None
+
+
+def _is_unit(*nodes: Node) -> bool:
+    return any(node.op == "const" and abs(node.value) <= 1 for node in nodes)
+
+
+def _bits(node: Node, depth: int = 0) -> int:
+    """How many bits the absolute value of an integer may need."""
+    if node.op == "const":
+        return int(node.value).bit_length()
+    if depth > 8:
+        return _COUNTED
+    inner = [_bits(source, depth + 1) for source in node.inputs if node.op in _RULES]
+    if node.op == "python_scalar":
+        source = node.inputs[0]
+        if source.dtype.kind == "b":
+            return 1
+        if source.aval.weak and source.dtype.kind == "i":
+            return _bits(source, depth + 1)
+        return 8 * source.dtype.itemsize if source.dtype.kind in "iu" and source.dtype.itemsize < 8 else _WIDE
+    if node.op == "param":
+        return _SMALL if node.attrs["name"] == "the counter" else _COUNTED
+    return _RULES[node.op](inner) if node.op in _RULES else _COUNTED
+
+
+_RULES: dict[str, Any] = {
+    "add": lambda bits: min(max(bits) + 1, _COUNTED),
+    "subtract": lambda bits: min(max(bits) + 1, _COUNTED),
+    "multiply": lambda bits: min(sum(bits), _COUNTED),
+    "floor_divide": lambda bits: bits[0],
+    "remainder": lambda bits: bits[1],
+    "negative": max,
+    "absolute": max,
+    "where": lambda bits: max(bits[1:]),
+}
