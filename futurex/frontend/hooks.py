@@ -108,7 +108,7 @@ class Runtime:
             guard_method(value, result, name)
         if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
-        if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().is_own(value):
+        if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
             return entered(result)
         what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
         return captured_value(what, result, lambda: getattr(value, name), (id(value), name))
@@ -131,17 +131,16 @@ class Runtime:
         raise Escape("this function is not staged", why)
 
     @staticmethod
-    def scope() -> Any:
-        """The innermost branch or loop being traced."""
-        return current().scopes[-1] if current().scopes else current()
+    def variables(closure: Callable[[], Any]) -> None:
+        """The variables of a call that functions inside it write."""
+        for cell in closure.__closure__ or ():
+            current().remember(cell)
 
-    @classmethod
-    def same_scope(cls, scope: Any, names: str) -> None:
-        """Refuse a write into variables further out from inside a branch or loop that does not know of it."""
-        if cls.scope() is not scope:
-            raise Escape(
-                f"changing {names} through a call inside a staged branch or loop", "the branch would not know of it"
-            )
+    @staticmethod
+    def changes(closure: Callable[[], Any]) -> None:
+        """A function that writes variables of the function around it is about to run."""
+        for name, cell in zip(closure.__code__.co_freevars, closure.__closure__ or (), strict=True):
+            own_container(cell, f"the variable {name}")
 
     # -- known values ------------------------------------------------------------------------------------------------
 

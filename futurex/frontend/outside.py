@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.objects import is_state
+from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.trace import Guard, current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
@@ -150,10 +150,28 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
             return False
     except (LookupError, AttributeError):
         pass
-    if is_state(container) and trace.change(container):
+    if is_state(container) and (trace.change(container) or _adopted(container)):
         return True
     where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
     raise Escape(f"changing {what} {where}", "the change would happen once, while tracing, not at every run")
+
+
+def _adopted(value: Any) -> bool:
+    """Can the caller's object be changed at every run? Then what it holds now is what each run finds."""
+    trace = current()
+    entries = entries_of(value)
+    if id(value) not in trace.arguments:
+        plain = type(value).__setattr__ is object.__setattr__ and not isinstance(value, list | dict | set)
+        if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
+            return False
+        if not trace.replays:
+            return False
+        for name, entry in entries.items():
+            if trace.scopes or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
+                what = f"{type(value).__name__}.{name}"
+                captured_value(what, entry, functools.partial(getattr, value, name), (id(value), name))
+    trace.outside[id(value)] = value, entries
+    return trace.change(value)
 
 
 def items(value: Any) -> Any:

@@ -22,8 +22,9 @@ from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import Result, launched
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.plain import call_plainly
+from futurex.frontend.replay import Entry, repeats
 from futurex.frontend.trace import tracing
-from futurex.frontend.variants import Variant, argument_paths, trace_call
+from futurex.frontend.variants import Output, Variant, argument_paths, trace_call
 from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
@@ -158,6 +159,8 @@ class Futurized(Generic[P, R]):
         captured = variant.captured() if variant.captures else []
         if variant.written and not self._may_write(variant, leaves, captured):
             return self._run_plain(args, kwargs)
+        if variant.changes and repeats((args, kwargs)):
+            return self._run_plain(args, kwargs)
         inputs = [leaves[k] for k in variant.inputs] + captured
         if not variant.generators:
             return self._finish(variant, inputs, leaves, captured, args, kwargs)
@@ -180,7 +183,10 @@ class Futurized(Generic[P, R]):
             if error is not None:
                 raise error
             self._write_back(variant, leaves, captured, futures)
-        return _assemble(variant, leaves, captured, futures)
+        result = _assemble(variant.outputs, variant.structure, leaves, captured, futures)
+        for change in variant.changes:
+            change.apply((args, kwargs), lambda entry: _settled(entry, leaves, captured, futures))
+        return result
 
     @staticmethod
     def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
@@ -297,9 +303,23 @@ def _viewed(chain: Chain, value: Any) -> Any:
     return view(value, chain, ())
 
 
-def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
+def _settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
+    """What a run puts into the caller's object: arrays that the caller may change, not futures."""
+    nest = _assemble(entry.outputs, entry.structure, leaves, captured, futures)
+    values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in flatten(nest)[0]]
+    own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
+    return unflatten(entry.structure, own)
+
+
+def _assemble(
+    outputs: Sequence[Output],
+    structure: Structure,
+    leaves: list[Any],
+    captured: list[Any],
+    futures: Sequence[Result],
+) -> Any:
     out = []
-    for output in variant.outputs:
+    for output in outputs:
         if output.kind == "static":
             out.append(output.value)
         elif output.kind == "generator":
@@ -314,7 +334,7 @@ def _assemble(variant: Variant, leaves: list[Any], captured: list[Any], futures:
             assert output.aval is not None
             chain = functools.partial(_viewed, output.chain) if output.chain else None
             out.append(Array(futures[output.index], output.aval, chain, output.is_array))
-    return unflatten(variant.structure, out)
+    return unflatten(structure, out)
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:

@@ -159,6 +159,9 @@ class Trace:
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
         self.forks = 0
+        self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
+        self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
+        self.replays = False  # may the caller's objects be changed?
         self.prints = False
         self.waits = False  # a run may find out that only plain Python will do
 
@@ -194,6 +197,13 @@ class Trace:
         """Was this object made by the traced code?"""
         return any(id(value) in region.born for region in self.regions)
 
+    def has_set(self, value: Any, name: str, now: Any) -> bool:
+        """Does an attribute hold what the traced code put there?"""
+        if id(value) in self.outside:
+            before = self.outside[id(value)][1]
+            return name in vars(value) and (name not in before or before[name] is not now)
+        return self.is_own(value)
+
     def is_newest(self, value: Any) -> bool:
         """Was it made in the region that is being traced, so that it is gone when the region is undone?"""
         return id(value) in self.regions[-1].born
@@ -207,6 +217,8 @@ class Trace:
             if id(value) not in region.state:
                 before = entries_of(value) if before is None else before
                 region.state[id(value)] = value, before
+        if id(value) in self.outside:
+            return True
         for region in self.regions:
             region.state.pop(id(value), None)
         return False

@@ -15,7 +15,9 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.keys import Key, leaf_key
+from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
+from futurex.frontend.replay import Change, changed_leaves, changes_of, containers
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.streams import GENERATORS, STATE
@@ -58,6 +60,7 @@ class Variant:
     written: list[tuple[int, int]] = field(default_factory=list)  # (leaf or ~capture, output of the plan)
     notes: list[str] = field(default_factory=list)
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
+    changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
     keepalive: list[Any] = field(default_factory=list)
@@ -112,6 +115,8 @@ def trace_call(function: Any, leaves: list[Any], structure: Structure) -> Varian
         variant.error = error
     except Exception as error:
         variant.error = _located(error)
+    finally:
+        restore(trace.outside)
     variant.guards = list(trace.guards.values())
     if variant.graph is None:
         variant.captures = []
@@ -178,6 +183,8 @@ def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any]
     entered = enter_arguments(leaves, argument_paths(function, structure), share=True)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
+    trace.arguments = {id(value): (place, value) for place, value in containers((args, kwargs)) if len(place) > 1}
+    trace.replays = True
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
 
@@ -192,9 +199,10 @@ def _collect(
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     bases: dict[Cell, int] = {}
-    shared = _shared_cells(result_leaves)
+    shared = _shared_cells([*result_leaves, *changed_leaves(trace)])
     for leaf in result_leaves:
         variant.outputs.append(_output(leaf, outs, bases, cells, shared))
+    variant.changes = changes_of(trace, lambda leaf: _output(leaf, outs, bases, cells, shared))
     for cell, position in cells.items():
         if cell.written:
             target = leaves[position] if position >= 0 else None
@@ -205,7 +213,7 @@ def _collect(
     trace.settle_failing(outs)
     variant.prints = trace.prints
     made = any(output.kind == "generator" for output in variant.outputs)
-    variant.waits = trace.waits or made or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
+    variant.waits = trace.waits or made or bool(variant.changes) or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))

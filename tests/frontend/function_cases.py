@@ -187,8 +187,8 @@ def nonlocal_variables(x):
     return total, calls
 
 
-@cases(V, staged=False)
-@cases(-V, staged=False)
+@cases(V)
+@cases(-V)
 def nonlocal_variables_in_a_branch(x):
     n = 0.0
 
@@ -282,13 +282,13 @@ def a_generator(x):
     return sum(rows())
 
 
-@cases({"x": V.copy()}, staged=False)
+@cases({"x": V.copy()})
 def an_argument_dict_grows(d):
     d["y"] = d["x"] * 2
     return d["x"]
 
 
-@cases(V, [1.0], staged=False)
+@cases(V, [1.0])
 def an_argument_list_grows(x, items):
     items.append(2.0)
     return x * items[0]

@@ -121,14 +121,15 @@ class _Objects:
         for value in self._objects.values():
             current().change(value)
 
-    def found(self, changed: Contents) -> bool:
-        """Take in the objects that a round changed; False if all are known. Refuses those that grow or shrink."""
-        new = {key: value for key, (value, _) in changed.items() if key not in self._own | self._objects.keys()}
-        self._objects |= new
+    def found(self, changed: Contents) -> dict[int, Any]:
+        """The objects that a round changed and that are not carried yet. Refuses those that grow or shrink."""
         for key, (value, before) in changed.items():
-            if key in self._objects and list(entries_of(value)) != list(before):
+            if key not in self._own and list(entries_of(value)) != list(before):
                 raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
-        return bool(new)
+        return {key: value for key, (value, _) in changed.items() if key not in self._own | self._objects.keys()}
+
+    def add(self, new: dict[int, Any]) -> None:
+        self._objects |= new
 
 
 def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool) -> bool:
@@ -214,14 +215,15 @@ def _trace_round(
             raise Escape("a check or print in the test of a staged loop", "it would not run after the last round")
         scope.effects.append(token)  # what a round checks or prints comes after the rounds before
         body()
-        again = objects.found(scope.state)
+        new = objects.found(scope.state)
         after = objects.get()
         written = {cell: cell.value for cell in scope.journal}
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
         current().settle_failing([*nodes.values(), *written.values(), tested])
     objects.set(before)
-    if again:
+    if new:
+        objects.add(new)
         return None
     return _Round(scope, params, tested, after, written, nodes, owned, token, scope.effects[1:])
 

@@ -29,6 +29,7 @@ from futurex.frontend.rewrite.syntax import (
     place_missing,
     stored,
     thunk,
+    written_further_in,
 )
 
 
@@ -39,6 +40,11 @@ def _tested_inside(node: ast.While) -> ast.While:
     leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
     place_missing(ast.copy_location(leave, node.test), node.test.lineno, node.test.col_offset)
     return ast.copy_location(ast.While(ast.Constant(True), [leave, *node.body], []), node)
+
+
+def _variables(names: set[str]) -> ast.expr:
+    """A function that closes over the variables; it is never called."""
+    return thunk(ast.Tuple([load(name) for name in sorted(names)], ast.Load()))
 
 
 def _stem_of(loop: ast.stmt) -> str:
@@ -79,6 +85,9 @@ class Rewriter(Expressions):
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
         self.first.pop()
         self.scopes.pop()
+        shared = bound & written_further_in(node.body)
+        if shared:
+            node.body.insert(0, self._placed(ast.Expr(fx("variables", _variables(shared))), node))
 
     def _refused(self, node: ast.FunctionDef) -> str:
         """Why a function cannot be staged at all, or nothing."""
@@ -97,13 +106,9 @@ class Rewriter(Expressions):
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         shared = declared(node.body, ast.Nonlocal)
         self._function(node)
-        if not shared:
-            return node
-        # What a call writes into variables further out must belong to the branch or loop that the call stands in.
-        scope = self.fresh("scope")
-        same = self._placed(ast.Expr(fx("same_scope", load(scope), ast.Constant(", ".join(sorted(shared))))), node)
-        node.body.insert(0, same)
-        return [self._placed(assign(scope, fx("scope")), node), node]
+        if shared:  # what a call writes into variables further out belongs to the branch or loop that the call stands in
+            node.body.insert(0, self._placed(ast.Expr(fx("changes", _variables(shared))), node))
+        return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return node

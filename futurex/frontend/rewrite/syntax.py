@@ -105,6 +105,13 @@ def declared(nodes: Sequence[ast.AST], kind: type[ast.Global] | type[ast.Nonloca
     return names
 
 
+def written_further_in(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that functions inside these statements declare ``nonlocal``."""
+    inner = [each for node in nodes for each in ast.walk(node) if isinstance(each, SCOPES) and hasattr(each, "body")]
+    bodies = [each.body for each in inner if isinstance(each.body, list)]
+    return {name for body in bodies for name in declared(body, ast.Nonlocal)}
+
+
 def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 

@@ -1,0 +1,109 @@
+"""Changes to the caller's Python objects: taken back when the trace ends, made again after every run.
+
+A trace may put into a dict or list among the arguments, or into an attribute of an object, what it computes. The
+objects are put back as they were, and what they held at the end becomes outputs of the plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.objects import describe, entries_of, fill
+from futurex.frontend.trace import Trace
+from futurex.tree.pytree import Structure, flatten
+
+Path = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an object holds under a key after a run: its old entry ``kept``, or a nest of outputs."""
+
+    key: Any
+    kept: Any = None
+    is_kept: bool = False
+    structure: Structure = Structure(None)
+    outputs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object that every run changes: by its place in ``(args, kwargs)``, or the object itself."""
+
+    place: Path | None
+    value: Any
+    entries: tuple[Entry, ...]
+
+    def apply(self, arguments: Any, assemble: Callable[[Entry], Any]) -> None:
+        target = self.value if self.place is None else _at(arguments, self.place)
+        old = entries_of(target)
+        new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in self.entries}
+        if self.place is None:  # other attributes may have come and gone since
+            new = {**{key: value for key, value in old.items() if key in new}, **new}
+        fill(target, new)
+
+
+def containers(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The lists, dicts and dataclasses in a nest, and where they stand."""
+    kind = type(value)
+    if kind in (list, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        yield place, value
+    if kind is dict:
+        inner = list(value.items())
+    elif kind is list or isinstance(value, tuple):
+        inner = list(enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    else:
+        return
+    for key, entry in inner:
+        yield from containers(entry, (*place, key))
+
+
+def repeats(arguments: Any) -> bool:
+    """Is one container in several places of the arguments? A change would have to be seen in all of them."""
+    found = [id(value) for _, value in containers(arguments)]
+    return len(set(found)) < len(found)
+
+
+def _at(value: Any, place: Path) -> Any:
+    for key in place:
+        value = value[key] if isinstance(value, list | dict | tuple) else getattr(value, key)
+    return value
+
+
+def changes_of(trace: Trace, output: Callable[[Any], Any]) -> list[Change]:
+    """What the trace changed outside of itself; ``output`` makes outputs of leaves."""
+    return [_change(trace, value, before, output) for value, before in trace.outside.values()]
+
+
+def changed_leaves(trace: Trace) -> list[Any]:
+    """The leaves of what the trace put into objects outside of itself."""
+    leaves: list[Any] = []
+    for value, before in trace.outside.values():
+        for key, entry in entries_of(value).items():
+            if key not in before or before[key] is not entry:
+                leaves += flatten(entry)[0]
+    return leaves
+
+
+def _change(trace: Trace, value: Any, before: dict[Any, Any], output: Callable[[Any], Any]) -> Change:
+    place = trace.arguments.get(id(value), (None, None))[0]
+    old = {id(entry): key for key, entry in before.items()}
+    entries = []
+    for key, entry in entries_of(value).items():
+        if id(entry) in old:
+            kept = key if before.get(key) is entry else old[id(entry)]
+            entries.append(Entry(key, kept, is_kept=True))
+            continue
+        leaves, structure = flatten(entry)
+        if any(id(inner) in trace.arguments for _, inner in containers(entry)):
+            raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
+        entries.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
+        if place is None and trace.guards.get((id(value), key)) is not None and all(e.kind == "static" for e in entries[-1].outputs):
+            raise Escape(f"changing the attribute {key!r}, which the trace depends on", "every call would be traced anew")
+    return Change(place, None if place is not None else value, tuple(entries))
