@@ -161,7 +161,9 @@ def _adopted(value: Any) -> bool:
     trace = current()
     entries = entries_of(value)
     if id(value) not in trace.arguments:
-        plain = type(value).__setattr__ is object.__setattr__ and not isinstance(value, list | dict | set)
+        plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(
+            value, list | dict | set
+        )
         if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
             return False
         if not trace.replays:

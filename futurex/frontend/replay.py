@@ -14,7 +14,7 @@ from typing import Any
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of, fill
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import Structure, flatten
+from futurex.tree.pytree import LEAF, Structure, flatten
 
 Path = tuple[Any, ...]
 
@@ -26,7 +26,7 @@ class Entry:
     key: Any
     kept: Any = None
     is_kept: bool = False
-    structure: Structure = Structure(None)
+    structure: Structure = LEAF
     outputs: tuple[Any, ...] = ()
 
 
@@ -104,6 +104,7 @@ def _change(trace: Trace, value: Any, before: dict[Any, Any], output: Callable[[
         if any(id(inner) in trace.arguments for _, inner in containers(entry)):
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
         entries.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
-        if place is None and trace.guards.get((id(value), key)) is not None and all(e.kind == "static" for e in entries[-1].outputs):
-            raise Escape(f"changing the attribute {key!r}, which the trace depends on", "every call would be traced anew")
+        static = all(each.kind == "static" for each in entries[-1].outputs)
+        if place is None and static and (id(value), key) in trace.guards:
+            raise Escape(f"changing the attribute {key!r}, a constant of the trace", "every call would be traced anew")
     return Change(place, None if place is not None else value, tuple(entries))

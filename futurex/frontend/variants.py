@@ -213,7 +213,8 @@ def _collect(
     trace.settle_failing(outs)
     variant.prints = trace.prints
     made = any(output.kind == "generator" for output in variant.outputs)
-    variant.waits = trace.waits or made or bool(variant.changes) or bool(variant.written) or trace.prints or (bool(trace.effects) and not outs)
+    changes = made or bool(variant.changes) or bool(variant.written)
+    variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))

@@ -72,9 +72,7 @@ def _stage(
     if_(test(), first, lambda: None, get, set_, names)
 
 
-def _stage_writing_test(
-    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names
-) -> None:
+def _stage_writing_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> None:
     """A test that writes is not undone when it ends the loop: it runs before the loop, and at the end of each round."""
     flag = [fresh(truth(test()))]
 

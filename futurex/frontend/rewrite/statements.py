@@ -106,7 +106,7 @@ class Rewriter(Expressions):
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         shared = declared(node.body, ast.Nonlocal)
         self._function(node)
-        if shared:  # what a call writes into variables further out belongs to the branch or loop that the call stands in
+        if shared:  # what a call writes further out belongs to the branch or loop that it stands in
             node.body.insert(0, self._placed(ast.Expr(fx("changes", _variables(shared))), node))
         return node
 
