@@ -257,7 +257,7 @@ def nditer_write(x):
     return y
 
 
-@cases(X, staged=False)
+@cases(X)
 def flat_iter(x):
     s = 0.0
     for v in x.flat:
