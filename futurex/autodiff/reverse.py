@@ -84,7 +84,7 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     )
 
 
-_PIECEWISE_CONSTANT = frozenset({"floor", "ceil", "trunc", "rint", "floor_divide"})
+_PIECEWISE_CONSTANT = frozenset({"round", "floor", "ceil", "trunc", "rint", "floor_divide"})
 """Ops whose derivative is zero almost everywhere."""
 
 

@@ -7,6 +7,7 @@ import math
 import operator
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,12 @@ def _type(*args: Any) -> Any:
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")
     return type(*args)
+
+
+@special(warnings.warn)
+def _warn(*args: Any, **kwargs: Any) -> None:
+    if not current().walking:  # NumPy's own warnings are not given, like those of its loops
+        raise Escape("a warning", "it would be given once, while tracing, not at every run")
 
 
 SPECIAL[getattr] = lambda value, name, *default: _getattr(value, name, *default)

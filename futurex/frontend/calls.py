@@ -10,7 +10,7 @@ import inspect
 import itertools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from futurex.frontend.errors import Escape, python
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
-from futurex.frontend.numpy_api.source import CONSTRUCTED, PURE, WALKED, source_of
+from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
 from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
@@ -149,38 +149,42 @@ def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return call_ufunc(function, "__call__", args[: function.nin], {**kwargs, **out})
     if isinstance(owner, np.generic):
         return _wrapped(function(*args, **kwargs))
-    if function in HANDLERS:
-        return _or_whole(function, call_numpy, args, kwargs)
+    function = IMPLEMENTATIONS.get(function, function)
     name = getattr(function, "__name__", repr(function))
     if getattr(function, "__module__", "").startswith("numpy.random") or not isinstance(owner, types.ModuleType | None):
         raise Escape(f"a call of {name}", "it reads or changes a state of its own", "use fx.random with a key")
     traced = any_traced(args) or any_traced(kwargs.values())
-    if not traced and function in _PURE_NUMPY:
+    if not traced and function in _PURE_NUMPY and function not in HANDLERS:
         return _wrapped(function(*args, **kwargs))
-    walking = current().walking and isinstance(function, types.FunctionType)
-    if walking or function in WALKED:
-        return _walk(function, args, kwargs)
-    if traced and function in NATIVE:
-        return call_native(function, args, kwargs)
-    raise Escape(f"numpy.{name}", "this function has no translation yet")
+    inside = current().walking and isinstance(function, types.FunctionType)
+    ways = [call_numpy] if function in HANDLERS else []
+    ways += [_walk] if inside or function in WALKED else []
+    ways += [call_native] if traced and function in NATIVE else []
+    if not ways:
+        raise Escape(f"numpy.{name}", "this function has no translation yet")
+    return _first_that_works(ways, function, args, kwargs)
 
 
 def _walk(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Trace NumPy's own source; what it makes belongs to the user's line."""
     with at(here()):
-        return _or_whole(function, lambda f, args, kwargs: _call_user(source_of(f), args, kwargs), args, kwargs)
+        return _call_user(source_of(function), args, kwargs)
 
 
-def _or_whole(function: Any, way: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A translation of a NumPy function; where it has none for these arguments, NumPy's own code as one node."""
-    if function not in NATIVE:
-        return way(function, args, kwargs)
+def _first_that_works(ways: Sequence[Callable[..., Any]], *call_: Any) -> Any:
+    """A translation of a NumPy function, else its source, else NumPy's own code as one node; the first refusal tells.
+
+    Where an exception is NumPy's own, the last way raises it again.
+    """
+    way, *others = ways
+    if not others:
+        return way(*call_)
     try:
         with current().tentative():
-            return way(function, args, kwargs)
-    except (Exception, Escape) as reason:  # where it is NumPy's own error, the call raises it again
+            return way(*call_)
+    except (Exception, Escape) as reason:
         try:
-            return call_native(function, args, kwargs)
+            return _first_that_works(others, *call_)
         except Escape:
             raise reason from None
 

@@ -157,9 +157,19 @@ def _load_aval(base: Aval, *dynamic: Aval, chain: Chain) -> Aval:
 
 
 def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> tuple[Any, ...]:
-    zeros = zeros_like(base.aval)
-    into = apply("store", zeros, _turned(g, chain), *dynamic, chain=chain, mode="add")
-    return (_turned(into, chain), *(None for _ in dynamic))
+    return (_collected(g, base.aval, dynamic, chain), *(None for _ in dynamic))
+
+
+def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> Node:
+    """What each element of the base gets from the elements of the view; broadcast ones get it from several."""
+    place = next((k for k, step in enumerate(chain) if step[0] == "broadcast_to"), None)
+    if place is None:
+        into = apply("store", zeros_like(base), _turned(g, chain), *dynamic, chain=chain, mode="add")
+        return _turned(into, chain)
+    narrow = _view_aval(base, dynamic, chain[:place])
+    wide = Aval(chain[place][1], narrow.dtype)
+    spread = _collected(g, wide, dynamic, chain[place + 1 :])
+    return _collected(unbroadcast(spread, narrow), base, dynamic, chain[:place])
 
 
 def _turned(g: Node, chain: Chain) -> Node:
@@ -219,6 +229,7 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((base,), {"chain": (("transpose", (1, 0)), ("index", (("s", None, None, 2),)))})
     yield Sample((base,), {"chain": (("reshape", (2, 10)), ("index", (("i", 1),)))})
     yield Sample((base[:4, :4].copy(),), {"chain": (("diagonal", 1, 0, 1),)})
+    yield Sample((base,), {"chain": (("broadcast_to", (3, 4, 5)), ("index", (("s", None, None, None), ("i", 1))))})
     for part in ("real", "imag"):
         yield Sample((base - 1j * base[::-1],), {"chain": ((part,), ("index", (("s", 1, None, 2),)))})
     yield Sample((base + 1j,), {"chain": (("field", "<f8", 8),)})

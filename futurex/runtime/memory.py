@@ -168,6 +168,7 @@ class Planner:
         if (
             source.aval != target.aval
             or not source.layout.flags.c_contiguous
+            or not source.layout.flags.writeable  # an element of a broadcast view
             or source.layout.nbytes != root.layout.nbytes
         ):
             return False

@@ -966,3 +966,11 @@ def deleted_attributes(x):
     import math
 
     return had, hasattr(d, "bias"), x * math.pi
+
+
+@cases(X)
+def a_variable_named_values(x):
+    values = x * 2
+    if x.sum() > 0:
+        values = values + 1
+    return values

@@ -49,7 +49,7 @@ every_case = only(lambda case: True)
 
 # Floating-point ops on which no derivative is defined, and why.
 WITHOUT_DERIVATIVE = {
-    **dict.fromkeys(("floor_divide", "floor", "ceil", "trunc", "rint"), "piecewise constant"),
+    **dict.fromkeys(("floor_divide", "round", "floor", "ceil", "trunc", "rint"), "piecewise constant"),
     **dict.fromkeys(("argmax", "argmin", "any", "all", "check", "one_hot"), "no floating-point result or input"),
     **dict.fromkeys(("nonzero", "arange", "unique"), "positions and distinct values: no derivative is defined"),
     **dict.fromkeys(("iota", "random_bits", "random_uniform", "random_normal"), "no floating-point input"),

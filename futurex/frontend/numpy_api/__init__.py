@@ -1,6 +1,7 @@
 """NumPy functions on traced arrays, by function object: ufuncs and reductions by their records, the rest decomposed."""
 
 from futurex.frontend.numpy_api import (
+    choosing,
     dynamic,
     einsum,
     fft,
@@ -12,6 +13,7 @@ from futurex.frontend.numpy_api import (
     norms,
     operators,
     ordering,
+    padding,
     products,
     queries,
     reductions,
@@ -33,6 +35,7 @@ __all__ = [
     "call_native",
     "call_numpy",
     "call_ufunc",
+    "choosing",
     "dynamic",
     "einsum",
     "fft",
@@ -46,6 +49,7 @@ __all__ = [
     "operate",
     "operators",
     "ordering",
+    "padding",
     "products",
     "queries",
     "reductions",

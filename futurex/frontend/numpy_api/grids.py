@@ -58,6 +58,11 @@ def diag(v: Any, k: int = 0) -> Tracer:
     return result
 
 
+@handles(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Tracer:
+    return diag(as_tracer(v).ravel(), k)
+
+
 @handles(np.tril_indices_from)
 def tril_indices_from(arr: Any, k: int = 0) -> Any:
     return _indices(np.tril_indices, arr, k)

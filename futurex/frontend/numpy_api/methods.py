@@ -15,8 +15,8 @@ from futurex.frontend.numpy_api.ufuncs import call_ufunc, layout_of
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
 
-HANDLERS[np.shape] = lambda a: tuple(map(as_number, abstract(a).shape))
-HANDLERS[np.ndim] = lambda a: abstract(a).ndim
+HANDLERS[np.shape] = lambda a: tuple(map(as_number, _described(a).shape))
+HANDLERS[np.ndim] = lambda a: _described(a).ndim
 HANDLERS[np.size] = lambda a, axis=None: as_number(abstract(a).size if axis is None else abstract(a).shape[axis])
 HANDLERS[np.result_type] = lambda *values: np.result_type(*map(_type_of, values))
 HANDLERS[np.iscomplexobj] = lambda x: abstract(x).dtype.kind == "c"
@@ -28,6 +28,10 @@ HANDLERS[np.imag] = lambda val: as_tracer(val).imag
 @handles(np.square)
 def _square(x: Any, **options: Any) -> Any:
     return call_ufunc(np.square, "__call__", (x,), options)
+
+
+def _described(a: Any) -> Any:
+    return node_of(a) if isinstance(a, list | tuple) else abstract(a)
 
 
 def _type_of(value: Any) -> Any:

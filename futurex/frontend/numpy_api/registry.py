@@ -38,6 +38,8 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
     handler = HANDLERS.get(function)
     if handler is None:
         raise Escape(f"numpy.{getattr(function, '__name__', function)}", "this function has no translation yet")
+    if kwargs.get("device") in (None, "cpu") and kwargs.get("like") is None:
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "like")}
     try:
         return handler(*args, **kwargs)
     except TypeError as error:

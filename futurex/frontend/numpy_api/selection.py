@@ -9,9 +9,9 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import call_numpy, handles
-from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc
+from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, as_tracer, fresh, new_array, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
 from futurex.tree.node import const
 
 
@@ -52,13 +52,12 @@ def clip(
 @handles(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     x = as_tracer(a)
-    if mode != "raise" or out is not None:
-        raise Escape("numpy.take with out= or mode=", "these options are not traced")
     if axis is None:
         x, axis = x.ravel(), 0
     axis = operator.index(axis) % x.ndim
-    taken = x[(slice(None),) * axis + (_index_array(indices),)]
-    return taken if not taken.ndim else new_array(taken._node)
+    taken = x[(slice(None),) * axis + (_positions(indices, x.shape[axis], mode),)]
+    taken = taken if not taken.ndim else new_array(taken._node)
+    return taken if out is None else exactly_into(out, taken, "numpy.take")
 
 
 @handles(np.take_along_axis)
@@ -69,9 +68,15 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     return fresh(emit("take_along_axis", x._node, index._node, axis=operator.index(axis) % x.ndim))
 
 
-def _index_array(indices: Any) -> Any:
-    return (
-        indices
-        if isinstance(indices, Tracer)
-        else fresh(const(np.asarray(indices, np.intp if not np.size(indices) else None)))
-    )
+def _positions(indices: Any, extent: Any, mode: str) -> Tracer:
+    """Indices as integers, brought into range where ``mode`` says so; booleans count as 0 and 1."""
+    known = not isinstance(indices, Tracer) and not np.size(indices)
+    node = const(np.asarray(indices, np.intp)) if known else array_node(indices)
+    if node.dtype.kind not in "biu" or mode not in ("raise", "wrap", "clip"):
+        raise Escape("numpy.take with such indices or options", "NumPy refuses them, or they are not traced")
+    node = emit("cast", node, dtype=np.dtype(np.intp)) if node.dtype.kind == "b" else node
+    if mode == "wrap":
+        node = emit("remainder", node, extent)
+    elif mode == "clip":
+        node = emit("minimum", emit("maximum", node, 0), extent - 1)
+    return new_array(node)

@@ -11,10 +11,10 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
-from futurex.frontend.numpy_api.registry import NO_VALUE, handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, layout_of, normal_axes
+from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import SCALARS, Tracer, array_node, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import const
 
 
@@ -227,18 +227,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     return fresh(x._node) if x.ndim else new_array(x._node)
 
 
-@handles(np.pad)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Tracer:
-    value = options.pop("constant_values", 0)
-    if mode != "constant" or options or not (type(value) in SCALARS or isinstance(value, np.generic)):
-        raise Escape(f"numpy.pad with mode={mode!r}", "only constant padding is traced")
-    x = array_node(array)
-    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
-    if (widths < 0).any():
-        raise ValueError("index can't contain negative values")
-    return fresh(emit("pad", x, value, widths=tuple((int(lo), int(hi)) for lo, hi in widths)))
-
-
 @handles(np.tile)
 def tile(A: Any, reps: Any) -> Tracer:
     x = as_tracer(A)
@@ -266,18 +254,3 @@ def tril(m: Any, k: int = 0) -> Tracer:
 @handles(np.triu)
 def triu(m: Any, k: int = 0) -> Tracer:
     return _triangle(m, k, lower=False)
-
-
-@handles(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Tracer:
-    if prepend is not NO_VALUE or append is not NO_VALUE:
-        raise Escape("numpy.diff with prepend= or append=", "these options are not traced")
-    x = as_tracer(a)
-    axis = axis % x.ndim
-    for _ in range(n):
-        whole: list[Any] = [slice(None)] * x.ndim
-        upper, lower = list(whole), list(whole)
-        upper[axis], lower[axis] = slice(1, None), slice(None, -1)
-        function = np.not_equal if x.dtype == bool else np.subtract
-        x = call_ufunc(function, "__call__", (x[tuple(upper)], x[tuple(lower)]), {})
-    return x

@@ -12,19 +12,22 @@ from typing import Any
 
 import numpy as np
 import numpy.lib._index_tricks_impl as index_tricks
+import numpy.lib._type_check_impl as type_check
 from numpy._core._multiarray_umath import _array_converter  # type: ignore[import-not-found]
 from numpy.lib import array_utils
+from numpy.testing import overrides
 
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.outside import any_traced
 from futurex.frontend.tracer import SCALARS, Tracer, as_tracer, entered
 
 WALKED = named(
-    "allclose angle apply_over_axes array_equal asarray_chkfinite astype atleast_3d average common_type corrcoef "
-    "cov cross cumulative_sum delete diag_indices_from diagflat dsplit ediff1d fix fromfunction gradient hsplit "
-    "insert isclose iscomplex isneginf isposinf isreal ix_ linspace nan_to_num nancumsum nanmax nanmean "
-    "nanmin nanprod nanstd nansum nanvar piecewise poly polyadd polyder polydiv polyint polysub polyval "
-    "put_along_axis real_if_close resize rollaxis sinc trapezoid unstack unwrap vander vsplit"
+    "allclose angle apply_over_axes array_equal asarray_chkfinite astype atleast_3d average block common_type "
+    "corrcoef cov cross cumulative_sum delete diag_indices_from diff dsplit ediff1d fix fromfunction geomspace "
+    "gradient hsplit insert isclose iscomplex isneginf isposinf isreal ix_ linspace logspace nan_to_num "
+    "nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar pad piecewise poly polyadd polyder "
+    "polydiv polyint polysub polyval put_along_axis real_if_close require resize rollaxis row_stack select sinc "
+    "trapezoid unstack unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
 #: Functions that read no arrays, or were given none: their value is known when a function is traced.
@@ -32,7 +35,20 @@ PURE = named(
     "promote_types can_cast result_type issubdtype isdtype min_scalar_type broadcast_shapes isscalar iterable "
     "bartlett blackman hamming hanning kaiser diag_indices indices mask_indices tri tril_indices triu_indices "
     "eye identity arange array asarray zeros ones full empty"
-) | {array_utils.normalize_axis_index, array_utils.normalize_axis_tuple, index_tricks.nd_grid.__getitem__}
+) | {
+    array_utils.normalize_axis_index,
+    array_utils.normalize_axis_tuple,
+    index_tricks.nd_grid.__getitem__,
+    type_check._getmaxmin,  # type: ignore[attr-defined]
+}
+
+
+#: NumPy's source calls some of its functions below their dispatchers.
+IMPLEMENTATIONS = {
+    dispatcher.__wrapped__: dispatcher
+    for dispatcher in overrides.get_overridable_numpy_array_functions()
+    if hasattr(dispatcher, "__wrapped__") and getattr(np, dispatcher.__name__, None) is dispatcher
+}
 
 
 def source_of(function: Any) -> types.FunctionType:

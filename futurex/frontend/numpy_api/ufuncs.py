@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
-from futurex.frontend.numpy_api.registry import HANDLERS
+from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.aval import Aval
@@ -124,8 +124,12 @@ def _with_options(
     outs = _outs(ufunc, out)
     values = [entered(value) for value in inputs]
     signature = signature if signature is not None else sig
+    where = True if where is NO_VALUE else where
     if dtype is not None:
-        signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+        named: Any = dtype  # a class of dtypes is no name for its dtype: np.dtype would take it for object
+        is_class = isinstance(named, type) and issubclass(named, np.dtype)
+        loop: np.dtype[Any] = named() if is_class else np.dtype(named)
+        signature = (None,) * ufunc.nin + (loop,) * ufunc.nout
     _probe(ufunc, values, outs, where, casting=casting, **({} if signature is None else {"signature": signature}))
     if signature is not None:
         values = _cast_to_loop(ufunc, values, signature, casting)

@@ -218,11 +218,11 @@ class Rewriter(Expressions):
         getter = definition(get, arguments([]), [ast.Return(ast.Tuple(list(reads), ast.Load()))])
         body: list[ast.stmt] = [ast.Nonlocal(list(names))] if names else []
         for position, name in enumerate(names):
-            value = ast.Subscript(load("values"), ast.Constant(position), ast.Load())
+            value = ast.Subscript(load(f"{OWN}values"), ast.Constant(position), ast.Load())
             body.append(assign(name, value))
             body.append(ast.If(ast.Compare(load(name), [ast.Is()], [ast.Attribute(load(FX), "UNDEF", ast.Load())]),
                                [ast.Delete([ast.Name(name, ast.Del())])], []))  # fmt: skip
-        setter = definition(set_, arguments(["values"]), body)
+        setter = definition(set_, arguments([f"{OWN}values"]), body)
         return [getter, setter], get, set_
 
     def _branch(
