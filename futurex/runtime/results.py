@@ -102,7 +102,9 @@ class Delivery:
 
 def _expected(aval: Aval) -> tuple[Any, Any, Any]:
     """What passes without a closer look: the type, and of an array its shape and dtype."""
-    return (type(aval.dtype.type(0).item()), None, None) if aval.weak else (np.ndarray, aval.shape, aval.dtype)
+    if aval.weak:
+        return type(aval.dtype.type(0).item()), None, None
+    return (np.ndarray if aval.static else None), aval.shape, aval.dtype
 
 
 def _copied(value: Any) -> Any:

@@ -49,9 +49,7 @@ np.compress([True, False, True, True], x, axis=0)
 """
 #: What NumPy computes as a whole has no derivative; asking for one is an error, not a zero.
 WITHOUT = """
-np.gradient(v, w) | np.pad(v, 1, mode='linear_ramp') | np.pad(x, 1, constant_values=(1.0, 2.0))
-np.corrcoef(x) | np.insert(v, 2, w[0]) | np.insert(x, [1, 3], w[0], axis=1) | np.delete(v, [1, 3])
-np.histogram(v, bins=3, weights=w)[0] | np.i0(v) | np.polyfit(v, w, 2)
+np.gradient(v, w) | np.histogram(v, bins=3, weights=w)[0] | np.i0(v) | np.polyfit(v, w, 2)
 """
 
 
