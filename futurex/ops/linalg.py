@@ -101,8 +101,28 @@ op(
 )  # fmt: skip
 
 
+def _cofactor(x: Any) -> Any:
+    """det(x) times the transposed inverse, from singular values, so that it exists for singular matrices too."""
+    u, s, vh = np.linalg.svd(x)
+    others = np.prod(np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]), axis=-1)
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
+
+
+def _cofactor_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
+    turned = swap_last(apply("inv", x))
+    whole = apply("sum", g * out, axis=(g.ndim - 2, g.ndim - 1), keepdims=True, dtype=None)
+    return (whole * turned - out @ swap_last(g) @ turned,)
+
+
+op(
+    "cofactor", _cofactor, aval=checked(np.linalg.inv), vjp=_cofactor_rule, factors=_same_factors, fails=True,
+    samples=lambda rng: [*matrix_samples(matrix)(rng), Sample((np.diag([1.0, 2.0, 0.0]),), order=0)],
+)  # fmt: skip
+
+
 def _det_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
-    return (scale(g * out) * swap_last(apply("inv", x)),)
+    return (scale(g) * apply("cofactor", x),)
 
 
 def _det_aval(x: Aval) -> Aval:

@@ -123,3 +123,29 @@ def test_second_derivatives_of_complex_matrices(name):
 
     expected = differences(lambda a: float(slope(a)), a)
     np.testing.assert_allclose(fx.grad(slope)(a), expected, rtol=5e-5, atol=5e-5)
+
+
+def test_gradients_where_a_formula_would_divide_by_zero():
+    singular = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 7.0], [0.0, 1.0, 5.0]])
+    singular[0] = singular[1] - 2 * singular[2]
+    np.testing.assert_allclose(fx.grad(L.det)(singular), differences(L.det, singular), rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(fx.grad(L.norm)(np.zeros(3)), np.zeros(3))
+    np.testing.assert_array_equal(fx.grad(lambda x: L.norm(x, axis=0).sum())(np.eye(3)[:, :2]), np.eye(3)[:, :2])
+    twice = np.diag([2.0, 2.0, 5.0])
+    np.testing.assert_allclose(fx.grad(lambda a: L.eigvalsh(a).sum())(twice), np.eye(3), atol=1e-15)
+    np.testing.assert_allclose(fx.grad(lambda a: L.svdvals(a).sum())(twice), np.eye(3), atol=1e-15)
+
+
+def test_only_the_triangle_that_is_read_has_a_gradient():
+    a = np.array([[4.0, 1.0], [0.5, 3.0]])
+    for function in (lambda a: L.cholesky(a)[1, 0], lambda a: L.eigvalsh(a)[0]):
+        np.testing.assert_allclose(fx.grad(function)(a), differences(function, a), rtol=1e-6, atol=1e-9)
+        assert fx.grad(function)(a)[0, 1] == 0
+
+
+@pytest.mark.parametrize("function", [
+    lambda a: L.svd(a)[0].sum(), lambda a: L.qr(a, "complete")[0].sum(), lambda a: L.qr(a, "raw")[0].sum(),
+])  # fmt: skip
+def test_what_has_no_derivative_says_so(function):
+    with pytest.raises(TypeError, match=r"has no derivative|have no derivative"):
+        fx.grad(function)(np.arange(6.0).reshape(3, 2))
