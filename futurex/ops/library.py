@@ -7,6 +7,7 @@ a printed tree it is Python that can be executed. What the result is like is ask
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
+from futurex.tree.dims import Dim, Fresh, Symbol, dims_in, renamed
 from futurex.tree.printer import literal
 from futurex.tree.pytree import LEAF, Structure, flatten
 from futurex.tree.record import Avals, Sample, op
@@ -87,6 +89,8 @@ def result_of(call: str, avals: tuple[Aval, ...]) -> Result:
 
     Raises what the function raises, and NoFixedResult where no fixed description of its result is possible.
     """
+    if not all(aval.static for aval in avals):
+        return _open_result(call, avals)
     found: list[Result] = []
     error: Exception | None = None
     for stand_in in (_varied, _ones):
@@ -105,6 +109,54 @@ def result_of(call: str, avals: tuple[Aval, ...]) -> Result:
     if found[0] != found[-1]:
         raise NoFixedResult("the shape or type of its result depends on the values of its arguments")
     return found[0]
+
+
+def _open_result(call: str, avals: tuple[Aval, ...]) -> Result:
+    """What a call gives where extents are unknown: an extent of the result is a number, or that of an input and so many
+    more, if it is so for stand-ins of several sizes; otherwise it is open."""
+    symbols = sorted({symbol for aval in avals for dim in dims_in(aval.shape) for symbol in dim.symbols})
+    try:
+        columns = zip(*_SIZES[: max(len(symbols), 1)], strict=True)
+        trials = [_trial(call, avals, dict(zip(symbols, sizes, strict=False))) for sizes in columns]
+    except NoFixedResult:
+        raise
+    except Exception:  # lengths may have to agree: then nothing tells them apart
+        trials = [_trial(call, avals, dict.fromkeys(symbols, size)) for size in _SIZES[0]]
+        symbols = symbols[:1] if len(symbols) == 1 else []
+    first = trials[0][1]
+    if any(_kind(result) != _kind(first) for _, result in trials):
+        raise NoFixedResult("the type of its result depends on the sizes of its arguments")
+    numbers = itertools.count()
+    outs = []
+    for k, aval in enumerate(first.avals):
+        rows = zip(*(result.avals[k].shape for _, result in trials), strict=True)
+        shape = tuple(_extent(row, [sizes for sizes, _ in trials], symbols, numbers) for row in rows)
+        outs.append(Aval(shape, aval.dtype, aval.weak))
+    return Result(tuple(outs), first.structure, first.arrays, all(result.contiguous for _, result in trials))
+
+
+_SIZES = tuple(tuple(start + 6 * k for start in (5, 16, 51)) for k in range(16))
+
+
+def _trial(call: str, avals: tuple[Aval, ...], sizes: dict[Symbol, int]) -> tuple[dict[Symbol, int], Result]:
+    def of(extent: Any) -> Any:
+        return renamed(extent, sizes) if isinstance(extent, Dim) else extent
+
+    return sizes, result_of(call, tuple(aval.with_extents(of) for aval in avals))
+
+
+def _kind(result: Result) -> Any:
+    return [(aval.dtype, aval.weak, aval.ndim) for aval in result.avals], result.structure, result.arrays
+
+
+def _extent(row: tuple[int, ...], sizes: list[dict[Symbol, int]], symbols: list[Symbol], numbers: Any) -> Any:
+    if len(set(row)) == 1:
+        return row[0]
+    for symbol in symbols:
+        more = {extent - size[symbol] for extent, size in zip(row, sizes, strict=True)}
+        if len(more) == 1 and (change := more.pop()) >= 0:
+            return Dim.of(symbol) + change
+    return Fresh(next(numbers))
 
 
 def _ones(aval: Aval) -> Any:
