@@ -2,6 +2,7 @@
 
 from futurex.frontend.numpy_api import (
     choosing,
+    counting,
     dynamic,
     einsum,
     fft,
@@ -36,6 +37,7 @@ __all__ = [
     "call_numpy",
     "call_ufunc",
     "choosing",
+    "counting",
     "dynamic",
     "einsum",
     "fft",

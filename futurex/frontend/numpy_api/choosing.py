@@ -1,4 +1,4 @@
-"""``np.choose``, rounding to decimals, and counts of known positions."""
+"""``np.choose`` and rounding to decimals."""
 
 from __future__ import annotations
 
@@ -31,21 +31,6 @@ def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     if out is not None:
         return exactly_into(out, result, "numpy.round")
     return result if x.is_scalar or x.ndim else new_array(result._node)
-
-
-@handles(np.bincount)
-def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
-    """Weights are added up at positions that are known; how many there are depends on them."""
-    positions = array_node(x)
-    if weights is None or positions.op != "const" or positions.ndim != 1 or positions.value.min(initial=0) < 0:
-        raise Escape("numpy.bincount of positions that are not known", "the shape of the result depends on data")
-    added = array_node(weights)
-    if added.shape != positions.shape or added.dtype.kind not in "biuf" or positions.dtype.kind not in "iu":
-        raise Escape("numpy.bincount with such weights", "NumPy refuses them")
-    length = max(int(positions.value.max(initial=-1)) + 1, operator.index(minlength))
-    added = added if added.dtype == float else emit("cast", added, dtype=np.dtype(float))
-    zeros = emit("full", np.float64(0.0), shape=(length,), dtype=np.dtype(float))
-    return new_array(emit("scatter", zeros, added, positions, pattern=(("d", 0),), mode="add"))
 
 
 METHODS.update(choose=choose)

@@ -31,9 +31,10 @@ _TABLE: dict[str, tuple[str, ...]] = {
     # order statistics and moments
     "median": (), "percentile": (), "quantile": (), "nanmedian": (), "nanpercentile": (), "nanquantile": (),
     "average": (), "cov": (), "corrcoef": (), "nanmean": (), "nanvar": (), "nanstd": (), "nansum": (), "nanprod": (),
-    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (),
-    "bincount": ("x", "minlength"), "histogram": ("bins",), "histogram2d": ("bins",),
-    "histogramdd": ("bins",), "histogram_bin_edges": ("bins",),
+    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (), "bincount": ("minlength",), "intersect1d": (),
+    "setdiff1d": (), "setxor1d": (), "union1d": (), "unique_all": (), "unique_counts": (), "unique_inverse": (),
+    "unique_values": (), "histogram": ("bins",), "histogram2d": ("bins",), "histogramdd": ("bins",),
+    "histogram_bin_edges": ("bins",),
     # signals, polynomials, calculus
     "convolve": ("mode",), "correlate": ("mode",), "interp": (), "gradient": (), "ediff1d": (), "trapezoid": (),
     "unwrap": (), "i0": (), "sinc": (), "kaiser": ("M",), "hanning": ("M",), "hamming": ("M",), "blackman": ("M",),
@@ -48,8 +49,9 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "isclose": (), "allclose": (), "array_equal": (), "array_equiv": (), "isposinf": (), "isneginf": (),
     "isreal": (), "iscomplex": (), "angle": (), "fix": (), "around": (), "round": (),
     # what has a translation of its own, but not for every option
-    "mean": (), "var": (), "std": (), "ptp": (), "clip": (), "take": (), "take_along_axis": (), "repeat": ("repeats",),
-    "tile": ("reps",), "diff": (), "pad": ("pad_width",), "trace": (), "count_nonzero": (), "einsum": (),
+    "mean": (), "var": (), "std": (), "ptp": (), "clip": (), "take": (), "take_along_axis": (),
+    "repeat": ("repeats",), "tile": ("reps",), "diff": (), "pad": ("pad_width",), "trace": (), "count_nonzero": (),
+    "einsum": (),
 }  # fmt: skip
 
 
@@ -71,9 +73,9 @@ def call_native(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if out is None and arguments.get("out") is not None:
         raise Escape(f"numpy.{path} with a positional out", "only out= is traced")
     for name in static:
-        if name in arguments and not _is_known(arguments[name]):
+        if name in arguments and not _is_known(arguments[name]) and not _is_table(name, arguments[name]):
             raise Escape(f"numpy.{path} with {name} that is not known", "the shape of the result depends on data")
-    known = [value for name, value in arguments.items() if name in static]
+    known = [value for name, value in arguments.items() if name in static and not _is_table(name, value)]
     inputs: list[Tracer] = []
     call = f"np.{path}({_text(args, kwargs, known, inputs, path)})"
     nodes = [each._node for each in inputs]
@@ -122,6 +124,11 @@ def _text(args: Any, kwargs: Any, known: list[Any], inputs: list[Tracer], path: 
 
 def _is_known(value: Any) -> bool:
     return all(not isinstance(leaf, Tracer) or leaf._node.op == "const" for leaf in map(entered, flatten(value)[0]))
+
+
+def _is_table(name: str, value: Any) -> bool:
+    """Bins that are the edges themselves: how many there are is known."""
+    return name == "bins" and isinstance(value, Tracer) and value.ndim == 1
 
 
 def _traced(node: Node, result: Result, index: int, inputs: list[Tracer]) -> Tracer:

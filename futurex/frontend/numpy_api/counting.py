@@ -1,0 +1,40 @@
+"""Counts and sums by position: ``np.bincount`` and ``np.histogram``."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, array_node, fresh, new_array
+
+
+@handles(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
+    """Weights are added up at positions that are known; how many there are depends on them."""
+    positions = array_node(x)
+    if weights is None or positions.op != "const" or positions.ndim != 1 or positions.value.min(initial=0) < 0:
+        raise Escape("numpy.bincount of positions that are not known", "the shape of the result depends on data")
+    added = array_node(weights)
+    if added.shape != positions.shape or added.dtype.kind not in "biuf" or positions.dtype.kind not in "iu":
+        raise Escape("numpy.bincount with such weights", "NumPy refuses them")
+    length = max(int(positions.value.max(initial=-1)) + 1, operator.index(minlength))
+    added = added if added.dtype == float else emit("cast", added, dtype=np.dtype(float))
+    zeros = emit("full", np.float64(0.0), shape=(length,), dtype=np.dtype(float))
+    return new_array(emit("scatter", zeros, added, positions, pattern=(("d", 0),), mode="add"))
+
+
+@handles(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Tracer, Tracer]:
+    """With the edges given, they are the second result themselves."""
+    if not isinstance(bins, Tracer) or bins.ndim != 1 or range is not None:
+        raise Escape("numpy.histogram with a number of bins", "only edges have a translation of their own")
+    inputs = [array_node(a), bins._node] + ([] if weights is None else [array_node(weights)])
+    options = "".join([", weights=_2" * (weights is not None), f", density={bool(density)}"])
+    return fresh(emit("native", *inputs, call=f"np.histogram(_0, _1{options})[0]")), bins
