@@ -12,6 +12,7 @@ import numpy as np
 
 from futurex.ops.elementwise import conj
 from futurex.tree.aval import Aval
+from futurex.tree.dims import is_static, same
 from futurex.tree.node import Node, apply, const
 from futurex.tree.record import Cost, Sample, op
 
@@ -20,12 +21,12 @@ SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": 
 
 def fitted(x: Node, length: int, axis: int) -> Node:
     """Cut along an axis, or filled with zeros at its end."""
+    if same(x.shape[axis], length):
+        return x
     if x.shape[axis] > length:
         entries: list[Any] = [("s", None, None, None)] * x.ndim
         entries[axis] = ("s", 0, length, None)
         return apply("load", x, chain=(("index", tuple(entries)),))
-    if x.shape[axis] == length:
-        return x
     widths = tuple((0, length - x.shape[axis] if k == axis else 0) for k in range(x.ndim))
     return apply("pad", x, const(np.zeros((), x.dtype)[()]), widths=widths)
 
@@ -58,7 +59,8 @@ def _irfft_rule(g: Node, out: Node, x: Node, n: int, axis: int, norm: str | None
 
 def _aval(function: Callable[..., Any], length: Callable[[int], int]) -> Callable[..., Aval]:
     def aval(x: Aval, n: int, axis: int, norm: str | None) -> Aval:
-        dtype = function(np.ones(1, x.dtype), max(n, 0) and 1, norm=norm).dtype  # raises for unknown norms and n < 1
+        small = max(n, 0) and 1 if is_static((n,)) else 1
+        dtype = function(np.ones(1, x.dtype), small, norm=norm).dtype  # raises for unknown norms and n < 1
         return Aval((*x.shape[:axis], length(n), *x.shape[axis + 1 :]), dtype)
 
     return aval

@@ -145,3 +145,17 @@ WRITES = {
     "chain": lambda x, z, v: (L.multi_dot([x, x, x.T, x], out=x), x),
     "in place": lambda x, z, v: (x.__imatmul__(x), z.__imatmul__(z.conj().T), x, z),
 }  # fmt: skip
+
+# Functions of rows that a mask selects: how many there are only the run knows.
+SELECTED = {
+    "fft": lambda x, v: (F.fft(v[v > 0]), F.rfft(v[v > 0]), F.irfft(v[v > 0] + 0j), F.fft2(x[v > 0])),
+    "norm": lambda x, v: (L.norm(v[v > 0]), L.norm(x[v > 0], axis=1), L.norm(x[v > 0], 1), L.vector_norm(x[v > 0])),
+    "singular norms": lambda x, v: (L.norm(x[v > 0], 2), L.norm(x[v > 0], "nuc")),
+    "square": lambda x, v: (lambda a: (L.inv(a), L.det(a), L.slogdet(a), L.matrix_power(a, 3)))(x[v > 0][:, v > 0]),
+    "factors": lambda x, v: (L.svd(x[v > 0]), L.svd(x[v > 0], full_matrices=False), L.qr(x[v > 0]), L.pinv(x[v > 0])),
+    "symmetric": lambda x, v: (lambda a: (L.cholesky(a), L.eigh(a)))((x @ x.T)[v > 0][:, v > 0]),
+    "equations": lambda x, v: (L.solve(x[v > 0][:, v > 0], v[v > 0]), L.lstsq(x[v > 0], v[v > 0]), L.cond(x[v > 0])),
+    "products": lambda x, v: (np.outer(v[v > 0], v), np.kron(v[v > 0], v), np.tensordot(x[v > 0], x, 1), x[v > 0] @ v),
+    "einsum": lambda x, v: (np.einsum("ij,j->i", x[v > 0], v), np.einsum("ij,i->j", x[v > 0], v[v > 0]),
+                            np.einsum("ij,jk,k", x[v > 0], x, v), np.einsum("ii->i", x[v > 0][:, v > 0])),
+}  # fmt: skip

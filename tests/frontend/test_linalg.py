@@ -5,7 +5,7 @@ import pytest
 from compare import agree, is_staged, outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linalg_cases import BAD_EINSUM, EINSUM, MATRIX, PRODUCTS, REAL, SQUARE, WRITES
+from linalg_cases import BAD_EINSUM, EINSUM, MATRIX, PRODUCTS, REAL, SELECTED, SQUARE, WRITES
 
 import futurex as fx
 from futurex.frontend.numpy_api import HANDLERS
@@ -250,3 +250,30 @@ def test_einsum_of_lists_and_options():
     ]
     for function in functions:
         compare(function, (x, y, v), staged=None, equal=agree)
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_functions_of_selected_rows(name):
+    rng = np.random.default_rng(12)
+    for cut in (0.0, -9.0, 9.0):
+        compare(SELECTED[name], (numbers(rng, (5, 5), float), rng.normal(size=5) - cut), equal=agree)
+
+
+SELECTED_LOSSES = {
+    "norm": lambda x, v: np.linalg.norm(x[v > 0]),
+    "inv": lambda x, v: np.linalg.inv(x[v > 0].T @ x[v > 0] + np.eye(4)).sum(),
+    "det": lambda x, v: np.linalg.det(x[v > 0][:, v > 0]),
+    "lstsq": lambda x, v: np.linalg.lstsq(x[v > 0], v[v > 0], rcond=1e-12)[0].sum(),
+    "eigh": lambda x, v: np.linalg.eigvalsh((x @ x.T)[v > 0][:, v > 0])[0],
+    "einsum": lambda x, v: np.einsum("ij,i->j", x[v > 0], v[v > 0])[0],
+    "fft": lambda x, v: abs(np.fft.fft(x[v > 0, 0])[1]),
+}
+
+
+@pytest.mark.parametrize("name", SELECTED_LOSSES)
+def test_gradients_of_functions_of_selected_rows(name):
+    function = SELECTED_LOSSES[name]
+    x, v = np.random.default_rng(13).normal(size=(4, 4)), np.array([1.0, -1.0, 2.0, 3.0])
+    steps = 1e-6 * np.eye(16).reshape(16, 4, 4)
+    expected = np.array([(function(x + step, v) - function(x - step, v)) / 2e-6 for step in steps]).reshape(4, 4)
+    np.testing.assert_allclose(fx.grad(function)(x, v), expected, rtol=1e-5, atol=1e-7)

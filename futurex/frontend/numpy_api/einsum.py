@@ -12,6 +12,7 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh
+from futurex.tree.dims import UnknownDimension, is_static, nominal, same
 from futurex.tree.node import Node
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase  # the order in which NumPy numbers them
@@ -73,19 +74,30 @@ def _explicit(text: str, shapes: list[tuple[int, ...]], lenient: bool) -> tuple[
     return names, out
 
 
-def _extents(names: list[str], shapes: list[tuple[int, ...]]) -> dict[str, int]:
-    extents: dict[str, int] = {}
+def _extents(names: list[str], shapes: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """How far each letter runs; what is not known before the run is checked by it."""
+    extents: dict[str, Any] = {}
     for term, shape in zip(names, shapes, strict=True):
-        own: dict[str, int] = {}
+        own: dict[str, Any] = {}
         for letter, extent in zip(term, shape, strict=True):
-            if own.setdefault(letter, extent) != extent:
+            if not same(own.setdefault(letter, extent), extent) and own[letter] != extent:
                 raise _Malformed
         for letter, extent in own.items():
-            before = extents.setdefault(letter, extent)
-            if 1 not in (before, extent) and before != extent:
-                raise _Malformed
-            extents[letter] = extent if before == 1 else before
+            extents[letter] = _wider(extents.get(letter, 1), extent)
     return extents
+
+
+def _wider(first: Any, second: Any) -> Any:
+    """The extent that two operands have together, of which one may be broadcast."""
+    if same(first, second) or same(second, 1):
+        return first
+    if same(first, 1):
+        return second
+    if is_static((first, second)):
+        raise _Malformed
+    if is_static((first,)) or is_static((second,)):
+        return first if is_static((first,)) else second
+    raise UnknownDimension(f"whether {first} == {second} is not known before the run")
 
 
 def _diagonals(x: Tracer, names: str) -> tuple[Tracer, str]:
@@ -99,9 +111,9 @@ def _diagonals(x: Tracer, names: str) -> tuple[Tracer, str]:
     return x, names
 
 
-def _without_ones(x: Tracer, names: str, extents: dict[str, int]) -> tuple[Tracer, str]:
-    """A view without dimensions of extent one that are broadcast against another operand's."""
-    drop = [k for k, letter in enumerate(names) if x.shape[k] == 1 and extents[letter] != 1]
+def _without_ones(x: Tracer, names: str, extents: dict[str, Any]) -> tuple[Tracer, str]:
+    """A view without dimensions of extent one that are, or may be, broadcast against another operand's."""
+    drop = [k for k, letter in enumerate(names) if same(x.shape[k], 1) and not same(extents[letter], 1)]
     kept = "".join(letter for k, letter in enumerate(names) if k not in drop)
     return (x.squeeze(tuple(drop)) if drop else x), kept
 
@@ -160,7 +172,7 @@ def _typed(nodes: list[Node], dtype: Any, casting: Any, optimize: Any) -> list[N
     return [emit("cast", node, dtype=common) if node.dtype != common else node for node in nodes]
 
 
-def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[str, int], optimize: Any) -> Node:
+def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[str, Any], optimize: Any) -> Node:
     if len(nodes) == 1:
         return emit("einsum", nodes[0], subscripts=f"{names[0]}->{target}")
     nodes, names = list(nodes), list(names)
@@ -169,7 +181,7 @@ def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[st
         while len(taken) > 1:
             (x, a), (y, b), *others = taken
             needed = set(target).union(*names, *(term for _, term in others))
-            kept = "".join(sorted(set(a + b) & needed, key=lambda letter: (extents[letter], letter)))
+            kept = "".join(sorted(set(a + b) & needed, key=lambda letter: (nominal(extents[letter]), letter)))
             made = kept if nodes or others else target
             taken = [(emit("einsum", x, y, subscripts=f"{a},{b}->{made}"), made), *others]
         node, term = taken[0]
@@ -184,7 +196,7 @@ def _path(nodes: list[Node], names: list[str], target: str, optimize: Any) -> li
     """The order in which NumPy contracts; without ``optimize=`` the one it would choose."""
     if len(nodes) == 2:
         return [(0, 1)]
-    stand_ins = [np.broadcast_to(np.zeros((), node.dtype), node.shape) for node in nodes]
+    stand_ins = [np.broadcast_to(np.zeros((), node.dtype), nominal(node.shape)) for node in nodes]
     path, _ = np.einsum_path(f"{','.join(names)}->{target}", *stand_ins, optimize=optimize or "greedy")
     return path[1:]
 

@@ -16,6 +16,7 @@ from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, layout_of, norma
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
 from futurex.ops.fourier import SWAPPED
+from futurex.tree.dims import Dim
 from futurex.tree.node import const
 
 Lengths = list[int]
@@ -31,7 +32,8 @@ def _transform(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any = None)
         raise TypeError("ufunc 'rfft_n_even' did not contain a loop with signature matching types")
     axes = normal_axes(axis, node.ndim)
     assert axes is not None
-    result = fresh(emit(name, node, n=operator.index(known(n, "n=")), axis=axes[0], norm=norm))
+    length = n if isinstance(n, Dim) else operator.index(known(n, "n="))
+    result = fresh(emit(name, node, n=length, axis=axes[0], norm=norm))
     result._cell.strides = layout_of(result.aval, [x], [node])
     return result if out is None else _written(out, result)
 

@@ -24,7 +24,7 @@ def known(value: Any, what: str) -> Any:
     """An option that decides what is computed: a number, not an array that is not known yet."""
     value = entered(value)
     if isinstance(value, Tracer):
-        value = value.known(what)
+        value = value._known(what)
     return value.item() if isinstance(value, np.generic) else value
 
 

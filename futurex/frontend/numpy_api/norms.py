@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.linalg import known, result_array, svd, svdvals
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.shapes import moveaxis
@@ -17,7 +16,7 @@ from futurex.frontend.numpy_api.ufunc_methods import reduce
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, normal_axes
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
-from futurex.tree.node import const
+from futurex.tree.dims import is_static
 
 
 def _axis(axis: Any) -> Any:
@@ -46,13 +45,18 @@ def _singular_norm(a: Tracer, ord: Any, axis: tuple[int, ...], keepdims: bool) -
     if a.dtype.kind in "biu":
         a = fresh(emit("cast", a._node, dtype=np.dtype(float)))
     values = svdvals(moveaxis(a, axis, (-2, -1)))
-    if values.shape[-1] == 0:
-        raise Escape(f"numpy.linalg.norm of an empty matrix with ord={ord!r}", "this use is not traced")
-    result = reduce({2: np.maximum, -2: np.minimum, "nuc": np.add}[ord], values, -1)
+    ufunc = {2: np.maximum, -2: np.minimum, "nuc": np.add}[ord]
+    result = reduce(ufunc, values, -1, **({} if ord == -2 else _from_zero(values)))
     if keepdims:
         gone = (*(rows or ()), *(columns or ()))
         return fresh(emit("reshape", result._node, shape=_with_ones(a.shape, gone)))
     return result
+
+
+def _from_zero(values: Tracer) -> dict[str, Any]:
+    """The option that NumPy gives for matrices without singular values; with some it makes no difference."""
+    some = is_static(values.shape[-1:]) and values.shape[-1] > 0
+    return {} if some else {"initial": 0}
 
 
 def _with_ones(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
@@ -95,10 +99,8 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         zero = reduce(np.logical_and, call_ufunc(np.equal, "__call__", (a, 0), {}), None)
         return fresh(emit("python_scalar", emit("logical_not", zero._node), kind="i"))
     values = svd(a, compute_uv=False, hermitian=hermitian)
-    if values.shape[-1] == 0:
-        return result_array(emit("full", const(np.intp(0)), shape=values.shape[:-1], dtype=np.dtype(np.intp)))
     if tol is None:
-        largest = reduce(np.maximum, values, -1, keepdims=True)
+        largest = reduce(np.maximum, values, -1, keepdims=True, **_from_zero(values))
         if rtol is None:
             rtol = builtins.max(a.shape[-2:]) * np.finfo(values.dtype).eps
         else:
