@@ -91,6 +91,8 @@ class Tracer:
     def _extended(self, *steps: Any, dynamic: tuple[Node, ...] = ()) -> Tracer:
         extended = Tracer(self._cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
         extended._readonly, extended._guard, extended._loose = self._readonly, self._guard, self._loose
+        if any(step[0] != "index" for step in steps):
+            extended.aval  # noqa: B018 - an impossible shape is refused at the line that asks for it
         return extended
 
     def readonly(self) -> Tracer:

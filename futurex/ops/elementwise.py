@@ -21,13 +21,16 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
 def unbroadcast(g: Node, target: Aval) -> Node:
-    """Sum ``g`` over the axes along which ``target`` was broadcast, so that it has the target's shape."""
-    extra = g.ndim - target.ndim
-    own = g.shape[extra:]
-    if any(isinstance(extent, Dim) and not same(extent, g_) for extent, g_ in zip(target.shape, own, strict=True)):
+    """Sum ``g`` over the axes along which ``target`` was broadcast, so that it has the target's shape.
+
+    A value that was written may have had more dimensions than its place: ``x[0] = np.ones((1, 1))``.
+    """
+    extra = max(0, g.ndim - target.ndim)
+    own, wanted = g.shape[extra:], target.shape[max(0, target.ndim - g.ndim) :]
+    if any(isinstance(extent, Dim) and not same(extent, g_) for extent, g_ in zip(wanted, own, strict=True)):
         return apply("sum_to", g, shape=target.shape)  # which axes were broadcast only the run can tell
     axes = tuple(range(extra)) + tuple(
-        axis + extra for axis, extent in enumerate(target.shape) if not same(extent, own[axis]) and extent == 1
+        axis + extra for axis, extent in enumerate(wanted) if not same(extent, own[axis]) and extent == 1
     )
     if axes:
         g = apply("sum", g, axis=axes, keepdims=False, dtype=None)

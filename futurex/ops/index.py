@@ -142,8 +142,10 @@ def _scatter(x: Any, value: Any, *indices: Any, pattern: Pattern, mode: str) -> 
 
 def _scatter_aval(x: Aval, value: Aval, *indices: Aval, pattern: Pattern, mode: str) -> Aval:
     target = gather_aval(x, *indices, pattern=pattern)
+    extra = max(0, value.ndim - target.ndim) if mode == "set" else 0
+    own = value.shape[extra:] if all(n == 1 for n in value.shape[:extra]) else value.shape
     try:
-        fits = broadcast_shapes(target.shape, value.shape) == target.shape
+        fits = broadcast_shapes(target.shape, own) == target.shape
     except UnknownDimension:
         return x  # the run tells
     if not fits and target.static and value.static:
@@ -190,6 +192,7 @@ def _scatter_samples(rng: np.random.Generator) -> Iterable[Sample]:
         columns = np.array([1, 3, 3])
         yield Sample((x, rng.normal(size=(3,)), rows, columns), {"pattern": (("d", 0), ("d", 1)), "mode": mode})
         yield Sample((x, 2.0, rows), {"pattern": (("d", 0), ("s", 1, 3, None)), "mode": mode})
+    yield Sample((x, rng.normal(size=(1, 1, 3, 1)), rows), {"pattern": (("d", 0),), "mode": "set"})
 
 
 op(

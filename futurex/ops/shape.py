@@ -201,7 +201,7 @@ def _pad_factors(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> s
 
 
 def _pad(x: Any, value: Any, widths: tuple[tuple[int, int], ...]) -> Any:
-    return np.pad(x, widths, constant_values=value)
+    return np.pad(x, widths or 0, constant_values=value)
 
 
 def _pad_aval(x: Aval, value: Aval, widths: tuple[tuple[int, int], ...]) -> Aval:

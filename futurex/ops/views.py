@@ -234,6 +234,10 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((base - 1j * base[::-1],), {"chain": ((part,), ("index", (("s", 1, None, 2),)))})
     yield Sample((base + 1j,), {"chain": (("field", "<f8", 8),)})
     yield Sample((base + 1j,), {"chain": (("bits", "<f8"), ("index", (("i", 1),)))})
+    yield Sample((base[0],), {"chain": (("broadcast_to", (3, 5)), ("index", (("s", 1, None, None),)))})
+    row = (("index", (("d", 0), ("s", None, None, 2))), ("broadcast_to", (4, 3)))
+    yield Sample((base, 3), {"chain": (*row, ("transpose", (1, 0)), ("broadcast_to", (2, 3, 4)))})
+    yield Sample((base[0] + 1j,), {"chain": (("broadcast_to", (3, 5)), ("imag",), ("flip", (0,)))})
 
 
 op(
@@ -278,7 +282,7 @@ def _store_rule(
     g: Node, out: Node, base: Node, value: Node, *dynamic: Node, chain: Chain, mode: str
 ) -> tuple[Any, ...]:
     read = _turned(apply("load", _turned(g, chain), *dynamic, chain=chain), chain)
-    into_value = unbroadcast(read, value.aval) if value.ndim <= read.ndim else apply("reshape", read, shape=value.shape)
+    into_value = unbroadcast(read, value.aval)
     rest = g if mode == "add" else apply("store", g, 0, *dynamic, chain=chain, mode="set")
     return (rest, into_value, *(None for _ in dynamic))
 

@@ -974,3 +974,27 @@ def a_variable_named_values(x):
     if x.sum() > 0:
         values = values + 1
     return values
+
+
+@cases(LONG, staged=False)
+def a_view_of_itself_in_every_round(x):
+    for _ in range(20):
+        x = x[::-1]
+    x[0] = 7.0
+
+
+@cases(LONG, staged=False)
+def names_that_change_places(x):
+    a, b, c = x[1:], x[:-1], x * 2
+    for _ in range(20):
+        a, b, c = b, c, a
+    a[0] += 5
+    return a, b, c
+
+
+@cases(LONG)
+def names_that_change_places_and_are_read(x):
+    a, b = x[1:], x[:-1] * 2
+    for _ in range(21):
+        a, b = b, a
+    return a - b

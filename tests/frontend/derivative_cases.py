@@ -158,6 +158,24 @@ def loop_with_rows(x):
 
 
 @case
+def broadcast_views(x):
+    wide = np.broadcast_to(x, (3, 6))
+    return (
+        (wide[1:] * W).sum()
+        + (np.broadcast_to(x[2], (4,)) * W[:4]).prod()
+        + np.broadcast_to(x[:, None], (6, 2)).T[1] @ W
+    )
+
+
+@case
+def values_with_more_dimensions_than_their_place(x):
+    y = np.outer(W, x)
+    y.T[0] = np.atleast_2d(x.max())
+    y[[1, 2, 1]] = (y[:3] * x[0])[None]
+    return (y * y).sum()
+
+
+@case
 def stopped(x):
     return (x * W * fx.stop_gradient(W)).sum()
 

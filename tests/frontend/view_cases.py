@@ -555,3 +555,34 @@ def powers(v):
 @cases(2.5, 3.0)
 def python_powers(a, b):
     return a**2, a**b, a**0.5, b**-1
+
+
+@cases(V)
+@cases(np.array([7.0, 1.0, 2.0]))
+def an_index_out_of_bounds_that_nobody_reads(v):
+    v[v.astype(int)]
+    v[0] = 5.0
+
+
+@cases(V)
+def shapes_that_cannot_be_and_nobody_reads(v):
+    np.broadcast_to(v, (2, 3))
+
+
+@cases(V)
+def parts_of_complex_scalars(v):
+    total = (v * 1j).sum()
+    v += 1
+    return total.real, np.real(total), np.imag(total), np.imag(0.5), np.real(2), np.imag(v)
+
+
+@cases(V)
+def a_python_complex_number_and_a_float(v):
+    return (1j * v[0]) * np.float32([1, 2]), 2j - v[1], v[1] * 1j
+
+
+@cases(X.copy())
+def values_with_more_dimensions_than_their_place(x):
+    x[0] = np.ones((1, 1))
+    x[[1, 0]] = (x[:2] * 2)[None]
+    return x

@@ -196,6 +196,7 @@ class _Round:
     owned: dict[Cell, int]
     token: Node
     effects: list[Node]
+    stand_ins: set[Cell]  # the storage that names stand for at the start of a round
 
 
 def _trace_round(
@@ -205,6 +206,7 @@ def _trace_round(
     with current().scope() as scope:
         params: list[Node] = []
         objects.set(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        stand_ins = set(owned_cells(objects.get(), scope.start))
         for cell, aval in cells.items():
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
@@ -225,7 +227,7 @@ def _trace_round(
     if new:
         objects.add(new)
         return None
-    return _Round(scope, params, tested, after, written, nodes, owned, token, scope.effects[1:])
+    return _Round(scope, params, tested, after, written, nodes, owned, token, scope.effects[1:], stand_ins)
 
 
 def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
@@ -365,7 +367,7 @@ def _build_loop(
     (test, body), free = close([[round_.test], outs], [params, params], round_.scope.start, ["test", "body"])
     results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=()) if starts else [])
     state = tuple(
-        _after_loop(entry, original, final, results, round_.owned, runs_once)
+        _after_loop(entry, original, final, results, round_, carried, runs_once)
         for entry, original, final in zip(carried, before, round_.state, strict=True)
     )
     for cell in cells:
@@ -380,7 +382,13 @@ def _start(leaf: Any) -> Node:
 
 
 def _after_loop(
-    entry: _Carried, original: Any, final: Any, results: Any, owned: dict[Cell, int], runs_once: bool
+    entry: _Carried,
+    original: Any,
+    final: Any,
+    results: Any,
+    round_: _Round,
+    carried: list[_Carried],
+    runs_once: bool,
 ) -> Any:
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
@@ -391,8 +399,17 @@ def _after_loop(
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
-        initial = () if runs_once or isinstance(entry.leaves[k], Node) else aliases_of(entry.leaves[k], {})
-        aliases = (*aliases_of(finals[k], owned), *initial)
+        if isinstance(finals[k], Tracer) and finals[k]._cell in round_.stand_ins:
+            initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
+        else:
+            initial = [] if runs_once else _initial_aliases(entry)
+        aliases = (*aliases_of(finals[k], round_.owned), *initial)
         leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
     return value if entry.structure.kind is None else current().remember_all(value)
+
+
+def _initial_aliases(entry: _Carried) -> list[Cell]:
+    """The storage of what a name is bound to before the loop."""
+    leaves = [entry.leaves[k] for k in entry.places()]
+    return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]

@@ -12,7 +12,7 @@ from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, extent_of, new_array, node_of
+from futurex.frontend.tracer import Tracer, abstract, array_node, as_tracer, entered, extent_of, new_array, node_of
 from futurex.tree.dims import Dim
 from futurex.tree.node import Node, const, dim_of
 
@@ -159,7 +159,10 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Tracer:
 
 @handles(np.copyto)
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    into(dst, node_of(src), where, casting)
+    source, extra = node_of(src), max(0, abstract(src).ndim - abstract(dst).ndim)
+    if extra and source.shape[:extra] == (1,) * extra:  # as in assignments
+        source = emit("reshape", source, shape=source.shape[extra:])
+    into(dst, source, where, casting)
 
 
 def _arange_open(*args: Any, dtype: Any) -> Tracer:

@@ -13,7 +13,7 @@ from futurex.frontend.numpy_api.memory import in_order, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
+from futurex.frontend.tracer import SCALARS, Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
 
 HANDLERS[np.shape] = lambda a: tuple(map(as_number, _described(a).shape))
 HANDLERS[np.ndim] = lambda a: _described(a).ndim
@@ -21,8 +21,8 @@ HANDLERS[np.size] = lambda a, axis=None: as_number(abstract(a).size if axis is N
 HANDLERS[np.result_type] = lambda *values: np.result_type(*map(_type_of, values))
 HANDLERS[np.iscomplexobj] = lambda x: abstract(x).dtype.kind == "c"
 HANDLERS[np.isrealobj] = lambda x: abstract(x).dtype.kind != "c"
-HANDLERS[np.real] = lambda val: as_tracer(val).real
-HANDLERS[np.imag] = lambda val: as_tracer(val).imag
+HANDLERS[np.real] = lambda val: val.real if type(val) in SCALARS else as_tracer(val).real
+HANDLERS[np.imag] = lambda val: val.imag if type(val) in SCALARS else as_tracer(val).imag
 
 
 @handles(np.square)

@@ -25,7 +25,7 @@ _OF_NUMBERS = frozenset(
 
 def operate(ufunc: Any, *inputs: Any) -> Any:
     """An operator: the ufunc, except that Python numbers follow Python's rules."""
-    values = [entered(value) for value in inputs]
+    values = _python_complex(ufunc, [entered(value) for value in inputs])
     if ufunc is np.power:
         return _power(*values)
     if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
@@ -37,6 +37,18 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
         nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
         check_numbers(ufunc, nodes)
     return compute(ufunc, *map(fresh, nodes))
+
+
+def _python_complex(ufunc: Any, values: list[Any]) -> list[Any]:
+    """Python's complex asks its own operator first, which takes np.float64 for the float that it is."""
+    if len(values) < 2 or not isinstance(values[1], Tracer) or not values[1].is_scalar:
+        return values
+    first, second = node_of(values[0]).aval, values[1].aval
+    if not first.weak or first.dtype.kind != "c" or second.weak or second.dtype != np.float64:
+        return values
+    if ufunc not in (np.add, np.subtract, np.multiply):
+        raise Escape(f"{ufunc.__name__} of a Python complex number and a float", "Python computes it, not NumPy")
+    return [values[0], fresh(emit("python_scalar", values[1]._node, kind="f"))]
 
 
 def _power(base: Any, exponent: Any) -> Any:

@@ -8,6 +8,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib import array_utils
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
@@ -44,8 +45,11 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Tracer:
 def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
     x = as_tracer(a)
     from_, to = (
-        [k % x.ndim for k in (axes if isinstance(axes, tuple | list) else (axes,))] for axes in (source, destination)
+        [array_utils.normalize_axis_index(k, x.ndim) for k in (axes if isinstance(axes, tuple | list) else (axes,))]
+        for axes in (source, destination)
     )
+    if len(from_) != len(to):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
     order = [k for k in range(x.ndim) if k not in from_]
     for place, axis in sorted(zip(to, from_, strict=True)):
         order.insert(place, axis)

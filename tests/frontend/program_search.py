@@ -1,0 +1,260 @@
+"""Random programs, plain and futurized: do they mean the same? A failing one is cut down to what matters.
+
+Run as a script for a longer search: ``python program_search.py 5000 [first seed]`` with ``tests`` on the path. Prints
+every program that means something else, and how many were staged.
+"""
+
+import collections
+import contextlib
+import importlib.util
+import itertools
+import random
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+from array_programs import ArrayWriter, SmoothWriter
+from compare import agree, bits, is_staged, plain
+from programs import Writer
+
+import futurex as fx
+from futurex.autodiff.reverse import NotDifferentiable
+from futurex.frontend.errors import StagingError
+
+_numbers = itertools.count()
+# What is a Python number in one branch and NumPy's in another comes back as NumPy's.
+_CHOICE = re.compile(r"\b(if|while|for|and|or|try)\b")
+
+
+def load(text, folder):
+    """The module of a program, from a file so that its source is found."""
+    path = Path(folder) / f"program_{next(_numbers)}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kinds(value):
+    """Which numbers of a result are Python's: arrays and NumPy scalars count as one."""
+    if isinstance(value, dict):
+        return {key: kinds(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [kinds(entry) for entry in value]
+    return "numpy" if isinstance(value, np.ndarray | np.generic) else type(value).__name__
+
+
+def outcome(module, function, seed):
+    """Result or error of a call, the arguments afterwards, and the module's arrays, which are put back."""
+    arrays = [value for value in vars(module).values() if isinstance(value, np.ndarray)]
+    before = [array.copy() for array in arrays]
+    args = module.inputs(seed)
+    try:
+        with np.errstate(all="ignore"):
+            value = plain(function(*args))
+        result = ("value", bits(value), kinds(value))
+    except Exception as error:
+        result = ("error", type(error), None)
+    after = bits([list(args), arrays])
+    for array, old in zip(arrays, before, strict=True):
+        np.copyto(array, old)
+    return result, after
+
+
+def disagreement(text, folder, seeds=(1, 2, 3)):
+    """What differs between the plain and the futurized program ("" if nothing), and whether it was staged."""
+    module = load(text, folder)
+    futurized = fx.futurize(module.program)
+    for seed in seeds:
+        (kind, value, numbers), after = outcome(module, module.program, seed)
+        (kind_now, value_now, numbers_now), after_now = outcome(module, futurized, seed)
+        if not agree((kind_now, value_now, after_now), (kind, value, after)):
+            what = "VALUE" if kind == kind_now == "value" else "ERROR"
+            return (
+                f"{what}: inputs {seed}:\n{value_now}\n{after_now}\nis not\n{value}\n{after}\n{futurized.explain()}"
+            ), True
+        if numbers != numbers_now and not _CHOICE.search(text[text.index("def program") :]):
+            return f"NUMBER: inputs {seed}:\n{numbers_now}\nis not\n{numbers}\n{futurized.explain()}", True
+    return "", any(is_staged(futurized, module.inputs(seed)) for seed in seeds[:1])
+
+
+def slope_disagreement(text, folder, seeds=(1, 2)):
+    """What is wrong with the gradient of a program ("" if nothing), and whether it has one."""
+    module = load(text, folder)
+    staged = False
+    for seed in seeds:
+        args = module.inputs(seed)
+        numbers = [k for k, arg in enumerate(args) if np.asarray(arg).dtype.kind == "f"]
+        direction = [np.random.default_rng(k).normal(size=np.shape(args[k])) for k in numbers]
+
+        def along(step, seed=seed, numbers=numbers, direction=direction):
+            moved = list(module.inputs(seed))
+            for k, way in zip(numbers, direction, strict=True):
+                moved[k] = moved[k] + step * way if isinstance(moved[k], np.ndarray) else float(moved[k] + step * way)
+            return float(module.program(*moved))
+
+        with np.errstate(all="ignore"):
+            try:
+                value = along(0.0)
+                estimates = [
+                    (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h) for h in (1e-5, 3e-5, 1e-4)
+                ]
+            except Exception:
+                continue
+        size = 1 + max(map(abs, estimates))
+        if not np.isfinite([value, *estimates]).all() or np.ptp(estimates) > 1e-5 * size or size > 1e8:
+            continue  # not smooth here
+        try:
+            with np.errstate(all="ignore"):
+                found, gradients = plain(
+                    fx.value_and_grad(module.program, argnums=numbers)(
+                        *[np.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+                    )
+                )
+        except (StagingError, NotDifferentiable):
+            continue
+        staged = True
+        actual = sum(np.sum(g * way) for g, way in zip(gradients, direction, strict=True))
+        if not np.isclose(found, value, rtol=1e-9, atol=1e-9) or not np.isclose(
+            actual, estimates[1], rtol=1e-4, atol=1e-4 * size
+        ):
+            return f"SLOPE: inputs {seed}: value {found}, slope {actual}, is not {value}, {estimates}", True
+    return "", staged
+
+
+def judged(text, folder):
+    """``disagreement``, or that of the gradient, with whatever is raised as text."""
+    try:
+        return slope_disagreement(text, folder) if "= smooth(" in text else disagreement(text, folder)
+    except Exception:
+        return f"CRASH:\n{traceback.format_exc(limit=-4)}", False
+
+
+class TooLong(BaseException):
+    """A program that takes too long, as loops that double an array do; no ``except`` of a program catches it."""
+
+
+@contextlib.contextmanager
+def limited(seconds):
+    """Raise TooLong in the main thread after ``seconds``."""
+
+    def ring(*_):
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def smaller(text, folder):
+    """The program with every statement removed that the disagreement does not need."""
+    what = judged(text, folder)[0].partition(":")[0]
+    head, lines = text[: text.index("def program")], text[text.index("def program") :].splitlines()
+    changed = True
+    while changed:
+        changed = False
+        for k in range(len(lines) - 1, 0, -1):
+            for candidate in _without(lines, k):
+                try:
+                    compile("\n".join(candidate), "", "exec")
+                except SyntaxError:
+                    continue
+                if _same_trouble(head + "\n".join(candidate) + "\n", folder, what):
+                    lines, changed = candidate, True
+                    break
+            if changed and k > len(lines) - 1:
+                break
+    return head + "\n".join(lines) + "\n"
+
+
+def _same_trouble(text, folder, what):
+    try:
+        with limited(10):
+            return judged(text, folder)[0].partition(":")[0] == what
+    except TooLong:
+        return False
+
+
+def _indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def _without(lines, k):
+    """The lines without line k and its block; without line k and its block moved out; with a pass for it."""
+    if k >= len(lines):
+        return
+    end = k + 1
+    while end < len(lines) and _indent(lines[end]) > _indent(lines[k]):
+        end += 1
+    yield lines[:k] + lines[end:]
+    if end > k + 1:
+        yield lines[:k] + [line[4:] for line in lines[k + 1 : end]] + lines[end:]
+    elif lines[k].strip() != "pass":
+        yield [*lines[:k], " " * _indent(lines[k]) + "pass", *lines[end:]]
+
+
+def written(seed, writer):
+    """The text of the program of a seed."""
+    rng = random.Random(seed)
+    return writer(rng.randrange).program(2 + rng.randrange(7))
+
+
+def why_not(text, folder):
+    """The reason why a program is not staged."""
+    module = load(text, folder)
+    try:
+        fx.futurize(module.program).trace(*module.inputs(1))
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0].split(': ')[-1]}"
+    return ""
+
+
+def main():
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    writers = {"array": (ArrayWriter,), "flow": (Writer,), "smooth": (SmoothWriter,)}.get(
+        sys.argv[3] if len(sys.argv) > 3 else "", (ArrayWriter, Writer, SmoothWriter)
+    )
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    n_staged, kinds, reasons, start = 0, collections.Counter(), collections.Counter(), time.monotonic()
+    for seed in range(first, first + count):
+        print("seed", seed, file=sys.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            for writer in writers:
+                try:
+                    with limited(15):
+                        text = written(seed, writer)
+                        wrong, staged = judged(text, folder)
+                except TooLong:
+                    reasons["too long"] += 1
+                    continue
+                n_staged += staged
+                if wrong:
+                    kinds[wrong.partition(":")[0]] += 1
+                    text = smaller(text, folder)
+                    body = text[text.index("def inputs") if writer is not Writer else text.index("def program") :]
+                    print(f"--- {writer.__name__} seed {seed}\n{body}\n{judged(text, folder)[0][:1800]}\n", flush=True)
+                elif not staged:
+                    reasons["no slope" if writer is SmoothWriter else why_not(text, folder)] += 1
+    total = count * len(writers)
+    seconds = time.monotonic() - start
+    print(f"{total} programs, {n_staged} staged, {sum(kinds.values())} differ {dict(kinds)}, {seconds:.0f} s")
+    for reason, n in reasons.most_common(40):
+        print(n, reason)
+
+
+if __name__ == "__main__":
+    main()
