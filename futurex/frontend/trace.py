@@ -429,6 +429,8 @@ def close(
 
 
 def _from_outside(node: Node, inner: set[Node], start_id: int) -> bool:
+    if node.op == "item":  # a graph's inputs are single arrays
+        return _from_outside(node.inputs[0], inner, start_id)
     return (node.id < start_id or node.op == "param") and node.op != "const" and node not in inner
 
 

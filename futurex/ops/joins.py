@@ -21,8 +21,7 @@ def joined(first: Sequence[Aval], second: Sequence[Aval], outside: Iterable[Aval
     ``outside``: the inputs of the graphs, whose symbols mean the same inside and outside. An extent that differs, or
     that only the inside knows, is open.
     """
-    single = [part for aval in outside for part in (aval if isinstance(aval, tuple) else (aval,))]
-    given = {symbol for aval in single for dim in dims_in(aval.extents) for symbol in dim.symbols}
+    given = {symbol for aval in outside for dim in dims_in(aval.extents) for symbol in dim.symbols}
     numbers = itertools.count()
     out = []
     for a, b in zip(first, second, strict=True):

@@ -998,3 +998,15 @@ def names_that_change_places_and_are_read(x):
     for _ in range(21):
         a, b = b, a
     return a - b
+
+
+@cases(LONG, 0.5)
+@cases(LONG, -0.5)
+def parts_of_one_result_used_in_branches(x, s):
+    mantissa, exponent = np.frexp(x)
+    y = x
+    if s > 0:
+        y = mantissa * 2
+        for _ in range(20):
+            y = y + exponent
+    return y
