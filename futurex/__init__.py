@@ -12,9 +12,13 @@ from futurex.frontend import (  # noqa: E402
     Futurized,
     Program,
     StagingError,
+    checkpoint,
+    custom_vjp,
     disable,
     futurize,
     grad,
+    hessian,
+    jacobian,
     jvp,
     linearize,
     lower,
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "data", "disable",
-    "fit", "futurize", "grad", "jvp", "linearize", "lower", "models", "nn", "optim", "random", "stop_gradient",
-    "value_and_grad", "vjp", "vmap",
+    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "checkpoint",
+    "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian", "jvp", "linearize", "lower",
+    "models", "nn", "optim", "random", "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

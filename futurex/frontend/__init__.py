@@ -4,16 +4,32 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize
-from futurex.frontend.transforms import grad, jvp, linearize, stop_gradient, value_and_grad, vjp, vmap
+from futurex.frontend.transforms import (
+    checkpoint,
+    custom_vjp,
+    grad,
+    hessian,
+    jacobian,
+    jvp,
+    linearize,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 
 __all__ = [
     "Array",
     "Futurized",
     "Program",
     "StagingError",
+    "checkpoint",
+    "custom_vjp",
     "disable",
     "futurize",
     "grad",
+    "hessian",
+    "jacobian",
     "jvp",
     "linearize",
     "lower",

@@ -9,17 +9,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from futurex.frontend import custom_vjp
 from futurex.nn.operation import operation, shape_of
 
 
 def relu(x: Any) -> Any:
-    """``max(x, 0)``, element by element; any shape, the dtype of ``x``.
+    """``max(x, 0)``, element by element; any shape, the dtype of ``x``. Its derivative at zero is zero.
 
     >>> import numpy as np, futurex as fx
     >>> fx.nn.relu(np.array([-1.0, 2.0]))
     array([0., 2.])
     """
+    return _relu(x)
+
+
+@custom_vjp
+def _relu(x: Any) -> Any:
     return np.maximum(x, 0)
+
+
+_relu.defvjp(lambda x: (np.maximum(x, 0), np.greater(x, 0)), lambda on, g: (np.where(on, g, 0),))
 
 
 def tanh(x: Any) -> Any:

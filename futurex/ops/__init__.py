@@ -33,6 +33,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     quantiles,
     random,
     reduce,
+    regions,
     shape,
     signals,
     sorting,

@@ -33,6 +33,8 @@ def step(node: Node, ins: Sequence[Placement]) -> Step:
     result: Step | None = None
     if not node.is_static:
         return whole(node)  # what only the run knows cannot be cut beforehand
+    if node.op == "after":
+        return tuple(ins), ins[0]  # the others are waited for, wherever they lie
     if any(isinstance(placement, Shard) for placement in ins):
         result = _reshape(node, ins[0]) if node.op == "reshape" else _tiles(node, ins)
     elif any(isinstance(placement, Partial) for placement in ins):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.fuse import fuse
+from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.simplify import simplify
 from futurex.tree.graph import Graph
@@ -34,6 +35,7 @@ def optimise(graph: Graph, *, check: bool = VERIFY) -> Graph:
     >>> optimise(Graph([x], [turned])).outs[0] is x
     True
     """
+    graph = inline_regions(graph)
     graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, check=check)))
     for each in PASSES:
         graph = each(graph)

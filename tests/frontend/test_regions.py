@@ -1,0 +1,209 @@
+"""``checkpoint`` changes memory and nothing else; ``custom_vjp`` takes the derivative that it is given, everywhere."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from derivative_cases import X, cases
+from effect_cases_of_regions import noisy
+
+import futurex as fx
+
+RNG = np.random.default_rng(0)
+WEIGHTS = [RNG.normal(size=(32, 32)) * 0.1 for _ in range(12)]
+BATCH = RNG.normal(size=(64, 32))
+
+
+def block(x, w):
+    h = np.tanh(x @ w)
+    return np.sin(np.tanh(h * h + x)) * h + x
+
+
+def network(step):
+    def loss(weights, x):
+        for w in weights:
+            x = step(x, w)
+        return (x * x).sum()
+
+    return loss
+
+
+def same_bits(first, second):
+    return np.asarray(first).tobytes() == np.asarray(second).tobytes()
+
+
+def test_a_checkpoint_needs_less_memory_for_the_same_bits():
+    plain, saved = fx.grad(network(block)), fx.grad(network(fx.checkpoint(block)))
+    pairs = zip(plain(WEIGHTS, BATCH), saved(WEIGHTS, BATCH), strict=True)
+    assert all(same_bits(a, b) for a, b in pairs)
+    kept, within = 4 * 12, 16  # values of every block, of one block with its derivative
+    assert plain.memory(WEIGHTS, BATCH).arena > kept * BATCH.nbytes
+    assert saved.memory(WEIGHTS, BATCH).arena < (12 + within + 1) * BATCH.nbytes
+
+
+@pytest.mark.parametrize("function", cases)
+def test_a_checkpoint_changes_no_bit(function):
+    saved = fx.checkpoint(function)
+    assert saved(X.copy()) == function(X.copy())
+    assert same_bits(fx.futurize(lambda x: saved(x * 1.0))(X), fx.futurize(lambda x: function(x * 1.0))(X))
+    assert same_bits(fx.grad(saved)(X), fx.grad(function)(X))
+    assert same_bits(fx.jvp(saved, (X,), (X,))[1], fx.jvp(function, (X,), (X,))[1])
+
+
+@pytest.mark.parametrize("function", cases)
+def test_checkpoints_under_other_transforms(function):
+    saved = fx.checkpoint(function)
+    np.testing.assert_allclose(np.asarray(fx.hessian(saved)(X)), np.asarray(fx.hessian(function)(X)), rtol=1e-9)
+    xs = np.stack([X, 1.1 * X])
+    np.testing.assert_allclose(
+        np.asarray(fx.vmap(fx.grad(saved))(xs)), [np.asarray(fx.grad(function)(x)) for x in xs], rtol=1e-8, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("function", cases)
+def test_loops_in_segments_have_the_same_derivatives(function):
+    saved = fx.checkpoint(function, every=4)
+    assert same_bits(fx.grad(saved, has_aux=False)(X), fx.grad(saved)(X))
+    np.testing.assert_allclose(np.asarray(fx.grad(saved)(X)), np.asarray(fx.grad(function)(X)), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(np.asarray(fx.hessian(saved)(X)), np.asarray(fx.hessian(function)(X)), rtol=1e-9)
+
+
+def wander(x):
+    for _ in range(400):
+        x = np.sin(x) * 1.01 + 0.001 * x
+    return (x * x).sum()
+
+
+def peak_of(function, x):
+    np.asarray(function(x))  # traced and compiled
+    tracemalloc.start()
+    try:
+        result = np.asarray(function(x))
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_segments_keep_less_of_a_loop():
+    x = RNG.normal(size=10_000)
+    (plain, most), (saved, least) = (
+        peak_of(fx.grad(f), x) for f in (wander, fx.checkpoint(wander, every=20))
+    )
+    np.testing.assert_allclose(saved, plain, rtol=1e-12)
+    assert most > 400 * x.nbytes
+    assert least < 60 * x.nbytes
+
+
+def test_effects_of_a_checkpoint_run_once(capsys):
+    np.testing.assert_allclose(np.asarray(fx.grad(lambda x: fx.checkpoint(noisy)(x) * 2)(X)), 4 * X)
+    assert capsys.readouterr().out == "inside 6\n"
+
+
+@fx.custom_vjp
+def root(x):
+    return np.sqrt(x)
+
+
+def root_forward(x):
+    y = root(x)
+    return y, y
+
+
+def root_backward(y, g):
+    return (np.where(y > 0, g * 0.5 / np.where(y > 0, y, 1.0), 0.0),)
+
+
+root.defvjp(root_forward, root_backward)
+V = np.array([0.0, 4.0, 9.0])
+SLOPE = np.array([0.0, 0.25, 1 / 6])
+
+
+def test_a_derivative_of_ones_own():
+    assert same_bits(root(V), np.sqrt(V))
+    assert same_bits(fx.futurize(root)(V), np.sqrt(V))
+    np.testing.assert_allclose(np.asarray(fx.grad(lambda x: root(x).sum())(V)), SLOPE)
+    np.testing.assert_allclose(np.asarray(fx.jvp(root, (V,), (2 * np.ones(3),))[1]), 2 * SLOPE)
+    np.testing.assert_allclose(np.asarray(fx.vmap(fx.grad(root))(V)), SLOPE)
+    np.testing.assert_allclose(np.asarray(fx.jacobian(root)(V)), np.diag(SLOPE))
+    second = fx.grad(lambda x: fx.grad(lambda x: root(x).sum())(x).sum())(V)
+    np.testing.assert_allclose(np.asarray(second), [0.0, -0.25 * 4**-1.5, -0.25 * 9**-1.5])
+
+
+def test_what_all_examples_share_gets_the_sum_of_their_cotangents():
+    shared = fx.grad(lambda a: fx.vmap(lambda x: root(x * a))(V).sum())(2.0)
+    np.testing.assert_allclose(float(shared), np.sqrt(V).sum() * 0.5 / np.sqrt(2))
+
+
+@fx.custom_vjp
+def scaled(params, x, n, how):
+    return {"y": params["a"] * x**n, "how": how}
+
+
+def scaled_forward(params, x, n, how):
+    return scaled(params, x, n, how), (params, {"x": x}, how)
+
+
+def scaled_backward(residuals, g):
+    params, kept, how = residuals
+    factor = {"odd": 100}[how]
+    return {"a": (g["y"] * kept["x"]).sum() * factor, "b": None}, g["y"] * params["a"], None, None
+
+
+scaled.defvjp(scaled_forward, scaled_backward)
+
+
+def test_nests_static_arguments_and_what_has_no_cotangent():
+    params, x = {"a": np.float64(2.0), "b": np.ones(2)}, np.array([1.0, 3.0])
+    by_params, by_x = fx.grad(lambda p, x: scaled(p, x, 2, "odd")["y"].sum(), argnums=(0, 1))(params, x)
+    assert float(by_params["a"]) == 400.0
+    np.testing.assert_array_equal(np.asarray(by_params["b"]), np.zeros(2))
+    np.testing.assert_array_equal(np.asarray(by_x), [2.0, 2.0])
+
+
+def captured(x, scale):
+    @fx.custom_vjp
+    def inner(y):
+        return y * scale
+
+    inner.defvjp(lambda y: (y * scale, None), lambda _, g: (g * scale * 10,))
+    return inner(x).sum()
+
+
+def test_values_from_outside_are_constants_or_refused():
+    np.testing.assert_array_equal(np.asarray(fx.grad(captured)(X, 3.0)), np.full(6, 30.0))
+    with pytest.raises(TypeError, match="reads a value from outside"):
+        fx.grad(captured, argnums=1)(X, 3.0)
+
+
+def made(forward, backward):
+    function = fx.custom_vjp(lambda x: x * 2)
+    if forward is not None:
+        function.defvjp(forward, backward)
+    return fx.grad(lambda x: function(x).sum())
+
+
+@pytest.mark.parametrize(
+    "forward, backward, error, text",
+    [
+        (None, None, TypeError, "has no derivative yet"),
+        (lambda x: x * 2, lambda r, g: (g,), TypeError, "forward of"),
+        (lambda x: ((x * 2).sum(), None), lambda r, g: (g,), TypeError, "forward of"),
+        (lambda x: (x * 2, None), lambda r, g: g, TypeError, "one entry an argument"),
+        (lambda x: (x * 2, None), lambda r, g: (g.sum(),), ValueError, r"cotangent of shape \(\)"),
+        (lambda x: (x * 2, None), lambda r, g: ({"a": g},), TypeError, "another structure"),
+    ],
+)
+def test_refusals(forward, backward, error, text):
+    with pytest.raises(error, match=text):
+        made(forward, backward)(X)
+
+
+def test_a_segment_has_a_round():
+    with pytest.raises(ValueError, match="at least one round"):
+        fx.checkpoint(wander, every=0)
+
+
+def test_relu_is_flat_at_zero():
+    x = np.array([-1.0, 0.0, 2.0])
+    np.testing.assert_array_equal(np.asarray(fx.grad(lambda x: fx.nn.relu(x).sum())(x)), [0.0, 0.0, 1.0])
+    np.testing.assert_array_equal(fx.nn.relu(np.array([-1.0, np.nan, 2.0])), [0.0, np.nan, 2.0])
