@@ -247,3 +247,46 @@ def test_large_bodies_stay_with_numpy():
     x = np.ones(100_000)
     np.testing.assert_array_equal(np.asarray(staged(x)), wide(x))
     assert "loops" not in backends(staged)
+
+
+def test_what_has_no_machine_code_is_called_in_python():
+    def descent(matrix, b):
+        x, r = np.zeros_like(b), b.copy()
+        for _ in range(30):
+            step = (r @ r) / (r @ (matrix @ r))
+            x = x + step * r
+            r = b - matrix @ x
+            if np.abs(r).max() < 1e-9:
+                break
+        return x, np.argmax(x), np.sort(x)[:3]
+
+    matrix = RNG.random((12, 12))
+    matrix = matrix @ matrix.T + 12 * np.eye(12)
+    b = RNG.random(12)
+    staged = fx.futurize(descent, escape="error")
+    for one, two in zip(descent(matrix, b), staged(matrix, b), strict=True):
+        np.testing.assert_array_equal(np.asarray(two), one)
+    assert backends(staged) == {"loops"}
+
+
+def test_an_error_in_a_call_is_the_users_error():
+    def invert(a):
+        for i in range(20):
+            a = np.linalg.inv(a) * (i != 10)
+        return a
+
+    staged = fx.futurize(invert, escape="error")
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        staged(RNG.random((3, 3)) + np.eye(3)).result()
+
+
+def test_short_loops_over_small_values_are_loops_and_over_large_ones_are_not():
+    def rounds(x):
+        for i in range(8):
+            x = x * 0.5 + i
+        return x
+
+    small, large = fx.futurize(rounds, escape="error"), fx.futurize(rounds, escape="error")
+    assert any(node.op == "loop" for node in small.graph(np.ones(10)).nodes)
+    assert not any(node.op == "loop" for node in large.graph(np.ones(100_000)).nodes)
+    assert not any(node.op == "loop" for node in fx.grad(lambda x: rounds(x).sum()).graph(np.ones(10)).nodes)

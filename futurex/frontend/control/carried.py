@@ -37,6 +37,7 @@ from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, param
 from futurex.tree.pytree import Structure, flatten, unflatten
 
@@ -73,6 +74,8 @@ class _Carried:
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
 
+COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
+
 
 def stage_loop(
     test: Callable[[], Any],
@@ -83,14 +86,16 @@ def stage_loop(
     *,
     runs_once: bool = False,
     peels: bool = False,
+    compact: bool = False,
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
     Python objects that the body changes are carried entry by entry. ``peels``: where the first round has types of its
-    own, raise an Escape that says so instead of merging types.
+    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with large arrays, or with
+    sizes that only the run knows.
     """
     objects = _Objects(get, set_, tuple(names))
-    while not _staged(test, body, objects, runs_once, peels):
+    while not _staged(test, body, objects, runs_once, peels, compact):
         pass
 
 
@@ -132,7 +137,7 @@ class _Objects:
         self._objects |= new
 
 
-def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool) -> bool:
+def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [_initial(name, value) for name, value in zip(objects.names, before, strict=True)]
@@ -149,7 +154,7 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
             ):
                 raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:
-                after = _build_loop(round_, carried, cells, before, runs_once)
+                after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note()
                 objects.set(after)
                 return True
@@ -332,7 +337,7 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
 
 
 def _build_loop(
-    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool
+    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: bool
 ) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
@@ -364,8 +369,12 @@ def _build_loop(
         starts.append(const(np.True_))
         outs.append(round_.effects[-1])
         params = [*params, round_.token]
-    (test, body), free = close([[round_.test], outs], [params, params], round_.scope.start, ["test", "body"])
-    results = iter(emit_many("loop", *starts, *free, test=test, body=body, tape=()) if starts else [])
+    (test_graph, body_graph), free = close(
+        [[round_.test], outs], [params, params], round_.scope.start, ["test", "body"]
+    )
+    if compact and not _is_compact(body_graph):
+        raise Escape("a short loop over large arrays", "its rounds run better one by one")
+    results = iter(emit_many("loop", *starts, *free, test=test_graph, body=body_graph, tape=()) if starts else [])
     state = tuple(
         _after_loop(entry, original, final, results, round_, carried, runs_once)
         for entry, original, final in zip(carried, before, round_.state, strict=True)
@@ -413,3 +422,14 @@ def _initial_aliases(entry: _Carried) -> list[Cell]:
     """The storage of what a name is bound to before the loop."""
     leaves = [entry.leaves[k] for k in entry.places()]
     return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]
+
+
+def _is_compact(body: Graph) -> bool:
+    """Are all values small and of known size? Then the loop, compiled, outruns its rounds written one by one."""
+    inner = (value for node in body.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return all(map(_is_small, body.nodes)) and all(map(_is_compact, inner))
+
+
+def _is_small(node: Node) -> bool:
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    return all(aval.static and aval.size <= COMPACT for aval in avals)

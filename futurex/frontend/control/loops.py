@@ -16,7 +16,8 @@ from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
 
-UNROLL = 16  # ranges up to this length are unrolled
+FEW = 4  # ranges up to this length are unrolled
+UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
@@ -103,12 +104,16 @@ def for_(
         if isinstance(n, Dim):
             loop.stage(TracedRange(0, as_number(n), 1), lambda i: array[i])
             return
-        if n > UNROLL and loop.attempt(range(n), lambda i: array[i]):
+        if n > _few() and loop.attempt(range(n), lambda i: array[i]):
             return
         values = (array[k] for k in range(n))
-    elif isinstance(values, range) and len(values) > UNROLL and loop.attempt(values, lambda i: i):
+    elif isinstance(values, range) and len(values) > _few() and loop.attempt(values, lambda i: i):
         return
     loop.unroll(values)
+
+
+def _few() -> int:
+    return UNROLL if current().transforms else FEW
 
 
 def _refuse_unrolling(what: str) -> None:
@@ -137,7 +142,8 @@ class _Loop:
                 with trace.tentative():
                     for k in rounds[:peeled]:
                         self._round(item(k))
-                    self.stage(TracedRange(rounds[peeled], rounds.stop, rounds.step), item, peels=peeled < PEELED)
+                    rest = TracedRange(rounds[peeled], rounds.stop, rounds.step)
+                    self.stage(rest, item, peels=peeled < PEELED, compact=len(rounds) <= UNROLL)
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
@@ -168,7 +174,9 @@ class _Loop:
             if not self._round(value):
                 return
 
-    def stage(self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False) -> None:
+    def stage(
+        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: bool = False
+    ) -> None:
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
         stop = node_of(bounds.stop)
@@ -196,6 +204,6 @@ class _Loop:
             runs = not is_unknown(gone) and not gone
         names = (*self.names, "the counter")
         if runs:
-            stage_loop(test, step, get, set_, names, runs_once=True, peels=peels)
+            stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
         else:
             _stage(test, step, get, set_, names)

@@ -108,7 +108,11 @@ def trace_inner(
             for leaf, each, node in zip(leaves, stand_ins, params, strict=True)
         ]
         inner_args, inner_kwargs = unflatten(structure, values)
-        out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
+        current().transforms += 1
+        try:
+            out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
+        finally:
+            current().transforms -= 1
         nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
         states = [cell for cell in scope.journal if cell.value.aval == STATE]
         if len(states) < len(scope.journal):

@@ -1,5 +1,8 @@
-"""Whole loops as machine code: ``loop`` nodes whose bodies are scalars and small arrays, with NumPy's bits."""
+"""Whole loops as machine code: one function for a loop and all that it contains, over scalars and small arrays.
 
-from futurex.kernels.loops.kernel import LoopBackend
+It gives NumPy's bits: what is exact is generated, what is not is called in NumPy's own inner loops or in Python.
+"""
+
+from futurex.kernels.loops.backend import LoopBackend
 
 __all__ = ["LoopBackend"]

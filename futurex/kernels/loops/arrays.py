@@ -170,9 +170,20 @@ def _merged(shape: Shape, strides: Sequence[Shape]) -> tuple[list[int], list[Sha
 
 def copy(function: Function, target: Array, source: Array) -> None:
     """The elements of one array into the memory of another."""
-    if target.nbytes:
+    _copy_bytes(function, target.place.pointer, source.place.pointer, target.nbytes)
+
+
+def move(function: Function, target: Region, source: Region) -> bool:
+    """Copy elements that lie side by side in both places; False if they do not."""
+    extents, columns = _merged(target.shape, [target.strides, source.broadcast(target.shape).strides])
+    size = target.dtype.itemsize
+    if len(extents) > 1 or any(column != (size, size) for column in columns):
+        return False
+    _copy_bytes(function, target.pointer, source.pointer, math.prod(extents) * size)
+    return True
+
+
+def _copy_bytes(function: Function, target: str, source: str, count: int) -> None:
+    if count:
         function.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        function.do(
-            f"call void @llvm.memcpy.p0.p0.i64(ptr {target.place.pointer}, ptr {source.place.pointer}, "
-            f"i64 {target.nbytes}, i1 false)"
-        )
+        function.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,25 @@ from futurex.tree.node import Node
 
 Value = Scalar | Array
 Values = dict[Node, Value]
-STATUS, SCRATCH, FIRST = 0, 1, 2
+FIRST = 2  # slots 0 and 1: status and scratch area
 _ALIGNED = 64
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where an operand of a call lies, and what is there; ``weak``: a Python number."""
+
+    place: Place
+    aval: Aval
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node that NumPy computes when the generated code asks for it."""
+
+    node: Node
+    inputs: tuple[Cell, ...]
+    outs: tuple[Cell, ...]
 
 
 class Emitter:
@@ -41,6 +59,8 @@ class Emitter:
         self.scratch = 0
         self.constants: list[tuple[int, Any]] = []
         self.inner_loops: dict[InnerLoop, int] = {}
+        self.calls: list[Call] = []
+        self._callback: int | None = None
         self._places: dict[Place, str] = {}
         self._known: dict[Node, Value] = {}
 
@@ -63,6 +83,10 @@ class Emitter:
         made = Array(place, _fixed(aval.shape), supported(aval.dtype), owned=True)
         self.scratch += -(-max(made.nbytes, 1) // _ALIGNED) * _ALIGNED
         return made
+
+    def copy(self, target: Array, source: Array) -> None:
+        """The elements of one array into the memory of another."""
+        arrays.copy(self.function, target, source)
 
     def _copied(self, source: Array) -> Array:
         made = self.fresh(Aval(source.shape, source.dtype))
@@ -108,8 +132,10 @@ class Emitter:
             env[node] = self._fused(node, inputs)
         elif node.op in _STRUCTURED:
             env[node] = _STRUCTURED[node.op](self, placed, inputs)
-        elif node.record.effect or not isinstance(node.aval, Aval):
+        elif node.record.effect:
             raise Unsupported(node.op)
+        elif not isinstance(node.aval, Aval) or not self._is_native(node):
+            env[node] = self._called(node, inputs)
         elif node.op in _ARRAYS:
             env[node] = _ARRAYS[node.op](self, placed, inputs)
         elif node.op == "python_scalar":
@@ -250,6 +276,48 @@ class Emitter:
         f.do(f"store i64 {count}, ptr {extents}, align 8")
         f.do(f"call void %loop{slot}(ptr {args}, ptr {extents}, ptr {strides}, ptr %loop{slot + 1})")
 
+    # -- calls of Python ---------------------------------------------------------------------------------------------
+
+    def _is_native(self, node: Node) -> bool:
+        """Has the operation a form in generated code?"""
+        if node.op in _ARRAYS or node.op in ("python_scalar", "scalar_power", "stop_gradient"):
+            return True
+        if not node.record.elementwise:
+            return False
+        if node.aval.weak or resolved_loop(node) is not None or self._inner_loop(node) is not None:
+            return True
+        return node.op == "cast" and not node.shape
+
+    def _called(self, node: Node, inputs: list[Value]) -> Any:
+        """The reference kernel of an operation that has no form here, by a call into Python."""
+        f = self.function
+        if self._callback is None:
+            self._callback = self.slot()
+        cells = []
+        for value, source in zip(inputs, node.inputs, strict=True):
+            if isinstance(value, Array):
+                cells.append(Cell(value.place, source.aval))
+                continue
+            cell = self.fresh(Aval((), supported(value.dtype)))
+            f.store(value.dtype, value.register, cell.place.pointer)
+            cells.append(Cell(cell.place, source.aval))
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        outs = [self.fresh(aval) for aval in avals]
+        number = len(self.calls)
+        self.calls.append(Call(node, tuple(cells), tuple(map(Cell, (out.place for out in outs), avals))))
+        status = f.emit(f"call i32 %callback(i64 {number})")
+        f.fail_if(f.emit(f"icmp ne i32 {status}, 0"))
+        made = [
+            out if aval.shape else Scalar(f.load(out.dtype, out.place.pointer), out.dtype, aval.weak)
+            for out, aval in zip(outs, avals, strict=True)
+        ]
+        return made if isinstance(node.aval, tuple) else made[0]
+
+    @property
+    def callback(self) -> int | None:
+        """The slot that wants the address of the function for calls; None where there are none."""
+        return self._callback
+
     # -- arrays ------------------------------------------------------------------------------------------------------
 
     def _dynamic(self, inputs: Sequence[Value]) -> list[str]:
@@ -271,6 +339,8 @@ class Emitter:
     def _assign(self, target: Region, value: Region | Scalar, dtype: np.dtype[Any], add: bool = False) -> None:
         """``target[...] = value`` or ``target += value``, with NumPy's casts."""
         f = self.function
+        if isinstance(value, Region) and not add and value.dtype == dtype and arrays.move(f, target, value):
+            return
         regions = [target] + ([value] if isinstance(value, Region) else [])
         if isinstance(value, Scalar):
             value = Scalar(values.converted(f, value, dtype), dtype, False)
@@ -442,6 +512,9 @@ class Emitter:
             for k in (slot, slot + 1):
                 entry.append(f"%loop{k}.at = getelementptr i64, ptr %block, i64 {k}")
                 entry.append(f"%loop{k} = load ptr, ptr %loop{k}.at, align 8")
+        if self._callback is not None:
+            entry.append(f"%callback.at = getelementptr i64, ptr %block, i64 {self._callback}")
+            entry.append("%callback = load ptr, ptr %callback.at, align 8")
         for k, dtype in block_scalars:
             entry.append(f"%in{k}.at = getelementptr i64, ptr %block, i64 {k}")
             entry.append(f"%in{k}.m = load {memory_type(dtype)}, ptr %in{k}.at, align 8")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
-from futurex.kernels.onednn.primitive import address_of
 from futurex.kernels.registry import Kernel
 from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.addresses import address_of
 from futurex.kernels.onednn import binding
 from futurex.kernels.onednn.binding import Argument, Dims, Handle, Owned, call, create
 
@@ -33,8 +34,6 @@ _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 _ALIGNMENT = 64
 _BLOCK = 4096
 _ZEROS = np.zeros(_BLOCK, np.float32)  # NumPy's maximum is four times faster against an array than against a scalar
-_DATA_OFFSET = object.__basicsize__
-_pointer_at = ctypes.c_size_t.from_address
 
 
 def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
@@ -95,19 +94,6 @@ def implementation(description: Owned) -> str:
     text = ctypes.c_char_p()
     call("dnnl_primitive_desc_query", description, _QUERY_IMPLEMENTATION, 0, ctypes.byref(text))
     return (text.value or b"").decode()
-
-
-def address_of(array: np.ndarray) -> int:
-    """The address of the first element, read from the array object (ten times faster than `array.ctypes.data`)."""
-    return _pointer_at(id(array) + _DATA_OFFSET).value
-
-
-_probe = np.empty(1)
-if address_of(_probe) != _probe.ctypes.data:  # another Python or NumPy may lay its objects out differently
-
-    def address_of(array: np.ndarray) -> int:
-        """The address of the first element."""
-        return array.ctypes.data
 
 
 def array_checks(results: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[tuple[Shape, int], ...]:

@@ -1,0 +1,56 @@
+"""Claims ``loop`` nodes."""
+
+from __future__ import annotations
+
+from futurex.kernels.loops.program import Program
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.registry import Kernel
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+LARGEST = 1 << 15
+"""Elements of an array operation in a body from which NumPy's kernels, and threads, do as well."""
+_MOST_NODES = 600
+_FREE = frozenset(("store", "param", "const", "item", "cond", "loop"))
+
+
+class LoopBackend:
+    """Whole loops, compiled with all that they contain. A kernel's call gives None where the loop has to be run another
+    way."""
+
+    name = "loops"
+
+    def claim(self, node: Node, threads: int) -> Kernel | None:
+        """A kernel for a ``loop`` node, or None where it holds what cannot be compiled."""
+        if node.op != "loop" or not 0 < _size(node) <= _MOST_NODES:
+            return None
+        try:
+            program = _loop(node)
+        except (Unsupported, RuntimeError):
+            return None
+        return Kernel(lambda out, *inputs: program(*inputs), self.name)
+
+
+def _loop(node: Node) -> Program:
+    count = len(node.attrs["body"].outs)
+    avals = [source.aval for source in node.inputs]
+    return Program(avals, count, lambda emitter, inputs: emitter.loop(node, inputs[:count], inputs[count:]))
+
+
+def _size(node: Node) -> int:
+    """How many nodes it has, inner graphs included; 0 if one of them is too large to profit."""
+    count = 0
+    graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    while graphs:
+        for each in graphs.pop().nodes:
+            count += 1
+            graphs += [value for value in each.attrs.values() if isinstance(value, Graph)]
+            avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
+            if each.op not in _FREE and any(map(_is_large, avals)):
+                return 0
+    return count
+
+
+def _is_large(aval: Aval) -> bool:
+    return not aval.static or aval.size > LARGEST
