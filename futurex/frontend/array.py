@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.tracebacks import folds, settle
 from futurex.runtime.futures import Done, Future
 from futurex.tree.aval import Aval, aval_of
 
@@ -54,7 +55,11 @@ class Array:
 
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
-        value = self._future.result(timeout)
+        try:
+            value = self._future.result(timeout)
+        except Exception as error:
+            settle(error)
+            raise
         if self._view is not None:
             value = self._view(value)
         if self._aval.ndim or self._aval.weak:
@@ -279,3 +284,7 @@ for _name, _ufunc in {
     setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False, anything=_name in ("eq", "ne")))
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
     setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: _lazily(ufunc)(self))(_ufunc))
+for _name in ("array", "array_ufunc", "array_function", "getitem", "iter", "bool", "float", "int", "complex", "index"):
+    setattr(Array, f"__{_name}__", folds(getattr(Array, f"__{_name}__")))
+for _name in ("contains", "str", "format"):
+    setattr(Array, f"__{_name}__", folds(getattr(Array, f"__{_name}__")))

@@ -30,7 +30,7 @@ from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.streams import GENERATORS
 from futurex.tree.node import const
 from futurex.tree.pytree import flatten, unflatten
-from futurex.tree.source import at, here, is_internal
+from futurex.tree.source import at, called_from, here, is_internal
 
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
@@ -207,8 +207,11 @@ def _wrapped(result: Any) -> Any:
 
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
-    if is_rewritten(function) or is_internal(function.__code__.co_filename):
-        result = function(*args, **kwargs)  # futurex's own code is written on traced values
+    if is_internal(function.__code__.co_filename):
+        return function(*args, **kwargs)  # futurex's own code is written on traced values
+    if is_rewritten(function):
+        with called_from(here()):
+            result = function(*args, **kwargs)
         return current().remember(result) if isinstance(result, types.GeneratorType) else result
     if function.__code__.co_flags & _COROUTINES:
         raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
@@ -234,9 +237,11 @@ def _nested(function: types.FunctionType, in_numpy: bool) -> Iterator[None]:
             f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data"
         )
     trace.calls.append(place)
+    source = here() if trace.calls[1:] else None  # the call of the whole function is in the traceback anyway
     before, trace.walking = trace.walking, in_numpy
     try:
-        yield
+        with called_from(source):
+            yield
     finally:
         trace.calls.pop()
         trace.walking = before

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from futurex.errors import FuturexError
-from futurex.tree.source import Source, here, is_internal
+from futurex.tree.source import Source, here, raised_at
 
 
 class StagingError(FuturexError, TypeError):
@@ -15,6 +15,8 @@ class StagingError(FuturexError, TypeError):
 
     Names the user's line.
     """
+
+    source: Source | None = None
 
 
 class Escape(BaseException):
@@ -37,18 +39,15 @@ class Escape(BaseException):
         return f"{where}{self.what}{line}\n  why: {self.why}{do}"
 
     def as_error(self) -> StagingError:
-        return StagingError(self.explain())
+        error = StagingError(self.explain())
+        error.source = self.source
+        return error
 
 
 def unstaged(error: Exception) -> Escape:
     """An error that says no more than that staging stops, as the escape at the line where it was raised."""
     escape = Escape("a shape that depends on data", str(error))
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            escape.source = Source(code.co_filename, traceback.tb_lineno, code.co_name)
-        traceback = traceback.tb_next
+    escape.source = raised_at(error) or escape.source
     return escape
 
 

@@ -11,6 +11,7 @@ from futurex.frontend.errors import Escape, StagingError, unstaged
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Guard, Trace, start
+from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import argument_paths, enter_arguments
 from futurex.tree.dims import UnknownDimension
@@ -54,6 +55,7 @@ class Program:
         return unflatten(self.result, outs[: self.n_results])
 
 
+@folds
 def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """Trace ``function`` for these arguments into a program.
 

@@ -24,6 +24,7 @@ from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.plain import call_plainly
 from futurex.frontend.replay import Entry, repeats
 from futurex.frontend.trace import tracing
+from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Output, Variant, argument_paths, trace_call
 from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
@@ -93,13 +94,17 @@ class Futurized(Generic[P, R]):
             return self._run_plain(args, kwargs)
         leaves: list[Any] = []
         try:
-            key = call_key(args, kwargs, leaves)
-        except Untraceable:
-            return self._run_plain(args, kwargs)
-        variant = self._variant(key, args, kwargs)
-        if variant.escape is not None or variant.error is not None:
-            return self._run_untraced(variant, args, kwargs)
-        return self._run(variant, leaves, args, kwargs)
+            try:
+                key = call_key(args, kwargs, leaves)
+            except Untraceable:
+                return self._run_plain(args, kwargs)
+            variant = self._variant(key, args, kwargs)
+            if variant.escape is not None or variant.error is not None:
+                return self._run_untraced(variant, args, kwargs)
+            return self._run(variant, leaves, args, kwargs)
+        except Exception as error:
+            fold(error)
+            raise
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called from staged code: part of the caller's tree."""
@@ -148,6 +153,7 @@ class Futurized(Generic[P, R]):
             if variant.escape is not None:
                 raise variant.escape.as_error()
             assert variant.error is not None
+            settle(variant.error)
             raise variant.error
         return self._run_plain(args, kwargs)
 
@@ -181,6 +187,7 @@ class Futurized(Generic[P, R]):
             if error is not None and not (variant.prints or self._strict):
                 return self._run_plain(args, kwargs)  # fails as NumPy does, with what was written until then
             if error is not None:
+                settle(error)
                 raise error
             self._write_back(variant, leaves, captured, futures)
         result = _assemble(variant.outputs, variant.structure, leaves, captured, futures)
@@ -211,6 +218,7 @@ class Futurized(Generic[P, R]):
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
+    @folds
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> Variant:
         """The trace for these arguments.
 
@@ -223,9 +231,11 @@ class Futurized(Generic[P, R]):
         if variant.escape is not None:
             raise variant.escape.as_error()
         if variant.error is not None:
+            settle(variant.error)
             raise variant.error
         return variant
 
+    @folds
     def graph(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
         """The tree of a call, without running it; ``print`` it for executable Python.
 

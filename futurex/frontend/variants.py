@@ -29,7 +29,7 @@ from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
-from futurex.tree.source import Source, is_internal
+from futurex.tree.source import raised_at
 
 
 @dataclass(frozen=True)
@@ -267,12 +267,7 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
 
 def _located(error: Exception) -> Exception:
     """Add the user's line to an exception from a trace."""
-    traceback, place = error.__traceback__, None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            place = Source(code.co_filename, traceback.tb_lineno, code.co_name)
-        traceback = traceback.tb_next
+    place = raised_at(error)
     if place is not None and not getattr(error, "__notes__", None):
         error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
     return error

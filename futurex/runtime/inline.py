@@ -58,6 +58,8 @@ def note(error: BaseException, instruction: Instruction, values: Values) -> None
     shapes = ", ".join(_describe(values[index]) for index in instruction.ins if index != COMMUNICATOR)
     where = f"{node.src.file}:{node.src.line}: {node.src.text()}" if node.src else "a line that is not known"
     error.add_note(f"in {node.op}({shapes})\n  at {where}")
+    if node.src is not None and not hasattr(error, "__source__"):
+        error.__source__ = node.src  # type: ignore[attr-defined]
 
 
 def _describe(value: Any) -> str:

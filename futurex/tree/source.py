@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MACHINERY = tuple(
+    os.sep + os.path.join(*name.split("/"))
+    for name in ("concurrent/futures/_base.py", "contextlib.py", "functools.py", "threading.py")
+)
 MODELS = os.path.join(PACKAGE, "models", "")  # plain functions, such as a user writes
 
 
@@ -21,6 +26,8 @@ class Source:
     file: str
     line: int
     function: str
+    columns: tuple[int, int] | None = None  # where the expression begins and ends, if it is on one line
+    caller: Source | None = None  # the call that the line was reached by, inside the traced program
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
@@ -35,6 +42,7 @@ class Source:
 class _Override(threading.local):
     source: Source | None = None
     active: bool = False
+    caller: Source | None = None
 
 
 _override = _Override()
@@ -45,6 +53,11 @@ def is_internal(filename: str) -> bool:
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
 
 
+def is_machinery(filename: str) -> bool:
+    """True for frames that a traceback need not show: futurex itself, and what the standard library does for it."""
+    return is_internal(filename) or filename.endswith(_MACHINERY)
+
+
 def here() -> Source | None:
     """The innermost line outside futurex on the current stack, or the line set by :func:`at`."""
     if _override.active:
@@ -52,10 +65,52 @@ def here() -> Source | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code.co_filename):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        if not is_machinery(code.co_filename):
+            return source_at(code, frame.f_lineno, frame.f_lasti)
         frame = frame.f_back
     return None
+
+
+def source_at(code: CodeType, line: int, last: int) -> Source:
+    """The line, and the columns of the instruction that runs."""
+    key = id(code), last
+    known = _columns.get(key)
+    if known is None or known[0] is not code:
+        known = _columns[key] = code, _columns_of(code, line, last)
+    return Source(code.co_filename, line, code.co_name, known[1], _override.caller)
+
+
+Columns = tuple[int, int]
+_columns: dict[tuple[int, int], tuple[CodeType, Columns | None]] = {}
+
+
+def _columns_of(code: CodeType, line: int, last: int) -> Columns | None:
+    nowhere = (None, None, None, None)
+    first, end, start, stop = next(itertools.islice(code.co_positions(), last // 2, None), nowhere)
+    if first != line or end != line or start is None or stop is None or start == stop:
+        return None
+    return start, stop
+
+
+def raised_at(error: BaseException) -> Source | None:
+    """The innermost line of the user's program that an exception went through."""
+    traceback, found = error.__traceback__, None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_machinery(code.co_filename):
+            found = source_at(code, traceback.tb_lineno, traceback.tb_lasti)
+        traceback = traceback.tb_next
+    return found
+
+
+@contextmanager
+def called_from(source: Source | None) -> Iterator[None]:
+    """Lines inside the block were reached by a call at ``source``."""
+    before, _override.caller = _override.caller, source
+    try:
+        yield
+    finally:
+        _override.caller = before
 
 
 @contextmanager

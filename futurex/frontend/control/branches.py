@@ -41,6 +41,7 @@ from futurex.frontend.tracer import Conflict, Tracer
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import flatten, unflatten
+from futurex.tree.source import Source, at, here, raised_at
 
 
 @dataclass
@@ -55,7 +56,7 @@ class _Branch:
     objects: Contents
     effects: list[Node]
     start: int
-    failure: tuple[Failure, list[Node]] | None = None  # the exception it raises, and the values in its message
+    failure: tuple[Failure, list[Node], Source | None] | None = None  # an exception, the values in it, and its line
 
 
 def if_(
@@ -109,7 +110,7 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
                 raise Escape(
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
-            failure = failure_of(error)
+            failure = *failure_of(error), raised_at(error) or here()
         state = get()
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
@@ -134,16 +135,18 @@ def _raising_branch(
     assert branch.failure is not None
     if any(cell.origin is not None for cell in branch.cells):
         raise Escape("a branch that writes an argument and then raises", "the write would be lost")
-    failure, values = branch.failure
+    failure, values, source = branch.failure
     if branch.effects or values:  # what stands before the exception or in its message belongs to the branch
         with current().scope() as scope:
             scope.effects.extend(branch.effects)
-            current().effect("check", const(False), *values, failure=failure)
+            with at(source):
+                current().effect("check", const(False), *values, failure=failure)
         first, second = [scope.effects[-1]], [const(np.True_)]
         outs = _cond(pred, *((first, second) if taken.failure else (second, first)), branch.start)
         current().keep(outs[0])
     else:
-        current().effect("check", emit("logical_not", pred) if taken.failure else pred, failure=failure)
+        with at(source):
+            current().effect("check", emit("logical_not", pred) if taken.failure else pred, failure=failure)
     return orelse() if taken.failure else then()
 
 

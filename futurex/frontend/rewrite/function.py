@@ -45,7 +45,18 @@ def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode)
     scope = compile(module, code.co_filename, "exec", dont_inherit=True)
     make = next(const for const in scope.co_consts if isinstance(const, types.CodeType))
     result = next(const for const in make.co_consts if isinstance(const, types.CodeType) and const.co_name == name)
-    return result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    return _renamed(result, code.co_name, code.co_qualname)
+
+
+def _renamed(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
+    """Branches and loop bodies are functions of the rewriter; tracebacks name the function that they stand in."""
+    consts = tuple(
+        _renamed(const, name, qualname)
+        if isinstance(const, types.CodeType) and const.co_name.startswith(OWN)
+        else const
+        for const in code.co_consts
+    )
+    return code.replace(co_name=name, co_qualname=qualname, co_consts=consts)
 
 
 _rewritten: set[types.CodeType] = set()

@@ -143,15 +143,18 @@ def again(statements: list[ast.stmt]) -> list[ast.stmt]:
     return copy.deepcopy(statements)
 
 
-def place_missing(node: ast.AST, line: int, column: int) -> None:
-    """Give generated nodes the user's line; nodes that have one keep theirs."""
+def place_missing(node: ast.AST, line: int, column: int, end: tuple[int, int] | None = None) -> None:
+    """Give generated nodes the user's lines and columns; nodes that have them keep theirs."""
     if "lineno" in node._attributes:
         if not hasattr(node, "lineno"):
             node.lineno, node.col_offset = line, column  # type: ignore[attr-defined]
+            node.end_lineno, node.end_col_offset = end or (line, column)  # type: ignore[attr-defined]
         if getattr(node, "end_lineno", None) is None:
             node.end_lineno = node.lineno  # type: ignore[attr-defined]
         if getattr(node, "end_col_offset", None) is None:
             node.end_col_offset = node.col_offset  # type: ignore[attr-defined]
         line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+        last = node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+        end = last if last[0] == line else (line, column)  # what spans several lines is reported at its last one
     for child in ast.iter_child_nodes(node):
-        place_missing(child, line, column)
+        place_missing(child, line, column, end)

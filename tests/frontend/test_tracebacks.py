@@ -1,0 +1,118 @@
+"""Errors are those of NumPy and Python, at the user's line and columns, and show no frames of the package."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+
+import error_cases
+import numpy as np
+import pytest
+from compare import plain
+
+import futurex as fx
+from futurex.frontend.errors import StagingError
+
+HERE = error_cases.__file__
+
+
+def failure(function, args):
+    """Type, message, and the user's frames of what a call raises; None if it does not."""
+    try:
+        plain(function(*copy.deepcopy(args)))
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [(each.name, each.lineno, each.colno) for each in frames if each.filename == HERE]
+        package = [each.filename for each in frames if os.sep + "futurex" + os.sep in each.filename]
+        inside = [name for name in package if f"{os.sep}tests{os.sep}" not in name]
+        return type(error), str(error), places, inside
+    return None
+
+
+@pytest.mark.parametrize("case", error_cases.cases, ids=lambda case: case.name)
+def test_errors_are_those_of_python(case):
+    expected = failure(case.function, case.args)
+    futurized = fx.futurize(case.function)
+    for _ in range(2):
+        assert failure(futurized, case.args) == expected
+
+
+@pytest.mark.parametrize("case", error_cases.cases, ids=lambda case: case.name)
+def test_errors_of_the_trace_are_of_the_same_type_at_the_same_line(case):
+    expected = failure(case.function, case.args)
+    actual = failure(fx.futurize(case.function, escape="error"), case.args)
+    if expected is None or actual is None:
+        assert actual == expected
+        return
+    if actual[0] is not StagingError:
+        assert issubclass(expected[0], actual[0])
+    assert [place[:2] for place in actual[2]][:1] == [place[:2] for place in expected[2]][:1]
+    assert not actual[3]
+
+
+SCRIPT = """
+import numpy as np
+import futurex as fx
+
+def inner(x):
+    return np.linalg.inv(x)
+
+def loss(x):
+    y = inner(x * 1)
+    return y.sum()
+
+call = fx.grad(loss) if {derivative} else fx.futurize(loss)
+value = call(np.zeros((2, 2)))
+print(np.asarray(value))
+"""
+
+
+@pytest.mark.parametrize("derivative", [False, True])
+def test_a_script_shows_the_users_lines_alone(tmp_path, derivative):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(derivative=derivative))
+    shown = {}
+    for mode in ("short", "full"):
+        run = subprocess.run(
+            [sys.executable, str(script)],
+            env={**os.environ, "FUTUREX_TRACEBACK": mode},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        shown[mode] = run.stderr
+    files = [line.split('"')[1] for line in shown["short"].splitlines() if line.startswith('  File "')]
+    assert all(name == str(script) or "numpy" in name for name in files)
+    assert "return np.linalg.inv(x)\n           ^^^^^^^^^^^^^^^^" in shown["short"]
+    assert "y = inner(x * 1)" in shown["short"]
+    assert "LinAlgError: Singular matrix" in shown["short"]
+    assert os.path.join("futurex", "frontend") in shown["full"]
+
+
+def test_an_error_raised_twice_does_not_remember_where():
+    future = fx.futurize(error_cases.a_singular_matrix)(np.zeros((2, 2)))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(np.linalg.LinAlgError) as caught:
+            float(future)
+        depths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert len(set(depths)) == 1
+
+
+def test_an_error_keeps_its_line_when_it_travels():
+    future = fx.futurize(error_cases.a_singular_matrix)(np.zeros((2, 2)))
+    error = pickle.loads(pickle.dumps(future.exception()))
+    assert error.__source__.line == error_cases.a_singular_matrix.__code__.co_firstlineno + 2
+
+
+def test_ipython_shows_the_users_lines_alone(capsys):
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    shell.run_cell("import numpy as np, futurex as fx\nf = fx.futurize(lambda x: np.linalg.inv(x + 0))")
+    shell.run_cell("print(f(np.zeros((2, 2))))")
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert "Singular matrix" in text
+    assert os.path.join("futurex", "frontend") not in text
