@@ -38,9 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
             for stack, (factory, options) in STACKS.items()
         ]
         found[case] = compare(CASES[case], TREE, peers, effort, check={})
-    speeds = report.table(
-        ["case", "stack", "nodes", "nodes a second"], [row for case, one in found.items() for row in speed_rows(case, one)]
-    )
+    rows = [row for case, one in found.items() for row in speed_rows(case, one)]
+    speeds = report.table(["case", "stack", "nodes", "nodes a second"], rows)
     body = report.comparison_table(list(found.values())) + "\n\n" + speeds
     data = {"comparisons": [report.comparison_record(one) for one in found.values()]}
     report.publish("tracing", "Tracing", body, data, arguments.out)

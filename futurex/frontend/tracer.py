@@ -36,17 +36,25 @@ class Tracer:
     """Stands for an ndarray (or a NumPy or Python scalar) while a function is traced."""
 
     __slots__ = ("_aval", "_cell", "_chain", "_dynamic", "_guard", "_loose", "_readonly")
+    _aval: Aval | None
+    _cell: Cell
+    _chain: Chain
+    _dynamic: tuple[Node, ...]
+    _guard: tuple[Node, str] | None  # is the name bound, and which name
+    _loose: Any  # a Python number in some branch, a NumPy scalar of the same type in another: its site
+    _readonly: bool
     __array_priority__ = 1e6
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, chain: Chain = (), dynamic: tuple[Node, ...] = ()) -> None:
-        self._cell = cell
-        self._chain = chain
-        self._dynamic = dynamic
-        self._guard: tuple[Node, str] | None = None  # is the name bound, and which name
-        self._loose: Any = False  # a Python number in some branch, a NumPy scalar of the same type in another: its site
-        self._readonly = False
-        self._aval: Aval | None = None if chain else cell.value.aval
+        set_ = object.__setattr__  # not our own, which is asked for every assignment of the traced function
+        set_(self, "_cell", cell)
+        set_(self, "_chain", chain)
+        set_(self, "_dynamic", dynamic)
+        set_(self, "_guard", None)
+        set_(self, "_loose", False)
+        set_(self, "_readonly", False)
+        set_(self, "_aval", None if chain else cell.value.aval)
 
     # -- reading and writing -----------------------------------------------------------------------------------------
 

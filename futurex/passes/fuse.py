@@ -73,12 +73,16 @@ def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
 
 
 class _Regions:
-    """Disjoint sets of nodes with what comes before and after each, as bit masks over positions."""
+    """Disjoint sets of nodes with what comes before and after each, as bit masks over positions.
+
+    A set is before or after another as a whole, so the position of its leader tells of all its members.
+    """
 
     def __init__(self, order: Sequence[Node]) -> None:
         self.order = order
         self.position = {node: k for k, node in enumerate(order)}
         self.leader = list(range(len(order)))
+        self.leaders = (1 << len(order)) - 1
         self.members = [1 << k for k in range(len(order))]
         self.before = [0] * len(order)
         self.after = [0] * len(order)
@@ -100,12 +104,13 @@ class _Regions:
         if between & ~both or not self._within_limits(both):
             return
         before, after = (self.before[a] | self.before[b]) & ~both, (self.after[a] | self.after[b]) & ~both
-        for k in _bits(both):
+        for k in _bits(self.members[b]):
             self.leader[k] = a
+        self.leaders &= ~(1 << b)
         self.members[a], self.before[a], self.after[a] = both, before, after
-        for leader in {self.leader[k] for k in _bits(after)}:
+        for leader in _bits(after & self.leaders):
             self.before[leader] |= before | both
-        for leader in {self.leader[k] for k in _bits(before)}:
+        for leader in _bits(before & self.leaders):
             self.after[leader] |= after | both
 
     def _within_limits(self, members: int) -> bool:

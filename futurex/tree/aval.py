@@ -36,6 +36,8 @@ class Aval:
     weak: bool = False
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Aval):
             return NotImplemented
         return self.dtype == other.dtype and self.weak == other.weak and same(self.shape, other.shape)

@@ -296,13 +296,18 @@ class Fresh:
 # -- shapes ----------------------------------------------------------------------------------------------------------
 
 
+_INT = frozenset({int})
+
+
 def is_static(shape: tuple[Any, ...]) -> bool:
     """Are all extents ints?"""
-    return not any(isinstance(extent, Dim | Fresh) for extent in shape)
+    return _INT.issuperset(map(type, shape)) or not any(isinstance(extent, Dim | Fresh) for extent in shape)
 
 
 def same(a: Any, b: Any) -> bool:
     """Are two extents, or two shapes, surely equal?"""
+    if type(a) is int and type(b) is int:
+        return a == b
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, Dim) and isinstance(b, Dim):
@@ -325,6 +330,9 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     Raises ValueError as NumPy does.
     """
     if all(map(is_static, shapes)):
+        largest = max(shapes, key=len, default=())
+        if all(shape == largest or shape == () for shape in shapes):
+            return largest
         return np.broadcast_shapes(*shapes)
     ndim = max(map(len, shapes))
     rows = zip(*((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True)

@@ -209,7 +209,7 @@ def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
     rec = record(name)
     if "dims" in attrs:  # printed text: the dimensions are those of the last inputs
         nodes, attrs = _respelled(nodes, attrs)
-    sizes = tuple(dict.fromkeys(dim for value in attrs.values() for dim in dims_in(value)))
+    sizes = tuple(dict.fromkeys(dim for value in attrs.values() for dim in dims_in(value))) if attrs else ()
     if sizes:
         nodes = (*nodes, *map(size_node, sizes))
         attrs["dims"] = sizes
@@ -221,7 +221,8 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
     """The node with a given abstract value; an equal pure node is returned instead of a second one."""
     if rec.effect:
         return _made(rec, nodes, attrs, aval, src)
-    key = (rec.name, nodes, tuple((name, type(attrs[name]), attrs[name]) for name in sorted(attrs)), aval)
+    described = tuple([(name, type(attrs[name]), attrs[name]) for name in sorted(attrs)]) if attrs else ()
+    key = (rec.name, nodes, described, aval)
     with _lock:
         found = _find(key)
         if found is None:

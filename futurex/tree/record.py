@@ -41,7 +41,7 @@ class Cost:
     bytes: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Op:
     """One operation. Calling it with nodes builds a node; calling it with arrays runs the NumPy reference kernel.
 
@@ -150,9 +150,10 @@ class Op:
 
     def _infer_elementwise(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Aval:
         shape = broadcast_shapes(*(aval.shape for aval in avals))
-        weak = all(aval.weak for aval in avals)
-        dtype = _elementwise_dtype(self, avals, values, tuple(sorted(attrs.items())))
-        return Aval(shape, dtype, weak=weak and dtype in PYTHON_DTYPES)  # np.sin(True) is float16
+        kinds = tuple([(aval.dtype, aval.weak) for aval in avals])
+        ints = tuple([value if type(value) is int else None for value in values])  # whether it fits the others' dtype
+        dtype, weak = _elementwise_dtype(self, kinds, ints, tuple(sorted(attrs.items())) if attrs else ())
+        return Aval(shape, dtype, weak)
 
     def work(self, avals: tuple[Aval, ...], out: Avals, attrs: Attrs) -> Cost:
         """Cost of one application; by default one operation per element of the result, each array moved once.
@@ -204,13 +205,14 @@ def unknown_like(found: Avals) -> Avals:
 
 @functools.lru_cache(maxsize=4096)
 def _elementwise_dtype(
-    record_: Op, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...]
-) -> np.dtype[Any]:
-    """NumPy's own answer on empty arrays: exact under NEP 50, and it reads no values."""
-    dummies = [_dummy(aval, value, (0,)) for aval, value in zip(avals, values, strict=True)]
-    if all(aval.weak for aval in avals):
-        return np.asarray(record_.kernel(*dummies, **dict(attrs))).dtype
-    return record_.kernel(*dummies, **dict(attrs)).dtype
+    record_: Op, kinds: tuple[tuple[Any, bool], ...], ints: tuple[int | None, ...], attrs: tuple[tuple[str, Any], ...]
+) -> tuple[np.dtype[Any], bool]:
+    """NumPy's own answer on empty arrays, exact under NEP 50, and whether it is a Python number; no values are read."""
+    dummies = [_dummy(Aval((), *kind), value, (0,)) for kind, value in zip(kinds, ints, strict=True)]
+    if all(weak for _, weak in kinds):
+        dtype = np.asarray(record_.kernel(*dummies, **dict(attrs))).dtype
+        return dtype, dtype in PYTHON_DTYPES  # np.sin(True) is float16
+    return record_.kernel(*dummies, **dict(attrs)).dtype, False
 
 
 def _dummy(aval: Aval, value: Any, shape: tuple[int, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -48,6 +49,7 @@ class _Override(threading.local):
 _override = _Override()
 
 
+@functools.lru_cache(maxsize=4096)
 def is_internal(filename: str) -> bool:
     """True for frames that are not the user's: futurex itself but for its models, and modules without a file."""
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)

@@ -72,14 +72,14 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
     """The result of an elementwise op, with what is known of its layout. All Python numbers give a Python number."""
     tracers = [entered(value) for value in inputs]
     nodes = [node_of(value) for value in tracers]
-    avals = tuple(node.aval for node in nodes)
-    if isinstance(record(name).infer(avals, (None,) * len(nodes), attrs), tuple):
+    if _gives_several(name, nodes, attrs):
         return tuple(_laid_out(fresh(node), tracers, nodes) for node in emit_many(name, *nodes, **attrs))
     result = _laid_out(fresh(emit(name, *nodes, **attrs)), tracers, nodes)
     loose = [isinstance(value, Tracer) and value._loose for value in tracers]
     if builtins.any(loose):
         avals = tuple(
-            Aval(aval.shape, aval.dtype, weak=aval.weak or bool(flag)) for aval, flag in zip(avals, loose, strict=True)
+            Aval(node.shape, node.dtype, weak=node.aval.weak or bool(flag))
+            for node, flag in zip(nodes, loose, strict=True)
         )
         other = record(name).infer(avals, (None,) * len(nodes), attrs)
         assert isinstance(other, Aval)
@@ -92,6 +92,13 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
             )
         result._loose = next(flag for flag in loose if flag) if other.weak else False
     return result
+
+
+def _gives_several(name: str, nodes: Sequence[Node], attrs: dict[str, Any]) -> bool:
+    rec = record(name)
+    if isinstance(rec.kernel, np.ufunc):
+        return rec.kernel.nout > 1
+    return isinstance(rec.infer(tuple(node.aval for node in nodes), (None,) * len(nodes), attrs), tuple)
 
 
 def _laid_out(result: Tracer, values: Sequence[Any], nodes: Sequence[Node]) -> Tracer:

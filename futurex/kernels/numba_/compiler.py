@@ -117,6 +117,7 @@ def _features() -> str:
     return llvm.get_host_cpu_features().flatten()
 
 
+@functools.cache
 def _machine_name() -> str:
     return f"{llvm.get_host_cpu_name()} {_features()} {llvm.llvm_version_info}"
 
