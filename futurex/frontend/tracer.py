@@ -6,7 +6,7 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from futurex.frontend.layout import (
     same_but_ones,
     view_strides,
 )
+from futurex.frontend.placeholders import Conflict, Placeholder
 from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
@@ -445,42 +446,6 @@ class Tracer:
             SETTERS[name](self, value)
         else:
             raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
-
-
-class Placeholder:
-    """Stands for something that plain Python cannot have while a function is traced: every use of it refuses."""
-
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
-
-    def used(self) -> NoReturn:
-        raise NotImplementedError
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self.used()
-
-
-def _refuse_use(self: Placeholder, *args: Any) -> NoReturn:
-    self.used()
-
-
-for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call", "int", "float", "index", "array"):
-    setattr(Placeholder, f"__{_name}__", _refuse_use)
-
-
-class Conflict(Placeholder):
-    """What a name is bound to after branches that left values behind which cannot be one.
-
-    Whoever uses it learns why, and which choice has to be merged later.
-    """
-
-    __slots__ = ("what", "where", "why")
-
-    def __init__(self, what: str, why: str, site: Any) -> None:
-        self.what, self.why, self.where = what, why, site
-
-    def used(self) -> NoReturn:
-        raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
 
 
 def fresh(node: Node) -> Tracer:

@@ -55,6 +55,7 @@ def is_internal(filename: str) -> bool:
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_machinery(filename: str) -> bool:
     """True for frames that a traceback need not show: futurex itself, and what the standard library does for it."""
     return is_internal(filename) or filename.endswith(_MACHINERY)
