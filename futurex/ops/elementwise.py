@@ -145,7 +145,7 @@ def _power_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node | None, Node
 
 def _extreme_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
     """To the operand that was taken; equal ones share it."""
-    share = g * where(apply("equal", x, y), 0.5, 1.0)
+    share = where(apply("equal", x, y), 0.5 * g, g)
     return where(apply("equal", out, x), share, 0.0), where(apply("equal", out, y), share, 0.0)
 
 

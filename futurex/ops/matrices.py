@@ -75,7 +75,7 @@ def diagonal_matrix(x: Node) -> Node:
 
 def identity_minus(x: Node) -> Node:
     """Square matrices subtracted from the identity."""
-    return where(on_diagonal(x.shape), 1.0, 0.0) - x
+    return where(on_diagonal(x.shape), 1.0 - x, -x)
 
 
 def as_read(gradient: Node, lower: bool = True) -> Node:

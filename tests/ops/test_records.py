@@ -165,6 +165,31 @@ def test_derivative_is_the_numerical_one_at_every_order(case: Case) -> None:
         graph, inputs = check_pullback(graph, inputs, rng)
 
 
+def is_double(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype in (np.float64, np.complex128)
+
+
+def in_single_precision(case: Case) -> Graph | None:
+    """The case with narrower inputs, if it has a form for them and its results are narrow too."""
+    narrow = {"f": np.float32, "c": np.complex64}
+    if not case.sample.order or not case.inputs or not all(map(is_double, case.inputs)) or case.name == "quantile":
+        return None  # quantiles are interpolated in double precision, as in NumPy
+    try:
+        graph = graph_of(case.name, [x.astype(narrow[x.dtype.kind]) for x in case.inputs], case.sample.attrs)
+    except (TypeError, ValueError):
+        return None  # its attributes are for the wider type
+    return None if any(is_double(np.empty(0, node.dtype)) for node in graph.outs) else graph
+
+
+@only(in_single_precision)
+def test_derivative_in_single_precision_stays_there(case: Case) -> None:
+    graph = in_single_precision(case)
+    assert graph is not None
+    for node in pullback(graph, range(len(graph.params))).nodes:
+        avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        assert all(aval.weak or aval.dtype not in (np.float64, np.complex128) for aval in avals), repr(node)
+
+
 @only(lambda case: case.sample.order and case.name in ANALYTIC and not any(map(np.iscomplexobj, case.inputs)))
 def test_derivative_is_the_complex_step(case: Case) -> None:
     rng, step = generator(str(case)), 1e-30
