@@ -17,7 +17,7 @@ LEVEL = {
     "autodiff": 3, "passes": 3, "partition": 3,
     "kernels": 4,
     "runtime": 5,
-    "frontend": 6,
+    "frontend": 6, "numpy": 6,
     "nn": 7, "optim": 7, "data": 7, "models": 7, "training": 7, "notebook": 7, "cli": 7,
 }  # fmt: skip
 PRODUCT = 7

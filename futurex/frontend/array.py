@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import operator
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -19,7 +20,8 @@ class Array:
 
     ``result(timeout)``, ``done()``, ``cancel()``, ``exception()``, ``add_done_callback(fn)`` and ``await`` are those
     of a future; NumPy functions, operators and indexing are those of an array and give arrays. ``float``, ``bool``,
-    ``print`` and ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy.
+    ``print`` and ``np.asarray`` wait. Results are read-only through this object; ``np.array(a)`` is your own copy,
+    and arrays made by :mod:`futurex.numpy` may be written to.
     It hashes by identity, as futures do, so that ``asyncio.gather`` and sets take it; pickling waits.
 
     >>> import numpy as np, futurex as fx
@@ -31,7 +33,7 @@ class Array:
 
     __fx_future__ = True
     __array_priority__ = 1000
-    __slots__ = ("__weakref__", "_aval", "_future", "_is_array", "_view")
+    __slots__ = ("__weakref__", "_aval", "_future", "_is_array", "_view", "_writable")
     def __init__(
         self,
         future: Future[Any] | Done[Any],
@@ -43,6 +45,7 @@ class Array:
         self._aval = aval
         self._view = view
         self._is_array = is_array  # NumPy has arrays without dimensions beside scalars
+        self._writable = False
 
     # -- the future --------------------------------------------------------------------------------------------------
 
@@ -163,17 +166,63 @@ class Array:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _lazily(function)(*args, **kwargs)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return np.asarray(self).__dlpack__(**options)
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        return np.asarray(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> Any:
-        return np.asarray(self).__dlpack_device__()
+        return np.empty(0).__dlpack_device__()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        import futurex.numpy as namespace
+
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", namespace.__array_api_version__):
+            raise ValueError(f"version {api_version!r} of the array standard is not offered")
+        return namespace
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+        """The array itself; raises ValueError for every device but ``"cpu"``."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"there is no device {device!r} or stream; the only device is 'cpu'")
+        return self
 
     def __getitem__(self, index: Any) -> Any:
-        return _lazily(operator.getitem)(self, index)
+        return self._gives(operator.getitem, self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("the result of a futurized function is read-only; np.array(a) is a copy that you may change")
+        if not self._writable:
+            raise TypeError("the result of a futurized function is read-only; np.array(a) is a copy you may change")
+        changed = _lazily(_with)(self, index, value)
+        if not isinstance(changed, Array):
+            changed = Array(Done(changed), self.aval)
+        self._future, self._view = changed._future, changed._view
+
+    def _gives(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a function gives for this array; if it may be written to, the result may be too."""
+        result = _lazily(function)(*args, **kwargs)
+        return result.writable() if self._writable and isinstance(result, Array) else result
+
+    def writable(self) -> Array:
+        """An array object of the same elements that may be written to, with value semantics: no other one changes.
+
+        >>> import numpy as np, futurex as fx
+        >>> result = fx.futurize(np.sqrt)(np.array([4.0, 9.0]))
+        >>> mine = result.writable()
+        >>> mine[0] = 0.0
+        >>> mine.tolist(), result.tolist()
+        ([0.0, 3.0], [2.0, 3.0])
+        """
+        mine = Array(self._future, self._aval, self._view, self._is_array or self._aval.ndim == 0)
+        if mine._aval.weak:
+            mine._future, mine._view = Done(np.asarray(self.result())), None
+            mine._aval = Aval(self._aval.shape, self._aval.dtype)
+        mine._writable = True
+        return mine
 
     def __len__(self) -> int:
         if not self.shape:
@@ -242,21 +291,37 @@ class Array:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"'Array' object has no attribute {name!r}")
-        attribute = getattr(np.ndarray, name)
-        if not callable(attribute):
-            return _lazily(operator.attrgetter(name), name)(self)
-        return lambda *args, **kwargs: _lazily(operator.methodcaller(name, *args, **kwargs), name)(self)
+        if not callable(getattr(np.ndarray, name)):
+            return self._gives(_attribute(name), self)
+        return functools.partial(self._gives, _method(name), self)
+
+
+@functools.cache
+def _attribute(name: str) -> Any:
+    return lambda array: getattr(array, name)
+
+
+@functools.cache
+def _method(name: str) -> Any:
+    return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
+
+
+def _with(array: Any, index: Any, value: Any) -> Any:
+    """A copy of an array with some elements replaced."""
+    changed = array.copy()
+    changed[index] = value
+    return changed
 
 
 def _unpickled(value: Any, aval: Aval, is_array: bool) -> Array:
     return Array(Done(value), aval, None, is_array)
 
 
-def _lazily(function: Any, name: str = "") -> Any:
+def _lazily(function: Any) -> Any:
     """The futurized form of a NumPy function or operator."""
     from futurex.frontend.staging import futurized
 
-    return futurized(function) if not name else futurized(function, cache=False)
+    return futurized(function)
 
 
 _OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
@@ -266,7 +331,7 @@ def _binary(ufunc: Any, reflected: bool, anything: bool = False) -> Callable[[An
     def method(self: Any, other: Any) -> Any:
         if not (anything or isinstance(other, _OPERANDS)):
             return NotImplemented
-        return _lazily(ufunc)(other, self) if reflected else _lazily(ufunc)(self, other)
+        return self._gives(ufunc, other, self) if reflected else self._gives(ufunc, self, other)
 
     return method
 
@@ -283,7 +348,7 @@ for _name, _ufunc in {
 }.items():  # fmt: skip
     setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False, anything=_name in ("eq", "ne")))
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-    setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: _lazily(ufunc)(self))(_ufunc))
+    setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: self._gives(ufunc, self))(_ufunc))
 for _name in ("array", "array_ufunc", "array_function", "getitem", "iter", "bool", "float", "int", "complex", "index"):
     setattr(Array, f"__{_name}__", folds(getattr(Array, f"__{_name}__")))
 for _name in ("contains", "str", "format"):

@@ -76,14 +76,16 @@ class Futurized(Generic[P, R]):
     ``on(cluster)`` the same function with data on localities; ``profile()`` the counters of its instructions.
     """
 
-    def __init__(self, function: Callable[P, R], escape: str = "eager", strict: bool = False) -> None:
+    def __init__(
+        self, function: Callable[P, R], escape: str = "eager", strict: bool = False, library: bool = False
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.plain = function
         self._escape = escape
         self._strict = strict
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._lock = threading.RLock()
-        self._warned = False
+        self._warned = library  # what everybody calls has arguments of many kinds
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
@@ -357,12 +359,10 @@ def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
 _library: dict[Any, Futurized[Any, Any]] = {}
 
 
-def futurized(function: Any, *, cache: bool = True) -> Futurized[Any, Any]:
+def futurized(function: Any) -> Futurized[Any, Any]:
     """The futurized form of a library function (one per function object)."""
-    if not cache:
-        return Futurized(function)
     if function not in _library:
-        _library[function] = Futurized(function)
+        _library[function] = Futurized(function, library=True)
     return _library[function]
 
 
