@@ -167,7 +167,8 @@ class Tracer:
     def imag(self) -> Tracer:
         if self.dtype.kind == "c":
             return self._extended(("imag",)) if not self.is_scalar else self._part("imag")
-        return fresh(emit("full", const(np.zeros((), self.dtype)[()]), shape=self.shape, dtype=self.dtype)).readonly()
+        zeros = emit("full", const(np.zeros((), self.dtype)[()]), shape=self.shape, dtype=self.dtype)
+        return (fresh(zeros) if self.is_scalar else new_array(zeros)).readonly()
 
     def _part(self, name: str) -> Tracer:
         return fresh(emit(name, self._node)) if self.dtype.kind == "c" else self
@@ -341,6 +342,9 @@ class Tracer:
     def _write_masked(self, mask: Node, value: Any) -> None:
         """``x[mask] = value``: a ``where``, if the value does not depend on how many elements are selected."""
         node = node_of(value)
+        if node.aval.weak and self.dtype.kind in "iu":  # NumPy looks whether a Python number fits
+            self._write(emit("masked_store", self._node, mask, node))
+            return
         rest = self.ndim - mask.ndim
         if node.ndim > rest or not same(mask.shape, self.shape[: mask.ndim]):
             if not (node.aval.static and node.size == 1 and same(mask.shape, self.shape[: mask.ndim])):

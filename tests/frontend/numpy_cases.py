@@ -18,6 +18,28 @@ def arguments():
 
 
 
+#: The same arrays with other contents: what becomes of every array of floats.
+VARIANTS = {
+    "single": lambda a: a.astype(np.float32),
+    "integers": lambda a: (np.nan_to_num(a) * 3).astype(np.int64),
+    "complex": lambda a: a + 1j * np.flip(a),
+    "columns": np.asfortranarray,
+    "empty": lambda a: a[..., :0].copy(),
+    "no dimensions": lambda a: np.array(a.flat[0]) if a.ndim == 1 else a,
+}
+
+
+def varied(change):
+    """:func:`arguments` with every array of floats changed."""
+
+    def make():
+        found = arguments()
+        floats = {name: a for name, a in found.items() if isinstance(a, np.ndarray) and a.dtype.kind == "f"}
+        return found | {name: change(a) for name, a in floats.items()}
+
+    return make
+
+
 def every(names, value):
     """The same entry for several names."""
     return dict.fromkeys(names.split(), value)
@@ -75,7 +97,8 @@ CASES = {
     "argsort": ["np.argsort(x)", "np.argsort(v, kind='stable')", "np.argsort(x, axis=0)", "np.argsort(x, axis=None)"],
     "argwhere": ["np.argwhere(x > 0)", "np.argwhere(n)"],
     "around": ["np.around(x)", "np.around(x, 2)", "np.around(n)"],
-    "array": ["np.array(x)", "np.array([v, w])", "np.array([1, 2, 3])", "np.array(v, ndmin=2)", "np.array(s)"],
+    "array": ["np.array(x)", "np.array([v, w])", "np.array([1, 2, 3])", "np.array(v, ndmin=2)", "np.array(s)",
+              "np.array(300, u.dtype)"],
     "array_equal": ["np.array_equal(x, y)", "np.array_equal(x, x)", "np.array_equal(x, v)"],
     "array_equiv": ["np.array_equiv(x, y)", "np.array_equiv(x, x[:1])"],
     "array_split": ["np.array_split(v, 4)", "np.array_split(x, [1, 3], axis=1)"],
@@ -109,7 +132,8 @@ CASES = {
     "concatenate": ["np.concatenate([x, y])", "np.concatenate([x, y], axis=1)", "np.concatenate([v, n], axis=None)"],
     "convolve": ["np.convolve(v, w)", "np.convolve(v, w[:3], 'same')", "np.convolve(v, w[:3], 'valid')"],
     "copy": ["np.copy(x)", "np.copy(x.T)"],
-    "copyto": ["np.copyto(x, y)", "np.copyto(x, 0.0, where=y > 0)", "np.copyto(v, n)"],
+    "copyto": ["u.__setitem__(u > 9, 300)", "u.__setitem__(0, -1.0)",
+               "np.copyto(x, y)", "np.copyto(x, 0.0, where=y > 0)", "np.copyto(v, n)"],
     "corrcoef": ["np.corrcoef(x)", "np.corrcoef(v, w)", "np.corrcoef(x, rowvar=False)"],
     "correlate": ["np.correlate(v, w)", "np.correlate(v, w[:3], 'same')", "np.correlate(v, w[:2], 'full')"],
     "count_nonzero": ["np.count_nonzero(n)", "np.count_nonzero(k, axis=0)", "np.count_nonzero(x > 0, keepdims=True)"],
@@ -152,7 +176,8 @@ CASES = {
     "fromfunction": ["np.fromfunction(lambda i, j: i + 2 * j, (3, 4))", "np.fromfunction(lambda i: i * s, (3,))"],
     "frompyfunc": ["np.frompyfunc(lambda a: a * 2, 1, 1)(v)"],
     "full": ["np.full((2, 3), 1.5)", "np.full(3, s)", "np.full((2, 2), 7, dtype=np.int8)"],
-    "full_like": ["np.full_like(x, 2.0)", "np.full_like(n, 3.7)", "np.full_like(x, s, dtype=np.float32)"],
+    "full_like": ["np.full_like(x, 2.0)", "np.full_like(n, 3.7)", "np.full_like(x, s, dtype=np.float32)",
+                  "np.full_like(u, 300)"],
     "geomspace": ["np.geomspace(1.0, 100.0, 5)", "np.geomspace(1.0, 2.0 + s, 4)"],
     "gradient": [
         "np.gradient(v)",
@@ -180,7 +205,8 @@ CASES = {
     "imag": ["np.imag(z)", "np.imag(v)"],
     "indices": ["np.indices((2, 3))", "np.indices((2, 3), sparse=True)"],
     "inner": ["np.inner(x, y)", "np.inner(v, w)", "np.inner(x, v[:5])"],
-    "insert": ["np.insert(v, 2, 9.0)", "np.insert(x, 1, v[:4], axis=1)", "np.insert(v, [1, 3], [7.0, 8.0])"],
+    "insert": ["np.insert(v, 2, 9.0)", "np.insert(x, 1, v[:4], axis=1)", "np.insert(v, [1, 3], [7.0, 8.0])",
+               "np.insert(u, 0, 300)"],
     "interp": ["np.interp(v, w, n)", "np.interp(s, w, v)", "np.interp(x, w, v, left=0.0, right=1.0)",
                "np.interp(v, w, v, period=2.0)"],
     "intersect1d": ["np.intersect1d(n, k)"],
@@ -264,7 +290,8 @@ CASES = {
     "permute_dims": ["np.permute_dims(t, (2, 0, 1))"],
     "piecewise": ["np.piecewise(v, [v < 0, v >= 0], [-1.0, 1.0])",
                   "np.piecewise(v, [v < 0, v >= 0], [lambda r: -r, lambda r: r * 2])"],
-    "place": ["np.place(v, v > 0, [9.0])", "np.place(v, b, w)"],
+    "place": ["np.place(v, v > 0, [9.0])", "np.place(v, b, w)",
+              "np.place(n, n > 1, [2.7])", "np.place(u, u > 9, [300])"],
     "poly": ["np.poly(v)", "np.poly(m)"],
     "poly1d": ["np.poly1d([1.0, 2.0])(v)"],
     "polyadd": ["np.polyadd(v, w[:3])"],
@@ -277,9 +304,11 @@ CASES = {
     "polyval": ["np.polyval(v, x)", "np.polyval([1.0, 2.0, 3.0], v)", "np.polyval(v, s)"],
     "prod": ["np.prod(x)", "np.prod(x, axis=0)", "np.prod(n, dtype=float)", "np.prod(v, initial=2.0)"],
     "ptp": ["np.ptp(x)", "np.ptp(x, axis=0)", "np.ptp(n)"],
-    "put": ["np.put(v, [0, 2], [9.0, 8.0])", "np.put(x, [-1, 22], 3.0, mode='wrap')", "np.put(v, n[:3], w)"],
+    "put": ["np.put(v, [0, 2], [9.0, 8.0])", "np.put(x, [-1, 22], 3.0, mode='wrap')", "np.put(v, n[:3], w)",
+            "np.put(n, [0], 2.7)", "np.put(u, [0], 300)"],
     "put_along_axis": ["np.put_along_axis(x, np.argmax(x, axis=1, keepdims=True), 9.0, axis=1)"],
-    "putmask": ["np.putmask(v, v > 0, 9.0)", "np.putmask(v, b, w)", "np.putmask(x, x > 1, [1.0, 2.0])"],
+    "putmask": ["np.putmask(v, v > 0, 9.0)", "np.putmask(v, b, w)", "np.putmask(x, x > 1, [1.0, 2.0])",
+                "np.putmask(u, u > 9, 300)"],
     "quantile": ["np.quantile(x, 0.3)", "np.quantile(x, [0.1, 0.5], axis=0)", "np.quantile(v, 0.4, method='lower')",
                  "np.quantile(v, 0.5, weights=abs(w), method='inverted_cdf')"],
     "ravel": ["np.ravel(x)", "np.ravel(x.T)", "np.ravel(s)"],
@@ -350,7 +379,7 @@ CASES = {
     "vectorize": ["np.vectorize(lambda a, c: a * 2 + c)(v, w)"],
     "vsplit": ["np.vsplit(x, 2)"],
     "vstack": ["np.vstack([v, w])", "np.vstack([x, v[:5]])"],
-    "where": ["np.where(x > 0, x, y)", "np.where(b, 1.0, v)", "np.where(x > 0)"],
+    "where": ["np.where(x > 0, x, y)", "np.where(b, 1.0, v)", "np.where(x > 0)", "np.where(u > 9, u, 300)"],
     "zeros": ["np.zeros((2, 3))", "np.zeros(len(v), bool)"],
     "zeros_like": ["np.zeros_like(x)", "np.zeros_like(n, dtype=float)"],
     # objects that are indexed instead of called

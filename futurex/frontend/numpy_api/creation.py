@@ -31,7 +31,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
         raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers and booleans in C order are traced")
     if node.ndim:
         return new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
-    value = const(np.asarray(node.value).astype(dtype)[()]) if node.op == "const" else node
+    value = const(np.full((), node.value, dtype)[()]) if node.op == "const" else node
     return new_array(emit("full", value, shape=shape, dtype=dtype))
 
 
@@ -123,6 +123,8 @@ def array(
         result = _copied(value, dtype, order)
     elif copy is False or order not in ("K", "C", "A"):
         raise Escape("np.array of this with copy=False or another order", "these options are not traced")
+    elif dtype is not None and not any_array(value):
+        result = new_array(const(np.array(value, dtype)))  # NumPy looks whether Python numbers fit
     else:
         node = node_of(value)
         result = new_array(node if dtype is None else as_dtype(node, np.dtype(dtype)))

@@ -22,7 +22,7 @@ LANES = 256  # how often a function applied along an axis is traced
 
 @handles(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
-    arrays = [as_tracer(each) for each in args]
+    arrays = [new_array(each._node) if each.is_scalar else each for each in map(as_tracer, args)]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
     if all(each.shape == shape for each in arrays):
         return tuple(arrays)

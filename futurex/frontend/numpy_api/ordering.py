@@ -11,7 +11,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import Node
 
@@ -68,7 +68,8 @@ def _quantile(function: str, a: Any, q: Any, axis: Any, out: Any, keepdims: Any,
     if q is not None and function.startswith("nan") and method != "linear":
         raise Escape(f"numpy.{function} with method={method!r}", "this method is not traced")
     axes = tuple(range(x.ndim)) if axes is None else axes
-    result = fresh(emit("quantile", x, function=function, q=_points(q), axis=axes, keepdims=keep, method=method))
+    node = emit("quantile", x, function=function, q=_points(q), axis=axes, keepdims=keep, method=method)
+    result = new_array(node) if keep else fresh(node)
     return result if out is None else exactly_into(out, result, f"numpy.{function}")
 
 

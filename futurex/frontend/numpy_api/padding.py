@@ -33,6 +33,8 @@ def _widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
 @handles(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Tracer:
     x = as_tracer(array)
+    if x.ndim == 0:
+        raise Escape("numpy.pad of an array without dimensions", "there is nothing to pad")
     widths = _widths(pad_width, x.ndim)
     if mode == "constant" and not options.keys() - {"constant_values"}:
         value = options.get("constant_values", 0)

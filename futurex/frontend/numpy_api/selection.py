@@ -24,7 +24,19 @@ def where(condition: Any, /, *branches: Any) -> Any:
     test = node_of(condition)
     if test.dtype.kind != "b":
         test = emit("not_equal", test, 0)
-    return applied("where", fresh(test) if test is not node_of(condition) else condition, *branches)
+    return applied("where", fresh(test) if test is not node_of(condition) else condition, *_unchecked(*branches))
+
+
+def _unchecked(x: Any, y: Any) -> tuple[Any, Any]:
+    """A Python number beside an array, in the array's type: here NumPy does not look whether it fits."""
+    first, second = node_of(x), node_of(y)
+    if first.aval.weak == second.aval.weak:
+        return x, y
+    number, array = (first, second) if first.aval.weak else (second, first)
+    if number.dtype.kind not in "bi" or array.dtype.kind not in "iu":
+        return x, y
+    cast = fresh(emit("cast", number, dtype=array.dtype))
+    return (cast, y) if first.aval.weak else (x, cast)
 
 
 @handles(np.clip)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.creation import as_dtype
+from futurex.frontend.numpy_api.creation import any_array, as_dtype
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, entered
@@ -27,10 +27,17 @@ def _flat(node: Node) -> Node:
 
 def _repeated(values: Any, count: int, dtype: Any) -> Node:
     """The first ``count`` of the values, over and over again, in the type of the array they are written to."""
-    node = as_dtype(_flat(array_node(values)), dtype)
+    node = _flat(_in_dtype(values, dtype))
     if node.size == count:
         return node
     return _rows(node, const(np.arange(count) % max(node.size, 1)))
+
+
+def _in_dtype(values: Any, dtype: Any) -> Node:
+    """Values in the type of the array they are written to; NumPy looks whether Python numbers fit."""
+    if any_array(values):
+        return as_dtype(array_node(values), dtype)
+    return const(np.asarray(values, dtype))
 
 
 def _rows(node: Node, index: Node) -> Node:
@@ -65,7 +72,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """The k-th selected element takes the k-th value, counted round."""
     target, test = _target(arr, "numpy.place"), _flat(_test(mask))
-    values = as_dtype(_flat(array_node(vals)), target.dtype)
+    values = _flat(_in_dtype(vals, target.dtype))
     if test.size != target.size or not values.size:
         raise Escape("numpy.place with a mask of another size, or with no values", "NumPy refuses it")
     number = emit("cumsum", emit("cast", test, dtype=np.dtype(np.intp)), axis=0, dtype=None)
