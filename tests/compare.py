@@ -11,11 +11,14 @@ from futurex.frontend.errors import StagingError
 
 @dataclasses.dataclass
 class Case:
-    """A function and arguments to run it on; ``staged`` says whether it must be traced or must run as plain NumPy."""
+    """A function and arguments to run it on; ``staged`` says whether it must be traced or must run as plain NumPy.
+
+    ``"fragment"``: it must be traced but for calls that stay calls.
+    """
 
     function: object
     args: tuple
-    staged: bool
+    staged: bool | str
 
     @property
     def name(self):
@@ -111,9 +114,10 @@ def check(function, *args, staged=True, calls=2):
 
 
 def is_staged(futurized, args):
-    """Does the function have a trace for these arguments?"""
+    """Does the function have a trace for these arguments, and is it without fragments?"""
     try:
-        futurized.trace(*copy.deepcopy(args))
+        if futurized.trace(*copy.deepcopy(args)).has_log:
+            return "fragment"
     except StagingError:
         return False
     except Exception as error:

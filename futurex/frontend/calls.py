@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.testing import overrides
 
-from futurex.frontend import control
-from futurex.frontend.errors import Escape, python
+from futurex.frontend import control, fragments
+from futurex.frontend.errors import Escape, python, unstaged
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
@@ -28,6 +28,7 @@ from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.streams import GENERATORS
+from futurex.tree.dims import UnknownDimension
 from futurex.tree.node import const
 from futurex.tree.pytree import flatten, unflatten
 from futurex.tree.source import at, called_from, here, is_internal
@@ -101,7 +102,38 @@ def special(*functions: Any) -> Callable[[Special], Special]:
 
 
 def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call anything from staged code."""
+    """Call anything from staged code; what cannot be staged says which call could be a fragment instead."""
+    trace = current()
+    known, in_library = trace.fragments, trace.in_library
+    if known is None or in_library or not trace.calls:
+        return _call(function, args, kwargs)
+    trace.in_library = fragments.of_library(function)
+    try:
+        if fragments.identity(function) in known.opaque:
+            return fragments.stage(function, args, kwargs, known)
+        return _call(function, args, kwargs)
+    except UnknownDimension as error:
+        raise _with_candidate(unstaged(error), function) from error
+    except Escape as escape:
+        raise _with_candidate(escape, function) from None
+    except Exception as error:
+        if not trace.in_library:
+            raise
+        what = f"{type(error).__name__} while {getattr(function, '__qualname__', 'a library')} was traced: {error}"
+        raise _with_candidate(Escape(what, "a library need not work on traced values"), function) from error
+    finally:
+        trace.in_library = in_library
+
+
+def _with_candidate(escape: Escape, function: Any) -> Escape:
+    """The escape with the function among its candidates, if it may be one."""
+    tried = fragments.identity(function) in current().fragments.opaque
+    if not tried and fragments.is_admissible(function):
+        escape.candidates.append(function)
+    return escape
+
+
+def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         handler = SPECIAL.get(function)
     except TypeError:  # an unhashable callable

@@ -29,6 +29,8 @@ class Escape(BaseException):
         super().__init__(what)
         self.what, self.why, self.do = what, why, do
         self.site = site  # the choice whose merger is to blame: staging can go on if what follows it is traced twice
+        self.candidates: list[Any] = []  # functions whose calls could be fragments instead, innermost first
+        self.unseen = False  # a fragment could stand here if it were known what the call returns
         self.source: Source | None = here()
 
     def explain(self) -> str:

@@ -7,8 +7,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from futurex.frontend.array import Array
-from futurex.tree.pytree import flatten
+from futurex.frontend.ownership import call_and_look
+from futurex.runtime.futures import Future
+from futurex.tree.aval import aval_of
+from futurex.tree.pytree import flatten, unflatten
 
 
 def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -20,6 +25,29 @@ def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         return function(*map(stand_ins.of, args), **{name: stand_ins.of(value) for name, value in kwargs.items()})
     finally:
         stand_ins.give_back()
+
+
+def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A plain call whose arrays and NumPy scalars come back as futures, as those of a staged call do.
+
+    What anybody else refers to comes back as it is: an argument that is returned is the argument.
+    """
+    result, alone = call_and_look(lambda: call_plainly(function, args, kwargs))
+    leaves, structure = flatten(result)
+    given = [leaf for leaf in flatten((args, kwargs))[0] if isinstance(leaf, np.ndarray)]
+    for k, leaf in enumerate(leaves):
+        if (alone[k] and not any(np.may_share_memory(leaf, other) for other in given)) or isinstance(leaf, np.generic):
+            leaves[k] = _completed(leaf)
+    return unflatten(structure, leaves) if any(isinstance(leaf, Array) for leaf in leaves) else result
+
+
+def _completed(value: Any) -> Any:
+    """A future that is done; what no future array can be stays as it is."""
+    if type(value) not in (np.ndarray, value.dtype.type) or value.dtype.kind not in "biufc":
+        return value
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return Array(future, aval_of(value))
 
 
 class _StandIns:

@@ -18,14 +18,17 @@ import numpy as np
 from futurex.frontend import calls
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape
+from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import Result, launched
 from futurex.frontend.keys import Key, Untraceable, call_key
-from futurex.frontend.plain import call_plainly
+from futurex.frontend.observe import Observer
+from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.replay import Entry, repeats
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Output, Variant, argument_paths, trace_call
+from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
@@ -36,7 +39,7 @@ from futurex.tree.pytree import Structure, flatten, unflatten
 P = ParamSpec("P")
 R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
-ESCAPES = ("eager", "error")
+ESCAPES = ("fragment", "eager", "error")
 
 
 class _Settings(threading.local):
@@ -77,12 +80,13 @@ class Futurized(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[P, R], escape: str = "eager", strict: bool = False, library: bool = False
+        self, function: Callable[P, R], escape: str = "fragment", strict: bool = False, library: bool = False
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.plain = function
         self._escape = escape
         self._strict = strict
+        self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._lock = threading.RLock()
         self._warned = library  # what everybody calls has arguments of many kinds
@@ -93,7 +97,7 @@ class Futurized(Generic[P, R]):
         if tracing():
             return self.__fx_stage__(args, kwargs)
         if _settings.disabled and not self._strict:
-            return self._run_plain(args, kwargs)
+            return call_plainly(self.plain, args, kwargs)
         leaves: list[Any] = []
         try:
             try:
@@ -125,7 +129,7 @@ class Futurized(Generic[P, R]):
                 if variant.valid():
                     return variant
             leaves, structure = flatten((args, kwargs))
-            variant = trace_call(self.plain, leaves, structure)
+            variant = trace_call(self.plain, leaves, structure, self._fragments)
             self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
@@ -157,11 +161,24 @@ class Futurized(Generic[P, R]):
             assert variant.error is not None
             settle(variant.error)
             raise variant.error
+        if variant.escape is not None and variant.escape.unseen:
+            self._forget(variant)  # the next call knows what the opaque ones return
+            return self._observe(args, kwargs, [])
         return self._run_plain(args, kwargs)
+
+    def _forget(self, variant: Variant) -> None:
+        with self._lock:
+            for key, variants in self._variants.items():
+                self._variants[key] = [each for each in variants if each is not variant]
+
+    def _observe(self, args: Any, kwargs: Any, log: list[Made]) -> Any:
+        """The call as plain NumPy that looks at what opaque functions return; those in the log are not called again."""
+        assert self._fragments is not None
+        return call_for_futures(Observer(self._fragments, log).twin(self.plain), args, kwargs)
 
     def _run_plain(self, args: Any, kwargs: Any) -> Any:
         """Plain NumPy: always right."""
-        return call_plainly(self.plain, args, kwargs)
+        return call_for_futures(self.plain, args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         captured = variant.captured() if variant.captures else []
@@ -169,7 +186,8 @@ class Futurized(Generic[P, R]):
             return self._run_plain(args, kwargs)
         if variant.changes and repeats((args, kwargs)):
             return self._run_plain(args, kwargs)
-        inputs = [leaves[k] for k in variant.inputs] + captured
+        log: list[Made] = []
+        inputs = [leaves[k] for k in variant.inputs] + captured + [log] * variant.has_log
         if not variant.generators:
             return self._finish(variant, inputs, leaves, captured, args, kwargs)
         generators = [inputs[k] for k in variant.generators]
@@ -186,6 +204,10 @@ class Futurized(Generic[P, R]):
         futures = launched(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
+            if isinstance(error, ChangedResult):
+                self._forget(variant)
+            if variant.has_log and error is not None and not variant.prints:
+                return self._observe(args, kwargs, inputs[-1])
             if error is not None and not (variant.prints or self._strict):
                 return self._run_plain(args, kwargs)  # fails as NumPy does, with what was written until then
             if error is not None:
@@ -372,8 +394,10 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     Calls return at once; results are :class:`fx.Array` (futures that are arrays). The function means what it means in
     NumPy: values, dtypes, views, writes into arguments, exceptions.
 
-    escape: what to do where the function cannot be staged: ``"eager"`` (default) runs the call as plain NumPy,
-    ``"error"`` raises :class:`StagingError` at the user's line. ``f.explain()`` tells.
+    escape: what to do where the function cannot be staged. ``"fragment"`` (default) keeps a call that cannot be staged
+    as a fragment: the run makes it on concrete values, what stands around it is staged. What such a call returns is
+    seen in the first call, which runs as plain NumPy; where a fragment is not possible every call does. ``"eager"``
+    runs such calls as plain NumPy, ``"error"`` raises :class:`StagingError` at the user's line. ``f.explain()`` tells.
 
     >>> import numpy as np, futurex as fx
     >>> @fx.futurize
@@ -389,7 +413,7 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         raise TypeError(
             f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape")
         )
-    escape = options.get("escape", "eager")
+    escape = options.get("escape", "fragment")
     if escape not in ESCAPES:
         raise ValueError(f"escape={escape!r} is not one of {', '.join(map(repr, ESCAPES))}")
     if function is None:

@@ -15,6 +15,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.ops.control import Failure
+from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import dims_in
@@ -143,7 +144,7 @@ class Capture:
 class Trace:
     """Everything recorded while one function is traced."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, fragments: Any = None) -> None:
         self.name = name
         self.scopes: list[Scope] = []
         self.regions: list[Scope] = [Scope(0)]
@@ -165,6 +166,9 @@ class Trace:
         self.replays = False  # may the caller's objects be changed?
         self.prints = False
         self.waits = False  # a run may find out that only plain Python will do
+        self.fragments = fragments  # what is known of opaque calls; None: there can be none
+        self.in_library = False
+        self.log: Node | None = None
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
@@ -172,6 +176,16 @@ class Trace:
         self.prints |= name == "print"
         effects = self.scopes[-1].effects if self.scopes else self.effects
         effects.append(apply(name, *inputs, *effects[-1:], **attrs))
+
+    def fragment(self, inputs: Sequence[Node], call: Any) -> list[Node]:
+        """A call that the run makes, after the effects before it; its results."""
+        if self.log is None:
+            self.log = param(LOG, "log")
+        self.effect("fragment", self.log, *inputs, call=call, count=len(inputs))
+        effects = self.scopes[-1].effects if self.scopes else self.effects
+        node = effects.pop()
+        effects.append(item(node, 0))
+        return [item(node, k) for k in range(1, len(node.aval))]
 
     def keep(self, node: Node) -> None:
         """Keep a node whose branches hold effects."""

@@ -13,6 +13,7 @@ import numpy as np
 from futurex.frontend import builtin_calls, calls, random_calls  # noqa: F401  (the builtins register themselves)
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, unstaged
+from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.objects import restore
@@ -63,6 +64,7 @@ class Variant:
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
+    has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     _plan: Plan | None = None
 
@@ -100,10 +102,22 @@ def _is_traced_leaf(leaf: Any) -> bool:
     return isinstance(leaf, Array | np.ndarray | np.generic) or type(leaf) in (float, complex, *GENERATORS)
 
 
-def trace_call(function: Any, leaves: list[Any], structure: Structure) -> Variant:
-    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised."""
+def trace_call(
+    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None
+) -> Variant:
+    """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised.
+
+    Calls that cannot be staged but can be ``fragments`` become that.
+    """
+    while True:
+        variant = _traced(function, leaves, structure, fragments)
+        if fragments is None or variant.escape is None or not fragments.admit(variant.escape):
+            return variant
+
+
+def _traced(function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None) -> Variant:
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
-    trace = Trace(getattr(function, "__name__", type(function).__name__))
+    trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
@@ -213,13 +227,16 @@ def _collect(
     trace.settle_failing(outs)
     variant.prints = trace.prints
     made = any(output.kind == "generator" for output in variant.outputs)
-    changes = made or bool(variant.changes) or bool(variant.written)
+    changes = made or bool(variant.changes) or bool(variant.written) or trace.log is not None
     variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)
     outs += trace.effects
     variant.captures = list(trace.captures.values())
     variant.notes = list(dict.fromkeys(trace.notes))
     everything = [*params, *(capture.node for capture in trace.captures.values())]
     variant.generators = [k for k, node in enumerate(everything) if node.aval == STATE]
+    if trace.log is not None:
+        variant.has_log = True
+        everything.append(trace.log)
     variant.graph = Graph(everything, outs, trace.name)
 
 

@@ -27,6 +27,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     loops,
     normalize,
     norms,
+    opaque,
     pool,
     products,
     python,

@@ -142,7 +142,7 @@ def recursion_with_a_known_depth(x):
     return power(x, 4)
 
 
-@cases(V, staged=False)
+@cases(V, staged="fragment")
 def recursion_that_depends_on_data(x):
     return halve(x)
 
@@ -231,7 +231,7 @@ def math_on_known_values(x):
     return x * math.pi + math.sqrt(4.0) + math.prod([1, 2, 3])
 
 
-@cases(2.0, staged=False)
+@cases(2.0, staged="fragment")
 def math_on_traced_values(a):
     return math.sqrt(a)
 

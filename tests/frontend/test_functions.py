@@ -22,7 +22,7 @@ def test_impure_functions_run_every_time(function):
     futurized = fx.futurize(function)
     results = {float(np.asarray(futurized(np.ones(2)))[0]) for _ in range(3)}
     assert len(results) == 3
-    assert not is_staged(futurized, (np.ones(2),))
+    assert is_staged(futurized, (np.ones(2),)) in (False, "fragment")
 
 
 def test_seeded_random_numbers_are_those_of_numpy():

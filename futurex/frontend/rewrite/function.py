@@ -13,9 +13,9 @@ from futurex.frontend.rewrite.statements import Rewriter
 from futurex.frontend.rewrite.syntax import FX, OWN, arguments, definition
 
 
-def rewrite(function: types.FunctionType, runtime: Any) -> types.FunctionType:
+def rewrite(function: types.FunctionType, runtime: Any, rewriter: Any = Rewriter) -> types.FunctionType:
     """The staged twin of a function: same globals, closure cells and defaults, rewritten body. Raises NoSource."""
-    code = _rewritten_code(function.__code__, function.__code__.co_freevars, find(function))
+    code = _rewritten_code(function.__code__, function.__code__.co_freevars, find(function), rewriter)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[FX] = types.CellType(runtime)
     closure = tuple(cells[name] for name in code.co_freevars)
@@ -24,22 +24,25 @@ def rewrite(function: types.FunctionType, runtime: Any) -> types.FunctionType:
     return twin
 
 
-_code_cache: dict[tuple[str, types.CodeType], types.CodeType] = {}  # equal code may stand in several files
+_code_cache: dict[tuple[str, types.CodeType, Any], types.CodeType] = {}  # equal code may stand in several files
 
 
-def _rewritten_code(code: types.CodeType, freevars: Sequence[str], node: FunctionNode) -> types.CodeType:
-    key = code.co_filename, code
+def _rewritten_code(
+    code: types.CodeType, freevars: Sequence[str], node: FunctionNode, rewriter: Any
+) -> types.CodeType:
+    key = code.co_filename, code, rewriter
     if key not in _code_cache:
-        _code_cache[key] = _compiled(code, freevars, copy.deepcopy(node))
-        _remember(_code_cache[key])
+        _code_cache[key] = _compiled(code, freevars, copy.deepcopy(node), rewriter)
+        if rewriter is Rewriter:
+            _remember(_code_cache[key])
     return _code_cache[key]
 
 
-def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode) -> types.CodeType:
+def _compiled(code: types.CodeType, freevars: Sequence[str], node: FunctionNode, rewriter: Any) -> types.CodeType:
     body: Any = [ast.copy_location(ast.Return(node.body), node.body)] if isinstance(node, ast.Lambda) else node.body
     name = f"{OWN}function"  # a function that calls itself means the global or closure variable
     inner = ast.copy_location(definition(name, _plain_arguments(node.args), body), node)
-    rewritten = Rewriter(inner, frozenset(freevars)).run()
+    rewritten = rewriter(inner, frozenset(freevars)).run()
     maker = definition("make", arguments([FX, *freevars]), [rewritten, ast.Return(ast.Name(name, ast.Load()))])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, inner)], []))
     scope = compile(module, code.co_filename, "exec", dont_inherit=True)

@@ -1,0 +1,245 @@
+"""Fragments: calls that cannot be staged and stay in the tree as calls.
+
+A call becomes a fragment if what it does is confined to its arguments and to objects that arrays of the trace cannot be
+reached from, and if what it returns has been seen: see :mod:`futurex.frontend.observe`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+import sysconfig
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.rewrite import is_rewritten
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.ops.opaque import Call, Hole, Leaf, Outcome
+from futurex.tree.node import Node
+from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.source import here, is_internal
+
+Key = tuple[Any, Structure, tuple[Any, ...]]
+_SHIPPED = tuple(filter(None, {"<frozen", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}))
+_BUILTINS = frozenset((round, divmod, pow, int, float, complex, bool, print, abs, hash))
+_PLAIN = (*SCALARS, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, type, types.ModuleType)
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_DEPTH = 6  # how far functions are followed through what they refer to
+
+
+@dataclass
+class Fragments:
+    """What is known of the opaque calls of one futurized function.
+
+    ``opaque``: functions whose calls are fragments; ``watched``: those, and functions that call them and could be
+    fragments in their place; ``seen``: what calls of these returned, None for what a tree cannot hold.
+    """
+
+    opaque: dict[Any, Escape] = field(default_factory=dict)
+    watched: set[Any] = field(default_factory=set)
+    seen: dict[Key, Outcome | None] = field(default_factory=dict)
+    keepalive: list[Any] = field(default_factory=list)
+
+    def admit(self, escape: Escape) -> bool:
+        """Make fragments of the calls that an escape came from. False if that is not possible, or was tried."""
+        self.watched.update(map(identity, escape.candidates))
+        self.keepalive += escape.candidates
+        if not escape.candidates or identity(escape.candidates[0]) in self.opaque:
+            return False
+        self.opaque[identity(escape.candidates[0])] = escape
+        return True
+
+    def learn(self, key: Key, outcome: Outcome | None) -> None:
+        """A call was seen; one that gives now this and now that is no fragment."""
+        before = self.seen.get(key, outcome)
+        self.seen[key] = None if before is None else before.joined(outcome)
+
+
+def identity(function: Any) -> Any:
+    """What makes two calls calls of the same function."""
+    if isinstance(function, types.MethodType):
+        return id(function.__func__), id(function.__self__)
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):
+        return function.__name__, id(owner)
+    return id(function)
+
+
+def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What of the arguments of a call decides what it returns, as far as that can be told from outside."""
+    return tuple(map(_kind, leaves))
+
+
+def _kind(leaf: Any) -> Any:
+    if isinstance(leaf, Tracer) or hasattr(type(leaf), "__fx_future__"):
+        if leaf.aval.weak:
+            return "number", leaf.dtype.kind
+        is_scalar = leaf.is_scalar if isinstance(leaf, Tracer) else not leaf.ndim
+        return ("scalar", leaf.dtype) if is_scalar else ("array", leaf.dtype, leaf.ndim)
+    if isinstance(leaf, np.ndarray):
+        return "array", leaf.dtype, leaf.ndim
+    if isinstance(leaf, np.generic):
+        return "scalar", leaf.dtype
+    if type(leaf) in SCALARS:
+        return "number", np.asarray(leaf).dtype.kind
+    plain = isinstance(leaf, str | bytes | np.dtype | type(None))
+    return "static", type(leaf), leaf if plain else id(leaf)
+
+
+# -- which calls -------------------------------------------------------------------------------------------------------
+
+
+def is_admissible(function: Any) -> bool:
+    """May calls of the function be fragments?
+
+    Code of libraries and compiled code sees the arrays of a trace through its arguments alone; the user's functions
+    do if nothing that they refer to leads to an array or to state.
+    """
+    if isinstance(function, types.FunctionType):
+        made_here = is_rewritten(function) or is_internal(function.__code__.co_filename)
+        return not made_here and not function.__code__.co_flags & _GENERATOR and _confined(function, 0)
+    if isinstance(function, types.MethodType):
+        owner = function.__self__
+        if isinstance(owner, Tracer | type) or current().is_own(owner):
+            return False
+        return isinstance(function.__func__, types.FunctionType) and of_library(function.__func__)
+    if isinstance(function, type):
+        return function in _BUILTINS
+    if isinstance(function, types.BuiltinFunctionType):
+        owner = function.__self__
+        if owner is builtins:
+            return function in _BUILTINS
+        return isinstance(owner, types.ModuleType) or owner is None
+    if isinstance(function, np.ufunc):
+        return True
+    method = inspect.getattr_static(type(function), "__call__", None)
+    compiled = not isinstance(method, types.FunctionType) and callable(function)
+    return (compiled or of_library(method)) and not current().is_own(function)
+
+
+def of_library(function: Any) -> bool:
+    """Is it Python code of a library?"""
+    return isinstance(function, types.FunctionType) and function.__code__.co_filename.startswith(_SHIPPED)
+
+
+def _confined(function: types.FunctionType, depth: int) -> bool:
+    """Does a function refer to nothing but functions, modules and constants?"""
+    if of_library(function):
+        return True
+    if depth > _DEPTH or _writes_outside(function.__code__):
+        return False
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell is not None and _is_full(cell)]
+    names = _names(function.__code__)
+    scope = function.__globals__
+    referred = [scope[name] for name in names if name in scope]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return all(_is_confined(value, depth) for value in (*cells, *referred, *defaults) if value is not function)
+
+
+def _writes_outside(code: types.CodeType) -> bool:
+    """Does code assign to variables or attributes that others can see?"""
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    own = any(
+        step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR")
+        or (step.opname == "STORE_DEREF" and step.argval in code.co_freevars)
+        for step in dis.get_instructions(code)
+    )
+    return own or any(map(_writes_outside, inner))
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _is_confined(value: Any, depth: int) -> bool:
+    if isinstance(value, types.FunctionType):
+        return is_internal(value.__code__.co_filename) or _confined(value, depth + 1)
+    if isinstance(value, tuple):
+        return all(_is_confined(entry, depth) for entry in value)
+    compiled = isinstance(value, types.BuiltinFunctionType | np.ufunc) or type(value).__name__ in (
+        "_FuncPtr", "CDLL", "_ArrayFunctionDispatcher",
+    )  # fmt: skip
+    return compiled or isinstance(value, (*_PLAIN, np.generic))
+
+
+# -- making them -------------------------------------------------------------------------------------------------------
+
+
+def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragments: Fragments) -> Any:
+    """The call as a fragment. Raises the escape that it was made for where it cannot be one."""
+    reason = fragments.opaque[identity(function)]
+    trace = current()
+    leaves, structure = flatten((args, kwargs))
+    leaves = [entered(leaf) for leaf in leaves]
+    if trace.protected or any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
+        raise _again(reason)
+    if not all(isinstance(leaf, Tracer) or _is_confined(leaf, 0) for leaf in leaves):
+        raise _again(reason)
+    key = identity(function), structure, kinds_of(leaves)
+    if key not in fragments.seen:
+        escape = _again(reason)
+        escape.unseen = True
+        escape.candidates.append(function)
+        raise escape
+    outcome = fragments.seen[key]
+    if outcome is None or not _separate(leaves, outcome):
+        raise _again(reason)
+    nodes: list[Node] = []
+    places: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            places.append(Hole(len(nodes)))
+            nodes.append(leaf._node)
+        else:
+            places.append(leaf)
+    call = Call(function, structure, tuple(places), outcome)
+    parts = iter(trace.fragment(nodes, call))
+    results = [None if leaf is None else _result(next(parts), leaf) for leaf in outcome.leaves]
+    for k in outcome.written:
+        leaves[k]._write(next(parts))
+    where = here()
+    line = f"{where.file}:{where.line}: {where.text()}" if where is not None else "a line that is not known"
+    trace.notes.append(f"fragment: {call.name}, called at {line}\n      {reason.what}: {reason.why}")
+    result = unflatten(outcome.structure, results)
+    return trace.remember_all(result)
+
+
+def _again(reason: Escape) -> Escape:
+    escape = Escape(reason.what, reason.why, reason.do)
+    escape.source = reason.source
+    return escape
+
+
+def _separate(leaves: Sequence[Any], outcome: Outcome) -> bool:
+    """Are the arrays that the call writes storage that no other argument shares?"""
+    for k in outcome.written:
+        if not isinstance(leaves[k], Tracer) or leaves[k].is_scalar:
+            return False
+        if any(isinstance(o, Tracer) and o._cell is leaves[k]._cell for j, o in enumerate(leaves) if j != k):
+            return False
+    return True
+
+
+def _result(node: Node, leaf: Leaf) -> Tracer:
+    if not leaf.is_array:
+        return fresh(node)
+    if leaf.contiguous:
+        return new_array(node)
+    result = fresh(node)
+    result._cell.is_array = True
+    return result

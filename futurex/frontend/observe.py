@@ -1,0 +1,114 @@
+"""Calls that are made as plain Python while what opaque functions return is looked at.
+
+The twin of a function differs from it in one thing: its calls go through an :class:`Observer`. The first call of a
+function with an opaque call in it runs so; the next ones are traced, with that call as a fragment. The same twin goes
+on where a run had to stop: calls that the run made already are answered from its log instead of made again.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.fragments import Fragments, identity, kinds_of, of_library
+from futurex.frontend.ownership import call_and_look
+from futurex.frontend.rewrite.function import rewrite
+from futurex.frontend.rewrite.source import NoSource
+from futurex.frontend.rewrite.syntax import fx
+from futurex.ops.opaque import Made, outcome_of
+from futurex.tree.pytree import flatten
+from futurex.tree.source import is_internal
+
+# They look at the frame that calls them.
+_OF_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec"})
+
+
+class Calls(ast.NodeTransformer):
+    """Rewrites the calls of a function and nothing else."""
+
+    def __init__(self, function: ast.FunctionDef, outside: frozenset[str]) -> None:
+        self.function = function
+
+    def run(self) -> ast.FunctionDef:
+        self.function.body = [self.visit(statement) for statement in self.function.body]
+        return self.function
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _OF_THE_FRAME:
+            return node
+        call = fx("call", node.func, *node.args, keywords=node.keywords)
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+class Observer:
+    """``__fx__`` of the twins: makes calls, writes down what opaque ones give, answers from a log first."""
+
+    def __init__(self, fragments: Fragments, log: list[Made]) -> None:
+        self._fragments = fragments
+        self._log = list(log)
+        self._inside: list[Any] = []
+
+    def twin(self, function: Any) -> Any:
+        """The function with observed calls; itself where it has no source of the user's."""
+        if isinstance(function, functools.partial):
+            return functools.partial(self.twin(function.func), *function.args, **function.keywords)
+        if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+            return types.MethodType(self.twin(function.__func__), function.__self__)
+        if not isinstance(function, types.FunctionType) or of_library(function):
+            return function
+        if is_internal(function.__code__.co_filename):
+            return function
+        try:
+            return rewrite(function, self, Calls)
+        except NoSource:
+            return function
+
+    def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Any call of observed code."""
+        name = identity(function)
+        if name in self._fragments.watched and name not in self._inside:  # a recursion is part of the call it began with
+            self._inside.append(name)
+            try:
+                return self._observed(function, args, kwargs)
+            finally:
+                self._inside.pop()
+        if hasattr(function, "__fx_stage__") and hasattr(function, "plain"):
+            function = function.plain
+        return self.twin(function)(*args, **kwargs)
+
+    def _observed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        key = identity(function), structure, kinds_of(leaves)
+        before = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        made = None
+        if self._log and identity(self._log[0].function) == identity(function):
+            made = self._log.pop(0)
+        twin = self.twin(function)
+        result, alone = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
+        are_arrays = [isinstance(leaf, np.ndarray) for leaf in flatten(result)[0]]
+        held = made is None and alone != are_arrays  # somebody may change the result, or see it changed
+        outcome = None if held else outcome_of(result, before, leaves)
+        arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
+        shared = any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
+        now, same = flatten((args, kwargs))
+        unchanged = same == structure and all(a is b for a, b in zip(now, leaves, strict=True))
+        if not unchanged or (outcome is not None and shared and outcome.written):
+            outcome = None
+        self._fragments.learn(key, outcome)
+        return result
+
+
+def _replayed(made: Made, leaves: list[Any]) -> Any:
+    """What a call gave that was made already; its arguments become what it left of them."""
+    for leaf, value in zip(leaves, made.after, strict=True):
+        if isinstance(leaf, np.ndarray) and leaf.flags.writeable:
+            np.copyto(leaf, value)
+    if made.error is not None:
+        raise made.error
+    return made.result

@@ -1,0 +1,190 @@
+"""``fragment``: a call of the user's Python on concrete values, in the middle of a tree.
+
+What the call returns was seen when it ran before; a run checks that it is so again, and raises :class:`ChangedResult`
+where it is not. Every call is written down in a log that belongs to the run, so that whoever goes on by other means
+need not make it a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.tree.aval import PYTHON_SCALARS, Aval
+from futurex.tree.dims import Fresh
+from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.record import op
+
+LOG = Aval((), np.dtype(object))
+
+
+class ChangedResult(TypeError):
+    """A call returned or wrote something else than the tree was made for."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What one leaf of a result is: an array, a NumPy scalar or a Python number of some dtype."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+    is_array: bool
+    weak: bool
+    contiguous: bool
+
+    def aval(self, first: int) -> Aval:
+        """The abstract value; extents are open, numbered from ``first``."""
+        return Aval(tuple(Fresh(first + axis) for axis in range(self.ndim)), self.dtype, self.weak)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gives back: a nest of leaves (None for None), and which leaves of its arguments it writes into."""
+
+    structure: Structure
+    leaves: tuple[Leaf | None, ...]
+    written: tuple[int, ...]
+
+    def covers(self, found: Outcome | None) -> bool:
+        """Is what a call gave back of this kind? It need not write into everything that such calls write into."""
+        if found is None or not set(found.written) <= set(self.written):
+            return False
+        return (found.structure, found.leaves) == (self.structure, self.leaves)
+
+    def joined(self, other: Outcome | None) -> Outcome | None:
+        """What both are of; None if there is no such thing."""
+        if other is None or (other.structure, other.leaves) != (self.structure, self.leaves):
+            return None
+        return Outcome(self.structure, self.leaves, tuple(sorted({*self.written, *other.written})))
+
+
+@dataclass(frozen=True)
+class Made:
+    """One call that was made: its result or exception, and the leaves of its arguments as it left them."""
+
+    function: Any
+    result: Any
+    error: BaseException | None
+    after: list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A function with its arguments: a nest whose leaves are values, or holes for the arrays of the run.
+
+    It travels by the function's name; a graph that calls a function without one cannot be pickled.
+    """
+
+    function: Callable[..., Any]
+    structure: Structure
+    leaves: tuple[Any, ...]
+    outcome: Outcome
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    @property
+    def name(self) -> str:
+        function = self.function
+        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+    def __stable__(self) -> str:
+        statics = [repr(leaf) for leaf in self.leaves if not isinstance(leaf, Hole)]
+        return f"{self.name}({statics})"
+
+    def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
+        """Make the call on copies of the arrays; what it leaves in them is part of the result."""
+        before = [arrays[leaf.index] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
+        given = [value.copy() if isinstance(value, np.ndarray) else value for value in before]
+        args, kwargs = unflatten(self.structure, given)
+        try:
+            result = self.function(*args, **kwargs)
+        except Exception as error:
+            log.append(Made(self.function, None, error, given))
+            raise
+        log.append(Made(self.function, result, None, given))
+        now, structure = flatten((args, kwargs))
+        same = structure == self.structure and all(a is b for a, b in zip(now, given, strict=True))
+        found = outcome_of(result, before, given) if same else None
+        if not self.outcome.covers(found):
+            raise ChangedResult(f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before")
+        parts = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in flatten(result)[0]]
+        parts = [part for part, leaf in zip(parts, self.outcome.leaves, strict=True) if leaf is not None]
+        return (np.True_, *parts, *(given[k] for k in self.outcome.written))
+
+
+@dataclass(frozen=True)
+class Hole:
+    """The place of an array of the run among the arguments."""
+
+    index: int
+
+
+def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:
+    """What a call gave back, for the leaves of its arguments before it and after it.
+
+    None for what a tree cannot hold: objects and texts, arrays that share memory with arguments or that somebody else
+    still refers to, read-only arrays.
+    """
+    leaves, structure = flatten(result)
+    kinds: list[Leaf | None] = []
+    for leaf in leaves:
+        if leaf is None:
+            kinds.append(None)
+            continue
+        if type(leaf) not in PYTHON_SCALARS and not isinstance(leaf, np.generic) and type(leaf) is not np.ndarray:
+            return None
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "biufc" or not array.dtype.isnative:
+            return None
+        is_array = isinstance(leaf, np.ndarray)
+        if is_array and (not leaf.flags.writeable or any(_shares(leaf, each) for each in after)):
+            return None
+        weak = type(leaf) in PYTHON_SCALARS
+        if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
+            return None
+        kinds.append(Leaf(array.dtype, array.ndim, is_array, weak, bool(array.flags.c_contiguous)))
+    if any(_shares(a, b) for k, a in enumerate(leaves) for b in leaves[:k]):
+        return None
+    written = tuple(k for k, (a, b) in enumerate(zip(before, after, strict=True)) if not _same_bits(a, b))
+    return Outcome(structure, tuple(kinds), written)
+
+
+def _shares(a: Any, b: Any) -> bool:
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
+
+
+def _same_bits(a: Any, b: Any) -> bool:
+    if not isinstance(a, np.ndarray):
+        return True
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def describe(outcome: Outcome | None) -> str:
+    """An outcome in words."""
+    if outcome is None:
+        return "what a tree cannot hold"
+    parts = ["None" if leaf is None else repr(leaf.aval(0)) for leaf in outcome.leaves]
+    wrote = f" and wrote into argument {', '.join(map(str, outcome.written))}" if outcome.written else ""
+    return f"({', '.join(parts)}){wrote}"
+
+
+def _fragment(log: Any, *inputs: Any, call: Call, count: int) -> tuple[Any, ...]:
+    return call(log, *inputs[:count])
+
+
+def _fragment_aval(log: Aval, *inputs: Aval, call: Call, count: int) -> tuple[Aval, ...]:
+    avals = [Aval((), np.dtype(bool))]
+    number = 0
+    for leaf in call.outcome.leaves:
+        if leaf is not None:
+            avals.append(leaf.aval(number))
+            number += leaf.ndim
+    written = [inputs[call.leaves[k].index] for k in call.outcome.written]
+    return (*avals, *(Aval(aval.shape, aval.dtype) for aval in written))
+
+
+op("fragment", _fragment, aval=_fragment_aval, effect=True, fails=True)

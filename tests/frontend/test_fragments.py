@@ -1,0 +1,227 @@
+"""Calls that cannot be staged: they stay in the tree as calls, and run exactly once per call of the function."""
+
+import ctypes.util
+import math
+import os
+import pickle
+import tempfile
+import time
+
+import numpy as np
+import pytest
+from compare import bits, outcome, plain
+
+import futurex as fx
+
+X = np.linspace(-1.0, 2.0, 7)
+LOG = os.path.join(tempfile.mkdtemp(), "log")
+
+
+def called():
+    """How often :func:`listed` was called."""
+    return os.path.getsize(LOG) if os.path.exists(LOG) else 0
+
+
+def listed(v):
+    """Opaque: it writes to a file and iterates over Python numbers."""
+    with open(LOG, "a") as file:
+        file.write(".")
+    total = 0.0
+    for entry in iter(v.tolist()):
+        total += entry
+    return total
+
+
+def evens(v):
+    return np.array([entry for entry in iter(v.tolist()) if int(entry * 3) % 2 == 0])
+
+
+def overwrites(v):
+    v[: len(eval("v")) // 2] = -1.0
+
+
+def several(v):
+    return {"sum": float(eval("v.sum()")), "parts": (v[:2] * eval("2"), None)}
+
+
+def refuses(v):
+    if eval("v[0] < 0"):
+        raise KeyError("negative")
+    return v + 1
+
+
+LIBC = ctypes.CDLL(ctypes.util.find_library("m") or None)
+LIBC.cbrt.argtypes, LIBC.cbrt.restype = [ctypes.c_double], ctypes.c_double
+
+
+def by_c_function(v):
+    return np.array([LIBC.cbrt(entry) for entry in v.tolist()])
+
+
+def counted(x):
+    return listed(x * 2) * x
+
+
+def chosen(x):
+    return evens(x).sum() + evens(-x).size
+
+
+def written(x):
+    y = x * 2
+    view = y[1:]
+    overwrites(y)
+    return view, y.sum()
+
+
+def writes_the_argument(x):
+    overwrites(x)
+    return x * 2
+
+
+def nested(x):
+    found = several(x + 1)
+    return found["sum"] * found["parts"][0], found["parts"][1] is None
+
+
+def in_one_branch(x):
+    y = x * 2
+    if y.sum() > 0:
+        y = y + math.gamma(y[-1])
+    return y
+
+
+def compiled(x):
+    return by_c_function(x * 3) + 1
+
+
+def after_a_failure(x):
+    y = x * 2
+    return refuses(y) - 1
+
+
+PROGRAMS = (counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure)
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("inputs", [(X, X + 5, -np.abs(X), X), (np.abs(X) + 1, X[:3], np.zeros(4))], ids=["a", "b"])
+def test_a_fragment_means_what_the_call_means(function, inputs):
+    futurized = fx.futurize(function)
+    for _ in range(2):
+        for x in inputs:
+            before = called()
+            expected = outcome(function, (x,))
+            once = called() - before
+            assert outcome(futurized, (x,)) == expected
+            assert called() == before + 2 * once  # neither twice nor never
+    explanation = futurized.explain()
+    assert "staged: " in explanation
+    assert "fragment: " in explanation
+    assert f"{function.__name__}" in explanation or "test_fragments.py" in explanation
+
+
+def test_explanations_name_the_call_the_line_and_the_reason():
+    futurized = fx.futurize(counted)
+    futurized(X), futurized(X)
+    text = futurized.explain()
+    assert "test_fragments.listed, called at" in text
+    assert "return listed(x * 2) * x" in text
+    assert "a call of open: what it does is not known to the tracer" in text
+
+
+def test_a_call_that_returns_another_type_is_made_once_and_no_longer_a_fragment():
+    made = []
+
+    def fickle(v):
+        made.append(1)
+        return eval("float(v[0])") if v[0] >= 0 else eval("int(v[0])")
+
+    def function(x):
+        return fickle(x) * 2 + x
+
+    futurized = fx.futurize(function)
+    for number, x in enumerate((X + 2, X + 3, -X - 3, X + 2, -X - 3), 1):
+        before = len(made)
+        assert bits(plain(futurized(x))) == bits(function(x))
+        assert len(made) == before + 2, number
+
+
+def test_results_that_no_tree_can_hold_run_the_call_as_plain_numpy():
+    kept = np.zeros(3)
+
+    def same_object(x):
+        return eval("x"), x.sum()
+
+    def text(x):
+        return np.char.upper(np.array([str(x.sum())]))[0] + "!"
+
+    def held(x):
+        return outside(x) + 1
+
+    def outside(x):
+        kept[:] = x[:3]
+        return kept
+
+    for function in (same_object, text, held):
+        futurized = fx.futurize(function)
+        for x in (X, X + 1, X):
+            assert bits(plain(futurized(x))) == bits(plain(function(x)))
+
+
+def test_policies():
+    with pytest.raises(fx.StagingError, match=r"(?s)test_fragments\.py.*open\(LOG"):
+        fx.futurize(counted, escape="error")(X)
+    eager = fx.futurize(counted, escape="eager")
+    assert bits(plain(eager(X))) == bits(counted(X))
+    assert "runs as plain NumPy" in eager.explain()
+    with pytest.raises(fx.StagingError, match=r"test_fragments\.py"):
+        fx.grad(lambda x: counted(x).sum())(X)
+    with pytest.raises(fx.StagingError, match=r"test_fragments\.py"):
+        fx.lower(counted, X)
+
+
+def test_the_clock_is_read_at_every_call():
+    futurized = fx.futurize(lambda x: x * 0 + time.perf_counter())
+    assert len({float(plain(futurized(X))[0]) for _ in range(4)}) == 4
+    assert "fragment: time.perf_counter" in futurized.explain()
+
+
+def test_a_tree_with_a_fragment_travels():
+    futurized = fx.futurize(counted)
+    futurized(X)
+    graph = futurized.graph(X)
+    again = pickle.loads(pickle.dumps(graph))
+    assert again.hash == graph.hash
+    np.testing.assert_array_equal(again(X, [])[0], counted(X))
+
+
+interpolate, linalg, signal, special = (
+    pytest.importorskip(f"scipy.{name}") for name in ("interpolate", "linalg", "signal", "special")
+)
+
+
+def special_functions(x):
+    return special.gammainc(2.0, np.abs(x)) + special.jv(0, x)
+
+
+def solved(x):
+    lower = linalg.cholesky(np.outer(x, x) + np.eye(len(x)), lower=True)
+    return linalg.solve_triangular(lower, x, lower=True).sum() * x
+
+
+def filtered(x):
+    return signal.lfilter([1.0, 0.5], [1.0, 0.2], x * 2)[::2]
+
+
+def splined(x):
+    return SPLINE(x * 0.5) + 1
+
+
+SPLINE = interpolate.CubicSpline(np.arange(8.0), np.arange(8.0) ** 2)
+
+
+@pytest.mark.parametrize("function", [special_functions, solved, filtered, splined], ids=lambda f: f.__name__)
+def test_scipy_inside_a_tree(function):
+    futurized = fx.futurize(function)
+    for x in (X, X + 1, X):
+        np.testing.assert_allclose(plain(futurized(x)), function(x), rtol=1e-12)
+    assert "staged: " in futurized.explain()
