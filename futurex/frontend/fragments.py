@@ -11,7 +11,7 @@ import dis
 import inspect
 import sysconfig
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +119,8 @@ def is_admissible(function: Any) -> bool:
         return isinstance(owner, types.ModuleType) or owner is None
     if isinstance(function, np.ufunc):
         return True
+    if isinstance(getattr(function, "__wrapped__", None), types.FunctionType):
+        return _confined(function.__wrapped__, 0)
     method = inspect.getattr_static(type(function), "__call__", None)
     compiled = not isinstance(method, types.FunctionType) and callable(function)
     return (compiled or of_library(method)) and not current().is_own(function)
@@ -132,7 +134,7 @@ def of_library(function: Any) -> bool:
 def _confined(function: types.FunctionType, depth: int) -> bool:
     """Does a function refer to nothing but functions, modules and constants?"""
     if of_library(function):
-        return True
+        return all(_is_confined(value, depth) for value in _held(function) if isinstance(value, types.FunctionType))
     if depth > _DEPTH or _writes_outside(function.__code__):
         return False
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell is not None and _is_full(cell)]
@@ -141,6 +143,14 @@ def _confined(function: types.FunctionType, depth: int) -> bool:
     referred = [scope[name] for name in names if name in scope]
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return all(_is_confined(value, depth) for value in (*cells, *referred, *defaults) if value is not function)
+
+
+def _held(function: types.FunctionType) -> Iterator[Any]:
+    """What a function holds in its closure, dicts taken apart: the wrappers of decorators hold what they wrap there."""
+    for cell in function.__closure__ or ():
+        if _is_full(cell):
+            value = cell.cell_contents
+            yield from value.values() if isinstance(value, dict | types.MappingProxyType) else (value,)
 
 
 def _writes_outside(code: types.CodeType) -> bool:

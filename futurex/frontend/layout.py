@@ -14,7 +14,7 @@ import numpy as np
 
 from futurex.ops.views import Chain, view
 from futurex.tree.aval import Aval
-from futurex.tree.dims import Dim, is_static
+from futurex.tree.dims import Dim, is_static, same
 
 Strides = tuple[int, ...] | None
 
@@ -39,6 +39,31 @@ def c_strides(aval: Aval) -> tuple[int, ...]:
 def f_strides(aval: Aval) -> tuple[int, ...]:
     """The strides of a Fortran-contiguous array."""
     return c_strides(Aval(aval.shape[::-1], aval.dtype))[::-1]
+
+
+def open_strides(strides: tuple[Any, ...], chain: Chain) -> Strides:
+    """The strides of a view where extents are not known; None where they do not follow from the steps."""
+    for step in chain:
+        if step[0] == "index":
+            found: list[Any] = []
+            rest = list(strides)
+            for entry in step[1]:
+                if entry[0] == "n":
+                    found.append(0)
+                    continue
+                stride = rest.pop(0)
+                if entry[0] == "s":
+                    if isinstance(entry[3], tuple | Dim):
+                        return None
+                    found.append(stride * (1 if entry[3] is None else entry[3]))
+            strides = (*found, *rest)
+        elif step[0] == "transpose":
+            strides = tuple(strides[axis] for axis in step[1])
+        elif step[0] == "flip":
+            strides = tuple(-stride if axis in step[1] else stride for axis, stride in enumerate(strides))
+        else:
+            return None
+    return strides
 
 
 def is_contiguous(aval: Aval, strides: tuple[int, ...]) -> bool:
@@ -67,7 +92,8 @@ def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
     if strides is None:
         return False
     if not is_static((*shape, *strides)):
-        return False
+        later = zip(strides[:-1], strides[1:], shape[1:], strict=True)
+        return all(same(stride, following * extent) for stride, following, extent in later)
     steps = [abs(stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     return all(a >= b > 0 for a, b in itertools.pairwise(steps))
 

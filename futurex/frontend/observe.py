@@ -72,7 +72,7 @@ class Observer:
     def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Any call of observed code."""
         name = identity(function)
-        if name in self._fragments.watched and name not in self._inside:  # a recursion is part of the call it began with
+        if name in self._fragments.watched and name not in self._inside:  # a recursion is part of its first call
             self._inside.append(name)
             try:
                 return self._observed(function, args, kwargs)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import itertools
 import os
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -25,6 +26,7 @@ from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.replay import Entry, repeats
+from futurex.frontend.symbolic import Families
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Output, Variant, argument_paths, trace_call
@@ -33,6 +35,7 @@ from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
 from futurex.runtime import config
 from futurex.runtime.local import LocalExecutor
+from futurex.tree.dims import Dim, Symbol, dims_in, renamed, replaced
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten, unflatten
 
@@ -88,6 +91,7 @@ class Futurized(Generic[P, R]):
         self._strict = strict
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
+        self._families = Families()
         self._lock = threading.RLock()
         self._warned = library  # what everybody calls has arguments of many kinds
 
@@ -129,12 +133,28 @@ class Futurized(Generic[P, R]):
                 if variant.valid():
                     return variant
             leaves, structure = flatten((args, kwargs))
+            symbolic = self._symbolic(key, leaves, structure)
+            if symbolic is not None:
+                return symbolic
             variant = trace_call(self.plain, leaves, structure, self._fragments)
             self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
                 self._warn(structure)
             return variant
+
+    def _symbolic(self, key: Key, leaves: list[Any], structure: Structure) -> Variant | None:
+        """A trace for many sizes, if the calls so far suggest one and it is possible."""
+        found = self._families.find(structure, leaves, key)
+        if found is None:
+            return None
+        if found.variant is None or not found.variant.valid():
+            variant = trace_call(self.plain, leaves, structure, self._fragments, found.avals)
+            if variant.escape is not None or variant.error is not None:
+                found.variant, found.refused = None, True
+                return None
+            found.variant = variant
+        return found.variant
 
     def _warn(self, structure: Structure) -> None:
         if self._warned:
@@ -214,7 +234,8 @@ class Futurized(Generic[P, R]):
                 settle(error)
                 raise error
             self._write_back(variant, leaves, captured, futures)
-        result = _assemble(variant.outputs, variant.structure, leaves, captured, futures)
+        sizes = _sizes(variant, leaves) if variant.opened else {}
+        result = _assemble(variant.outputs, variant.structure, leaves, captured, futures, sizes)
         for change in variant.changes:
             change.apply((args, kwargs), lambda entry: _settled(entry, leaves, captured, futures))
         return result
@@ -283,21 +304,19 @@ class Futurized(Generic[P, R]):
 
     def profile(self) -> list[Any]:
         """Counters of every instruction of every plan of this function that ran."""
-        return [
-            row
-            for variants in self._variants.values()
-            for v in variants
-            if v._plan is not None
-            for row in v._plan.profile()
-        ]
+        plans = [variant._plan for variant in self._traces() if variant._plan is not None]
+        return [row for plan in plans for row in plan.profile()]
+
+    def _traces(self) -> list[Variant]:
+        return [*itertools.chain(*self._variants.values()), *self._families.variants()]
 
     def explain(self) -> str:
         """What was traced, what was not and why, one paragraph a trace."""
-        lines = [f"{self._name()}: {sum(map(len, self._variants.values()))} trace(s)"]
-        for variants in self._variants.values():
-            for variant in variants:
-                lines.append(f"- {_describe_leaves(variant.leaves)}")
-                lines += [f"    {line}" for line in _describe(variant)]
+        traces = self._traces()
+        lines = [f"{self._name()}: {len(traces)} trace(s)"]
+        for variant in traces:
+            lines.append(f"- {_describe_leaves(variant)}")
+            lines += [f"    {line}" for line in _describe(variant)]
         return "\n".join(lines)
 
     def on(self, cluster: Any) -> Any:
@@ -310,14 +329,20 @@ class Futurized(Generic[P, R]):
         return f"<futurized {self._name()}>"
 
 
-def _describe_leaves(leaves: Sequence[Key]) -> str:
+def _describe_leaves(variant: Variant) -> str:
     parts = []
-    for kind, *values in leaves:
-        if kind in (np.ndarray, Array):
+    names: dict[Symbol, str] = {}
+    for place, (kind, *values) in enumerate(variant.leaves):
+        aval = variant.opened.get(place)
+        if aval is not None:
+            for dim in dims_in(aval.shape):
+                names.update((symbol, f"n{len(names)}") for symbol in dim.symbols if symbol not in names)
+            parts.append("any int" if aval.weak else aval.text(names))
+        elif kind in (np.ndarray, Array):
             parts.append(f"{values[0].name}[{','.join(map(str, values[1]))}]")
         else:
             parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
-    return ", ".join(parts) or "no arguments"
+    return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
 
 
 def _describe(variant: Variant) -> list[str]:
@@ -339,7 +364,7 @@ def _viewed(chain: Chain, value: Any) -> Any:
 
 def _settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
     """What a run puts into the caller's object: arrays that the caller may change, not futures."""
-    nest = _assemble(entry.outputs, entry.structure, leaves, captured, futures)
+    nest = _assemble(entry.outputs, entry.structure, leaves, captured, futures, {})
     values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in flatten(nest)[0]]
     own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
     return unflatten(entry.structure, own)
@@ -351,6 +376,7 @@ def _assemble(
     leaves: list[Any],
     captured: list[Any],
     futures: Sequence[Result],
+    sizes: Mapping[Symbol, int],
 ) -> Any:
     out = []
     for output in outputs:
@@ -363,12 +389,33 @@ def _assemble(
             if isinstance(target, Array) and not output.chain:
                 out.append(target)
             else:
-                out.append(view(np.asarray(target), output.chain, ()) if output.chain else target)
+                out.append(_view_of(np.asarray(target), output, futures) if output.chain else target)
         else:
             assert output.aval is not None
             chain = functools.partial(_viewed, output.chain) if output.chain else None
-            out.append(Array(futures[output.index], output.aval, chain, output.is_array))
+            aval = output.aval
+            if sizes and not aval.static:
+                aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
+            out.append(Array(futures[output.index], aval, chain, output.is_array))
     return unflatten(structure, out)
+
+
+def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:
+    """A view of an argument; where it begins and ends the run may have computed."""
+    first, count = output.inner
+    values = [future.result() for future in futures[first : first + count]]
+    split = count - len(output.dims)
+    known = dict(zip(output.dims, values[split:], strict=True))
+    return view(target, replaced(output.chain, known.__getitem__), values[:split])
+
+
+def _sizes(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
+    """What the symbols of a trace for many sizes are in a call."""
+    known: dict[Symbol, int] = {}
+    for place, aval in variant.opened.items():
+        pairs = zip(aval.shape, np.shape(leaves[place]) if aval.shape else (), strict=True)
+        known.update((mine.symbol, extent) for mine, extent in pairs if isinstance(mine, Dim) and mine.symbol)
+    return known
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:

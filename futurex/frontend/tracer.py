@@ -16,6 +16,7 @@ from futurex.frontend.layout import (
     Strides,
     c_strides,
     is_contiguous,
+    open_strides,
     order_of,
     reshapes_as_view,
     same_but_ones,
@@ -122,7 +123,7 @@ class Tracer:
             return self._cell.strides
         base = self._cell.value.aval
         if not (base.static and is_static(self.shape)):
-            return None
+            return open_strides(self._cell.strides, self._chain)
         return view_strides(base.shape, self._cell.strides, base.dtype, self._chain, len(self._dynamic))
 
     # -- attributes --------------------------------------------------------------------------------------------------
@@ -214,8 +215,8 @@ class Tracer:
 
     def _reshaped_open(self, target: tuple[Any, ...]) -> Tracer:
         """A reshape where extents are not known: a view if the array surely lies in C order."""
-        strides = self._cell.strides
-        if not self._chain and strides is not None and same(strides, c_strides(self.aval)):
+        strides = self.strides_in_memory
+        if strides is not None and same(strides, c_strides(self.aval)):
             return self._extended(("reshape", target))
         return self._entangled_copy(emit("reshape", self._node, shape=target))
 

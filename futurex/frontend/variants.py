@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.keys import Key, leaf_key
+from futurex.frontend.layout import c_strides
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.replay import Change, changed_leaves, changes_of, containers
@@ -26,9 +27,9 @@ from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import UnknownDimension
+from futurex.tree.dims import Dim, UnknownDimension, dims_in
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, param
+from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 from futurex.tree.source import raised_at
 
@@ -43,6 +44,8 @@ class Output:
     aval: Aval | None = None
     is_array: bool = False
     value: Any = None
+    dims: tuple[Dim, ...] = ()  # in the chain of an argument's view
+    inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Variant:
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
+    opened: dict[int, Aval] = field(default_factory=dict)  # leaves whose extents or values are symbols
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     _plan: Plan | None = None
@@ -103,20 +107,25 @@ def _is_traced_leaf(leaf: Any) -> bool:
 
 
 def trace_call(
-    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None
-) -> Variant:
+    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None,
+    opened: Mapping[int, Aval] | None = None,
+) -> Variant:  # fmt: skip
     """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised.
 
-    Calls that cannot be staged but can be ``fragments`` become that.
+    Calls that cannot be staged but can be ``fragments`` become that. ``opened``: abstract values with symbols for some
+    of the leaves.
     """
     while True:
-        variant = _traced(function, leaves, structure, fragments)
-        if fragments is None or variant.escape is None or not fragments.admit(variant.escape):
+        variant = _traced(function, leaves, structure, fragments, opened or {})
+        if opened or fragments is None or variant.escape is None or not fragments.admit(variant.escape):
             return variant
 
 
-def _traced(function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None) -> Variant:
+def _traced(
+    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval]
+) -> Variant:
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
+    variant.opened = dict(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
     try:
         with start(trace):
@@ -158,15 +167,19 @@ def argument_paths(function: Any, structure: Structure) -> list[str]:
     return [path for name, child in named for path in leaf_paths(child, f"/{name}")]
 
 
-def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> Arguments:
+def enter_arguments(
+    leaves: list[Any], paths: Sequence[str], *, share: bool, opened: Mapping[int, Aval] | None = None
+) -> Arguments:
     """Cells and tracers for the leaves that are traced. Raises Escape for dtypes that are not.
 
-    ``share``: an array that is passed twice is one storage (the trace then holds for such calls only).
+    ``share``: an array that is passed twice is one storage (the trace then holds for such calls only). ``opened``:
+    abstract values with symbols for some of the leaves.
     """
+    opened = opened or {}
     entered = Arguments([], [], {})
     same: dict[int, Any] = {}
     for position, leaf in enumerate(leaves):
-        if not _is_traced_leaf(leaf):
+        if not _is_traced_leaf(leaf) and position not in opened:
             check_state(leaf, f"argument {paths[position]}")
             entered.values.append(leaf)
             continue
@@ -180,13 +193,15 @@ def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> 
             entered.values.append(generator)
             same[id(leaf)] = generator
             continue
-        aval = leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
+        aval = opened[position] if position in opened else leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
             raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
         entered.params.append(param(aval, paths[position].replace("/", "_")))
         origin = leaf if isinstance(leaf, np.ndarray) else None
         is_array = origin is not None or (isinstance(leaf, Array) and leaf._is_array)
         cell = Cell(entered.params[-1], origin, is_array=is_array, strides=() if aval.ndim == 0 else None)
+        if not aval.static:
+            cell.strides = c_strides(aval)
         entered.positions[cell] = position
         entered.values.append(Tracer(cell))
         same[id(leaf)] = entered.values[-1]
@@ -194,7 +209,7 @@ def enter_arguments(leaves: list[Any], paths: Sequence[str], *, share: bool) -> 
 
 
 def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
-    entered = enter_arguments(leaves, argument_paths(function, structure), share=True)
+    entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(value): (place, value) for place, value in containers((args, kwargs)) if len(place) > 1}
@@ -259,9 +274,12 @@ def _generator_output(leaf: TracedGenerator, outs: list[Node], cells: dict[Cell,
 def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
     if isinstance(leaf, Tracer):
         node = leaf._node
-        static = not leaf._dynamic
-        if leaf._cell in cells and static and leaf._cell.origin is not None:
-            return Output("arg", cells[leaf._cell], leaf._chain, node.aval)
+        static = not leaf._dynamic and not any(dims_in(leaf._chain))
+        if leaf._cell in cells and leaf._cell.origin is not None:
+            dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
+            outs += [*leaf._dynamic, *map(size_node, dims)]
+            count = len(leaf._dynamic) + len(dims)
+            return Output("arg", cells[leaf._cell], leaf._chain, node.aval, dims=dims, inner=(len(outs) - count, count))
         if leaf._cell in shared and static:
             if leaf._cell not in bases:
                 bases[leaf._cell] = len(outs)

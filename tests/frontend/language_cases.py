@@ -797,7 +797,7 @@ def cached(n):
     return n * 2
 
 
-@both(staged=False)
+@both(staged="fragment")
 def lru(x):
     return x * cached(3)
 
@@ -1262,7 +1262,7 @@ def _(a):
     return 2
 
 
-@both(staged=False)
+@both(staged="fragment")
 def singled(x):
     return x * disp(x)
 

@@ -36,9 +36,9 @@ def test_traces_differ_by_shape_dtype_and_static_values():
     for call in calls:
         f(*call)
         counts.append(variants(f))
-    assert counts == [1, 1, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
+    assert counts == [1, 1, 1, 2, 3, 3, 4, 4, 5, 6, 7, 8]  # the sixth call is the third of its kind: sizes are symbols
     f(np.ones(3), 2, name="b")
-    assert variants(f) == 10
+    assert variants(f) == 9
 
 
 def test_equal_numbers_of_other_types_do_not_share_a_trace():
@@ -47,14 +47,14 @@ def test_equal_numbers_of_other_types_do_not_share_a_trace():
 
 
 def test_too_many_traces_name_the_argument_that_changes():
-    f = fx.futurize(lambda x, n: x * n)
+    f = fx.futurize(lambda x, n: x * len(n))
     for n in range(staging.VARIANTS):
-        f(np.ones(2), n)
+        f(np.ones(2), str(n))
     with pytest.warns(UserWarning, match=r"what changes: .*\bn\b|what changes: 1"):
-        f(np.ones(2), staging.VARIANTS)
+        f(np.ones(2), "another")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        f(np.ones(2), -1)
+        f(np.ones(2), "one more")
     assert variants(f) <= staging.VARIANTS
 
 

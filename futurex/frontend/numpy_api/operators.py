@@ -58,6 +58,8 @@ def _power(base: Any, exponent: Any) -> Any:
     scalar = not any(_is_array(value, node) for value, node in ((base, x), (exponent, y)))
     if scalar:
         return fresh(emit("scalar_power", x, y))
+    if y.aval.weak and y.op != "const" and y.dtype.kind in "ib":
+        return fresh(emit("scalar_power", x, y))  # which short cut is taken depends on the value
     ufunc, operands = _power_loop(base, exponent)
     return compute(ufunc, *operands)
 

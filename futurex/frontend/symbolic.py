@@ -1,0 +1,152 @@
+"""Traces for arguments of many sizes: extents and Python ints that change from call to call become inputs of the tree.
+
+The third call that differs from earlier ones only in extents (of at least 2: 0 and 1 mean broadcasting) or in ints is
+traced with symbols for what changed. The trace serves all further sizes without being made anew; a size that comes
+back often gets a trace of its own, which compiled kernels can run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.keys import Key, leaf_key
+from futurex.frontend.variants import Variant
+from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, Symbol, new_symbol
+from futurex.tree.pytree import Structure
+
+OFTEN = 3  # calls of one size that make a trace of its own worth while
+_KEPT = 8  # families, and traces of one
+_INT = np.dtype(np.int64)
+Sizes = tuple[Any, ...]
+
+
+def is_open(leaf: Any) -> bool:
+    """May the extents or the value of a leaf be symbols?"""
+    if type(leaf) is np.ndarray:
+        return bool(leaf.flags.c_contiguous) and leaf.ndim > 0
+    return type(leaf) is int or (isinstance(leaf, Array) and leaf.ndim > 0)
+
+
+def _sizes(leaf: Any) -> Sizes:
+    return (leaf,) if type(leaf) is int else tuple(leaf.shape)
+
+
+def _open_key(leaf: Any) -> Any:
+    if not is_open(leaf):
+        return leaf_key(leaf)
+    return (int,) if type(leaf) is int else (type(leaf) is np.ndarray, leaf.dtype, leaf.ndim)
+
+
+@dataclass
+class Symbolic:
+    """A trace with symbols: which leaves they stand in, and what of their sizes is fixed.
+
+    ``refused``: there is no such trace; calls of such sizes are traced one by one.
+    """
+
+    sizes: list[Sizes | None]
+    avals: dict[int, Aval]
+    variant: Variant | None = None
+    refused: bool = False
+    calls: Counter[Key] = field(default_factory=Counter)
+
+    def bind(self, leaves: Sequence[Any]) -> dict[Symbol, int] | None:
+        """What the symbols are in a call; None if its sizes do not fit."""
+        known: dict[Symbol, int] = {}
+        for leaf, wanted in zip(leaves, self.sizes, strict=True):
+            for extent, mine in zip(_sizes(leaf), wanted, strict=True) if wanted is not None else ():
+                symbol = mine.symbol if isinstance(mine, Dim) else None
+                if symbol is None:
+                    if extent != mine:
+                        return None
+                elif known.setdefault(symbol, extent) != extent or not _may_be(symbol, extent):
+                    return None
+        return known
+
+
+def _may_be(symbol: Symbol, extent: int) -> bool:
+    return extent >= symbol.low if symbol.low is not None else -(1 << 63) <= extent < 1 << 63
+
+
+@dataclass
+class _Family:
+    """Calls that differ in sizes alone."""
+
+    seen: list[list[Sizes | None]] = field(default_factory=list)
+    traces: list[Symbolic] = field(default_factory=list)
+
+
+class Families:
+    """What is known of the sizes that a function was called with."""
+
+    def __init__(self) -> None:
+        self._families: dict[Any, _Family] = {}
+
+    def find(self, structure: Structure, leaves: Sequence[Any], key: Key) -> Symbolic | None:
+        """The symbolic trace for a call that has none of its own: one that is there, or one to be made (its variant is
+        None). None for a call that should be traced as it is."""
+        family = self._family(structure, leaves)
+        if family is None:
+            return None
+        for trace in family.traces:
+            if trace.bind(leaves) is not None:
+                trace.calls[key] += 1
+                return None if trace.refused or trace.calls[key] >= OFTEN else trace
+        sizes = [_sizes(leaf) if is_open(leaf) else None for leaf in leaves]
+        if sizes not in family.seen:
+            family.seen = [*family.seen[-_KEPT:], sizes]
+        if len(family.seen) < 3 or len(family.traces) >= _KEPT:
+            return None
+        made = _generalised(family.seen, leaves)
+        if made is not None:
+            family.traces.append(made)
+        return made
+
+    def variants(self) -> Iterator[Variant]:
+        """The symbolic traces that there are."""
+        for family in self._families.values():
+            yield from (trace.variant for trace in family.traces if trace.variant is not None)
+
+    def _family(self, structure: Structure, leaves: Sequence[Any]) -> _Family | None:
+        if not any(map(is_open, leaves)):
+            return None
+        arrays = [id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
+        key = structure, tuple(map(_open_key, leaves)), tuple(map(arrays.index, arrays))
+        if key not in self._families and len(self._families) >= _KEPT:
+            self._families.pop(next(iter(self._families)))
+        return self._families.setdefault(key, _Family())
+
+
+def _generalised(seen: list[list[Sizes | None]], leaves: Sequence[Any]) -> Symbolic | None:
+    """Symbols for what differs among the calls seen; extents that were equal in all of them have one symbol."""
+    columns: dict[tuple[Any, ...], Dim] = {}
+    sizes: list[Sizes | None] = []
+    avals: dict[int, Aval] = {}
+    for place, leaf in enumerate(leaves):
+        mine = seen[-1][place]
+        if mine is None:
+            sizes.append(None)
+            continue
+        rows = [call[place] for call in seen]
+        wanted: list[Any] = []
+        for axis, extent in enumerate(mine):
+            column = tuple(row[axis] for row in rows if row is not None)
+            if len(set(column)) == 1:
+                wanted.append(extent)
+            elif type(leaf) is int:
+                wanted.append(Dim.of(new_symbol(low=None)))
+            elif min(column) < 2:
+                return None
+            else:
+                wanted.append(columns.setdefault(column, Dim.of(new_symbol(low=2))))
+        sizes.append(tuple(wanted))
+        if any(isinstance(extent, Dim) for extent in wanted):
+            avals[place] = Aval((), _INT, weak=True) if type(leaf) is int else Aval(tuple(wanted), leaf.dtype)
+    return Symbolic(sizes, avals) if avals else None
