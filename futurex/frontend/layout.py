@@ -68,8 +68,10 @@ def open_strides(strides: tuple[Any, ...], chain: Chain) -> Strides:
 
 def is_contiguous(aval: Aval, strides: tuple[int, ...]) -> bool:
     """Is the layout C-contiguous? Strides of dimensions of extent one do not matter."""
-    same = zip(aval.shape, strides, c_strides(aval), strict=True)
-    return aval.size == 0 or all(extent == 1 or mine == c for extent, mine, c in same)
+    if not (aval.static and is_static(strides)):
+        return same(strides, c_strides(aval))
+    same_strides = zip(aval.shape, strides, c_strides(aval), strict=True)
+    return aval.size == 0 or all(extent == 1 or mine == c for extent, mine, c in same_strides)
 
 
 def order_of(aval: Aval, strides: Strides, order: str) -> str | None:

@@ -18,7 +18,7 @@ from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import dims_in
+from futurex.tree.dims import has_dims
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
 from futurex.tree.record import record
@@ -403,7 +403,7 @@ def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any]) -> None:
 
 def _is_open(attrs: dict[str, Any]) -> bool:
     """Does a shape among the attributes depend on data?"""
-    return any(True for value in attrs.values() for _ in dims_in(value))
+    return any(map(has_dims, attrs.values()))
 
 
 def _is_dynamic(chain: tuple[Any, ...]) -> bool:

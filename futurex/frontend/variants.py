@@ -27,7 +27,7 @@ from futurex.ops.views import Chain
 from futurex.runtime import config
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import Dim, UnknownDimension, dims_in
+from futurex.tree.dims import Dim, UnknownDimension, dims_in, has_dims
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
@@ -274,7 +274,7 @@ def _generator_output(leaf: TracedGenerator, outs: list[Node], cells: dict[Cell,
 def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
     if isinstance(leaf, Tracer):
         node = leaf._node
-        static = not leaf._dynamic and not any(dims_in(leaf._chain))
+        static = not leaf._dynamic and not has_dims(leaf._chain)
         if leaf._cell in cells and leaf._cell.origin is not None:
             dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
             outs += [*leaf._dynamic, *map(size_node, dims)]

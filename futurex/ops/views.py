@@ -19,7 +19,7 @@ import numpy as np
 from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, zeros_like
 from futurex.tree.aval import Aval
-from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, dims_in, reshaped, slice_length
+from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, has_dims, reshaped, slice_length
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -96,7 +96,7 @@ def _is_open(step: Step) -> bool:
     """Does the step make extents that only the run knows?"""
     if step[0] == "index":
         return any(isinstance(part, tuple | Dim) for entry in step[1] if entry[0] == "s" for part in entry[1:])
-    return step[0] in ("reshape", "broadcast_to") and any(dims_in(step[1]))
+    return step[0] in ("reshape", "broadcast_to") and has_dims(step[1])
 
 
 def _open_view_aval(base: Aval, chain: Chain) -> Aval:

@@ -427,11 +427,16 @@ def dims_in(value: Any) -> Iterator[Dim]:
                 yield from dims_in(entry)
 
 
+def has_dims(value: Any) -> bool:
+    """Is there a dimension in an attribute value?"""
+    return next(dims_in(value), None) is not None
+
+
 def replaced(value: Any, of: Callable[[Dim], Any]) -> Any:
     """An attribute value with ``of(dim)`` for every dimension in it."""
     if isinstance(value, Dim):
         return of(value)
-    if isinstance(value, tuple) and any(True for _ in dims_in(value)):
+    if isinstance(value, tuple) and has_dims(value):
         return tuple(replaced(entry, of) for entry in value)
     return value
 
