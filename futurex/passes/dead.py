@@ -5,29 +5,22 @@ A node that nobody reads is not part of a graph, so only results and inputs of s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from futurex.passes.rewrite import Rule, is_effect, rewrite, users_of
+from futurex.passes.rewrite import Maker, Rule, is_effect, rewrite
 from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, build, item
-from futurex.tree.record import record
 
 
 def prune(graph: Graph) -> Graph:
     """Merge loops with their taped twins, and drop what no reader of a branch needs."""
-    for make_rule in (_merge_loops, _prune_branches):
-        graph = _repeat(graph, make_rule)
-    return graph
-
-
-def _repeat(graph: Graph, make_rule: Callable[[Graph], Rule | None]) -> Graph:
-    """Rewrite until stable: what depends on a changed node is another node, which the next round sees."""
-    while (rule := make_rule(graph)) is not None:
+    while (rule := _merge_loops(graph)) is not None:  # what reads a merged loop may be another one's twin now
         after = rewrite(graph, rule)
         if after is graph:
             break
         graph = after
-    return graph
+    return _prune_branches(graph)
 
 
 def _loop_key(node: Node) -> tuple[object, ...]:
@@ -62,49 +55,70 @@ def _with_all_tapes(group: list[Node]) -> Node:
     return build(node.record, node.inputs, attrs, avals, node.src)
 
 
-def _prune_branches(graph: Graph) -> Rule | None:
-    """``cond`` without the results that nobody reads and without the inputs that then neither branch reads."""
-    users = users_of(graph)
-    kept = {
-        node: _needed_results(node, users[node]) for node in graph.nodes if node.op == "cond" and node not in graph.outs
+def _prune_branches(graph: Graph) -> Graph:
+    """``cond`` without the results that nobody reads and without the inputs that then neither branch reads.
+
+    One walk from the results backwards finds what is needed: what a branch does not read, earlier ones need not give.
+    """
+    needed = set(graph.outs)
+    read: dict[Node, set[int]] = {}
+    slim: dict[Node, _Slim] = {}
+    for node in reversed(graph.nodes):
+        if node not in needed:
+            continue
+        if node.op == "item":
+            read.setdefault(node.inputs[0], set()).add(node.attrs["index"])
+        if node.op == "cond" and node not in graph.outs:
+            slim[node] = _slimmed(node, read[node])
+            needed.update((node.inputs[0], *(node.inputs[k + 1] for k in slim[node].inputs)))
+        else:
+            needed.update(node.inputs)
+    slim = {node: found for node, found in slim.items() if found.changes(node)}
+    made: dict[Node, Node] = {}
+    makers = {
+        node: _maker(node, slim[node.inputs[0]], made)
+        for node in graph.nodes
+        if node.op == "item" and node in needed and node.inputs[0] in slim
     }
-
-    def rule(node: Node) -> Node | None:
-        source = node.inputs[0] if node.op == "item" else None
-        if source is None or source not in kept:
-            return None
-        slim = _slim_cond(source, kept[source])
-        return None if slim is source else item(slim, kept[source].index(node.attrs["index"]))
-
-    return rule if kept else None
+    return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def _needed_results(node: Node, users: list[Node]) -> list[int]:
-    """Results that are read, or that an effect of either branch hangs on."""
-    read = {user.attrs["index"] for user in users}
+@dataclass(frozen=True)
+class _Slim:
+    """Which results and inputs of a ``cond`` are needed."""
+
+    results: list[int]
+    inputs: list[int]
+
+    def changes(self, node: Node) -> bool:
+        return len(self.results) < len(node.aval) or len(self.inputs) < len(node.inputs) - 1
+
+
+def _slimmed(node: Node, read: set[int]) -> _Slim:
+    """Results that are read, or that an effect of either branch hangs on; inputs that they are computed from."""
     branches = node.attrs["then"], node.attrs["orelse"]
-    return [k for k in range(len(node.aval)) if k in read or any(_has_effect(branch.outs[k]) for branch in branches)]
+    results = [k for k in range(len(node.aval)) if k in read or any(_has_effect(b.outs[k]) for b in branches)]
+    reached = [set(topological([branch.outs[k] for k in results])) for branch in branches]
+    pairs = list(zip(branches, reached, strict=True))
+    return _Slim(results, [k for k in range(len(node.inputs) - 1) if any(b.params[k] in nodes for b, nodes in pairs)])
 
 
 def _has_effect(node: Node) -> bool:
     return any(is_effect(each) for each in topological((node,)))
 
 
-def _slim_cond(node: Node, kept: list[int]) -> Node:
-    branches = [node.attrs["then"], node.attrs["orelse"]]
-    outs = [[branch.outs[k] for k in kept] for branch in branches]
-    reached = [set(topological(each)) for each in outs]
-    inputs = [
-        k
-        for k in range(len(node.inputs) - 1)
-        if any(branch.params[k] in nodes for branch, nodes in zip(branches, reached, strict=True))
-    ]
-    if len(kept) == len(node.aval) and len(inputs) == len(node.inputs) - 1:
-        return node
-    slim = [
-        Graph([branch.params[k] for k in inputs], each, branch.name)
-        for branch, each in zip(branches, outs, strict=True)
-    ]
-    sources = (node.inputs[0], *(node.inputs[k + 1] for k in inputs))
-    attrs = {"then": slim[0], "orelse": slim[1]}
-    return build(record("cond"), sources, attrs, tuple(node.aval[k] for k in kept), node.src)
+def _maker(node: Node, slim: _Slim, made: dict[Node, Node]) -> Maker:
+    """One result of a ``cond``, of its slim form, which the first of them makes."""
+    cond = node.inputs[0]
+
+    def make(new: Mapping[Node, Node]) -> Node:
+        if cond not in made:
+            attrs = {
+                name: Graph([b.params[k] for k in slim.inputs], [b.outs[k] for k in slim.results], b.name)
+                for name, b in cond.attrs.items()
+            }
+            sources = (new[cond.inputs[0]], *(new[cond.inputs[k + 1]] for k in slim.inputs))
+            made[cond] = build(cond.record, sources, attrs, tuple(cond.aval[k] for k in slim.results), cond.src)
+        return item(made[cond], slim.results.index(node.attrs["index"]))
+
+    return make

@@ -153,6 +153,25 @@ def test_a_branch_loses_results_and_inputs_that_nobody_reads():
     assert np.array_equal(optimise(graph)(*values)[0], graph(*values)[0])
 
 
+def test_what_a_pruned_branch_read_is_pruned_in_turn():
+    params = [p(dtype="?"), p(), p()]
+    c, x, y = params
+    for _ in range(3):
+        inner = [p(), p()]
+        then = Graph(inner, [inner[0] + 1.0, inner[1] * 2.0], "then")
+        orelse = Graph(inner, [inner[0] - 1.0, apply("exp", inner[1])], "orelse")
+        node = apply("cond", c, x, y, then=then, orelse=orelse)
+        x, y = item(node, 0), item(node, 1)
+    graph = Graph(params, [x])
+    slim = prune(graph)
+    conds = [each for each in slim.nodes if each.op == "cond"]
+    assert [len(each.aval) for each in conds] == [1, 1, 1]
+    assert [len(each.inputs) for each in conds] == [2, 2, 2]
+    assert prune(slim) is slim
+    values = np.bool_(True), np.ones(3, F4), np.ones(3, F4)
+    assert np.array_equal(slim(*values)[0], graph(*values)[0])
+
+
 def test_a_branch_keeps_a_result_with_an_effect():
     x, c = p(dtype="?"), p(dtype="?")
     inner = p(dtype="?")

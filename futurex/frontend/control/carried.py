@@ -221,7 +221,13 @@ def _trace_round(
         if scope.effects:
             raise Escape("a check or print in the test of a staged loop", "it would not run after the last round")
         scope.effects.append(token)  # what a round checks or prints comes after the rounds before
-        body()
+        try:
+            body()
+        except Escape:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__} in a staged loop: {error}"
+            raise Escape(what, "it may belong to the trace, not to the run") from error
         new = objects.found(scope.state)
         after = objects.get()
         written = {cell: cell.value for cell in scope.journal}
