@@ -14,6 +14,10 @@ from futurex.frontend.tracebacks import folds, settle
 from futurex.runtime.futures import Done, Future
 from futurex.tree.aval import Aval, aval_of
 
+READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
+_WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
+_WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
+
 
 class Array:
     """A future that is also an array: shape and dtype are known at once, the elements when they are needed.
@@ -59,7 +63,8 @@ class Array:
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
         try:
-            value = self._future.result(timeout)
+            self._future.result(timeout)
+            value = self._future.expose()
         except Exception as error:
             settle(error)
             raise
@@ -102,7 +107,9 @@ class Array:
         [[2.0, 2.0], [2.0, 2.0]]
         """
         if self._view is None and isinstance(self._future, Future) and (self.ndim or self._aval.weak):
-            return self._future
+            self._future.exposed = self._future.exposed or not self._future.readers
+            if self._future.exposed:
+                return self._future
         mine: Future[Any] = Future()
         self._future.add_done_callback(lambda _: self._deliver(mine))
         return mine
@@ -158,12 +165,16 @@ class Array:
         return value.copy() if copy else value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(out, Array) for out in kwargs.get("out", ())) or (method == "at" and inputs[0] is self):
+            raise TypeError(READ_ONLY)
         if method != "at" and "out" not in kwargs:
             return _lazily(ufunc if method == "__call__" else getattr(ufunc, method))(*inputs, **kwargs)
         plain = [np.asarray(value) if isinstance(value, Array) else value for value in inputs]
         return getattr(ufunc, method)(*plain, **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in _WRITERS and isinstance(args[0] if args else next(iter(kwargs.values())), Array):
+            raise TypeError(READ_ONLY)
         return _lazily(function)(*args, **kwargs)
 
     def __dlpack__(
@@ -196,7 +207,7 @@ class Array:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self._writable:
-            raise TypeError("the result of a futurized function is read-only; np.array(a) is a copy you may change")
+            raise TypeError(READ_ONLY)
         changed = _lazily(_with)(self, index, value)
         if not isinstance(changed, Array):
             changed = Array(Done(changed), self.aval)
@@ -291,9 +302,15 @@ class Array:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"'Array' object has no attribute {name!r}")
+        if name in _WRITING_METHODS:
+            return _refuse_writing
         if not callable(getattr(np.ndarray, name)):
             return self._gives(_attribute(name), self)
         return functools.partial(self._gives, _method(name), self)
+
+
+def _refuse_writing(*args: Any, **kwargs: Any) -> None:
+    raise TypeError(READ_ONLY)
 
 
 @functools.cache

@@ -21,10 +21,14 @@ Result = Future[Any] | Done[Any]
 
 
 def launched(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: bool) -> Sequence[Result]:
-    """Start a run. The caller's arrays are copied, unless the run is over when this returns."""
-    pending = False
+    """Start a run. The caller's arrays are copied, unless the run is over when this returns.
+
+    Results that nobody else has seen yet are not: they are noted as lent.
+    """
+    pending, lent = False, {}
     for value in inputs:
         if type(value) is Array:
+            lent = {k: each._future for k, each in enumerate(inputs) if type(each) is Array}
             inputs = [each._pending() if type(each) is Array else each for each in inputs]
             pending = any(isinstance(each, Future) for each in inputs)
             break
@@ -34,8 +38,13 @@ def launched(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: 
             return _run_here(plan, inputs)
         waits = waits or seconds < WORTH * _nbytes(inputs) / COPY_RATE
     if not waits:
-        inputs = [value.copy() if isinstance(value, np.ndarray) else value for value in inputs]
+        lent = {k: future for k, future in lent.items() if not future.exposed}
+        inputs = [
+            value.copy() if isinstance(value, np.ndarray) and k not in lent else value for k, value in enumerate(inputs)
+        ]
     futures = executor.submit(plan, inputs)
+    for future in lent.values() if futures and not waits else ():
+        future.lend(futures[-1])
     if waits:
         for future in futures:
             future.exception()

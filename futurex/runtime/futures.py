@@ -8,13 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 
 
-class Future(concurrent.futures.Future[T], Generic[T]):
+class Lendable:
+    """A result that other runs may read while it is not in anybody else's hands, and so cannot change.
+
+    ``exposed``: whoever has the array may write into it. ``readers`` are runs under way that were given it uncopied.
+    """
+
+    exposed: bool = False
+    readers: tuple[weakref.ref[Any], ...] = ()
+
+    def lend(self, run: concurrent.futures.Future[Any]) -> None:
+        """Note that a run reads this result from now on, without a copy."""
+        self.readers = (*(each for each in self.readers if _under_way(each)), weakref.ref(run))
+
+    def expose(self) -> Any:
+        """The result for somebody who may write into it: runs under way keep what they were given."""
+        value = self.result()  # type: ignore[attr-defined]
+        if self.exposed:
+            return value
+        if isinstance(value, np.ndarray) and any(map(_under_way, self.readers)):
+            value = value.copy()
+            self.replace(value)  # type: ignore[attr-defined]
+        self.exposed, self.readers = True, ()
+        return value
+
+
+def _under_way(reader: weakref.ref[Any]) -> bool:
+    run = reader()
+    return run is not None and not run.done()
+
+
+class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
     """One result of a run: pending, running, done or cancelled.
 
     ``result(timeout)`` and ``exception(timeout)`` wait at most ``timeout`` seconds and raise TimeoutError after that,
@@ -27,21 +60,27 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     (3, True, False)
     """
 
+    def replace(self, value: T) -> None:
+        """Let the result be another object of the same value."""
+        self._result = value
+
     def __await__(self) -> Generator[Any, None, T]:
         """Wait in an asyncio task; the loop is woken from whatever thread completes the run."""
         return asyncio.wrap_future(self).__await__()
 
 
-class Done(Generic[T]):
+class Done(Lendable, Generic[T]):
     """The result of a run that was over when the call returned: a future without the machinery of waiting.
 
     >>> Done(3).result(), Done(3).done(), Done(3).cancel()
     (3, True, False)
     """
 
-    __slots__ = ("value",)
-
     def __init__(self, value: T) -> None:
+        self.value = value
+
+    def replace(self, value: T) -> None:
+        """Let the result be another object of the same value."""
         self.value = value
 
     def result(self, timeout: float | None = None) -> T:
@@ -65,7 +104,7 @@ class Done(Generic[T]):
     def as_future(self) -> Future[T]:
         """A future of the standard library that is done."""
         future: Future[T] = Future()
-        future.set_result(self.value)
+        future.set_result(self.expose())
         return future
 
     def __await__(self) -> Generator[Any, None, T]:

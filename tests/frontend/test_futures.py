@@ -298,3 +298,31 @@ def test_calls_on_a_failure_fail_with_the_same_exception_named_once():
     assert "IndexError" in repr(chained)
     with pytest.raises(IndexError):
         pickle.dumps(chained)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a: a.sort(), lambda a: a.fill(0), lambda a: np.copyto(a, 0), lambda a: np.add(np.ones(2), 1, out=a),
+        lambda a: np.add.at(a, 0, 1), lambda a: np.put(a, 0, 1), lambda a: a.__setitem__(0, 1),
+    ],
+)  # fmt: skip
+def test_results_are_not_written_through(write):
+    array = add(np.array([2.0, 1.0]), 1.0)
+    with pytest.raises(TypeError, match="read-only"):
+        write(array)
+    assert array.tolist() == [3, 2]
+
+
+def test_a_run_under_way_reads_results_as_they_were(monkeypatch):
+    first = heavy(np.full((300, 300), 0.5))
+    expected = np.tanh(np.array(first)).sum()
+    fresh = heavy(np.full((300, 300), 0.5))
+    total = fx.futurize(lambda x, gate: np.tanh(x).sum() + gate)
+    gate = Gate(np.array(0.0))
+    for array in (first, fresh):  # one has been looked at, one has not
+        pending = total(array, gate.array)
+        array.result()[:] = 9.0
+        assert array.result()[0, 0] == 9.0
+        gate.open() if not gate.future.done() else None
+        assert float(pending.result(timeout=10)) == pytest.approx(expected, rel=1e-9)
