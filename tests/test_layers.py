@@ -29,6 +29,7 @@ HOMES = {
     "distributed": ("runtime/cluster/",),
     "numba": ("kernels/",),
     "llvmlite": ("kernels/",),
+    "scipy": ("ops/special.py",),
     "cupy": ("kernels/",),
     "cupyx": ("kernels/",),
     "cudnn": ("kernels/",),

@@ -21,6 +21,7 @@ from futurex.frontend.errors import Escape, python, unstaged
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
+from futurex.frontend.numpy_api.scipy_special import call_special, special_name
 from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
 from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
@@ -239,6 +240,9 @@ def _wrapped(result: Any) -> Any:
 
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
+    name = special_name(function)
+    if name:
+        return call_special(name, function, args, kwargs)
     if is_internal(function.__code__.co_filename):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
     if is_rewritten(function):

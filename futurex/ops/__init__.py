@@ -38,6 +38,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     shape,
     signals,
     sorting,
+    special,
     streams,
     tapes,
     ufunc_methods,

@@ -7,7 +7,6 @@ the array that a result is written to, which NumPy then computes in.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,20 +16,11 @@ import numpy as np
 from futurex.ops.elementwise import unbroadcast, where
 from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
+from futurex.ops.special import ufunc_named
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op, record
-
-
-def ufunc_named(name: str) -> Any:
-    """The ufunc of a name: ``"add"`` is NumPy's, ``"scipy.special.erfcx"`` is imported when it is needed.
-
-    >>> ufunc_named("hypot")(3.0, 4.0)
-    np.float64(5.0)
-    """
-    module, _, short = name.rpartition(".")
-    return getattr(importlib.import_module(module or "numpy"), short)
 
 
 def _target(shape: tuple[int, ...], out: Any) -> dict[str, Any]:
@@ -317,25 +307,6 @@ def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "ufunc_at", _at, aval=_at_aval, vjp=_at_rule, factors=_at_factors, fails=True, samples=_at_samples,
-)  # fmt: skip
-
-
-def _call(*inputs: Any, ufunc: str) -> Any:
-    return ufunc_named(ufunc)(*inputs)
-
-
-def _call_aval(*avals: Aval, ufunc: str) -> Any:
-    shape = broadcast_shapes(*(aval.shape for aval in avals))
-    dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
-    result = ufunc_named(ufunc)(*dummies)
-    if isinstance(result, tuple):
-        return tuple(Aval(shape, np.asarray(part).dtype) for part in result)
-    return Aval(shape, np.asarray(result).dtype)
-
-
-op(
-    "ufunc_call", _call, aval=_call_aval, factors="elementwise",
-    samples=lambda rng: [Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"ufunc": "nextafter"}, order=0)],
 )  # fmt: skip
 
 

@@ -56,7 +56,6 @@ WITHOUT_DERIVATIVE = {
     "stop_gradient": "constant by definition",
     "native": "NumPy's own code; what should have a derivative has an op of its own",
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
-    "ufunc_call": "any ufunc",
 }
 
 # Ops that extend to complex numbers analytically: the complex step (Squire & Trapp 1998) gives their exact derivative.

@@ -1,0 +1,192 @@
+"""``ufunc_call``: ufuncs without a record of their own, by name; those of ``scipy.special`` have derivatives here.
+
+SciPy is imported when such an op is built or run, which only a program that brought SciPy itself can ask for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.elementwise import unbroadcast, where
+from futurex.ops.reduce import axes_of, reduced_shape, restore
+from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes
+from futurex.tree.node import Node, apply
+from futurex.tree.record import Sample, op
+
+PREFIX = "scipy.special."
+_CONSTANT = ("const", "stop_gradient")
+Slopes = Callable[..., tuple[Any, ...]]
+_ROOT = 2.0 / math.sqrt(math.pi)
+_NORMAL = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+def ufunc_named(name: str) -> Any:
+    """The ufunc of a name: ``"add"`` is NumPy's, ``"scipy.special.erfcx"`` is imported when it is needed.
+
+    >>> ufunc_named("hypot")(3.0, 4.0)
+    np.float64(5.0)
+    """
+    module, _, short = name.rpartition(".")
+    return getattr(importlib.import_module(module or "numpy"), short)
+
+
+def special(name: str, *inputs: Any) -> Node:
+    """A function of ``scipy.special`` on nodes."""
+    return apply("ufunc_call", *inputs, ufunc=PREFIX + name)
+
+
+def _exp(x: Node) -> Node:
+    return apply("exp", x)
+
+
+def _log(x: Node) -> Node:
+    return apply("log", x)
+
+
+def _near_zero(x: Node, value: float, otherwise: Callable[[Node], Node]) -> Node:
+    """``otherwise(x)``, and ``value`` where x is zero, which it never sees."""
+    zero = apply("equal", x, 0)
+    return where(zero, value, otherwise(where(zero, 1.0, x)))
+
+
+def _psi(x: Node) -> Node:
+    return special("digamma", x)
+
+
+# What the result changes by with each operand (None: it is not differentiated), from the result and the operands.
+SLOPES: dict[str, Slopes] = {
+    "erf": lambda out, x: (_exp(-x * x) * _ROOT,),
+    "erfc": lambda out, x: (_exp(-x * x) * -_ROOT,),
+    "erfcx": lambda out, x: (2.0 * x * out - _ROOT,),
+    "erfinv": lambda out, x: (_exp(out * out) / _ROOT,),
+    "erfcinv": lambda out, x: (-_exp(out * out) / _ROOT,),
+    "dawsn": lambda out, x: (1.0 - 2.0 * x * out,),
+    "expit": lambda out, x: (out * (1.0 - out),),
+    "logit": lambda out, x: (1.0 / (x * (1.0 - x)),),
+    "log_expit": lambda out, x: (special("expit", -x),),
+    "gamma": lambda out, x: (out * _psi(x),),
+    "gammaln": lambda out, x: (_psi(x),),
+    "digamma": lambda out, x: (special("zeta", 2.0, x),),
+    "psi": lambda out, x: (special("zeta", 2.0, x),),
+    "zeta": lambda out, s, x: (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x)),
+    "beta": lambda out, x, y: (out * (_psi(x) - _psi(x + y)), out * (_psi(y) - _psi(x + y))),
+    "betaln": lambda out, x, y: (_psi(x) - _psi(x + y), _psi(y) - _psi(x + y)),
+    "xlogy": lambda out, x, y: (_log(y), x / y),
+    "xlog1py": lambda out, x, y: (apply("log1p", y), x / (y + 1.0)),
+    "entr": lambda out, x: (-_log(x) - 1.0,),
+    "rel_entr": lambda out, x, y: (_log(x / y) + 1.0, -x / y),
+    "kl_div": lambda out, x, y: (_log(x / y), 1.0 - x / y),
+    "ndtr": lambda out, x: (_exp(x * x * -0.5) * _NORMAL,),
+    "log_ndtr": lambda out, x: (_exp(x * x * -0.5 - out) * _NORMAL,),
+    "ndtri": lambda out, x: (_exp(out * out * 0.5) / _NORMAL,),
+    "i0": lambda out, x: (special("i1", x),),
+    "i1": lambda out, x: (special("i0", x) - _near_zero(x, 0.5, lambda x: special("i1", x) / x),),
+    "i0e": lambda out, x: (special("i1e", x) - apply("sign", x) * out,),
+    "i1e": lambda out, x: (
+        special("i0e", x) - apply("sign", x) * out - _near_zero(x, 0.5, lambda x: special("i1e", x) / x),
+    ),
+    "j0": lambda out, x: (-special("j1", x),),
+    "j1": lambda out, x: (special("j0", x) - _near_zero(x, 0.5, lambda x: special("j1", x) / x),),
+    "y0": lambda out, x: (-special("y1", x),),
+    "y1": lambda out, x: (special("y0", x) - out / x,),
+    "exp2": lambda out, x: (out * math.log(2.0),),
+    "exp10": lambda out, x: (out * math.log(10.0),),
+    "expm1": lambda out, x: (out + 1.0,),
+    "log1p": lambda out, x: (1.0 / (x + 1.0),),
+    "cbrt": lambda out, x: (1.0 / (3.0 * out * out),),
+}
+
+
+def _call(*inputs: Any, ufunc: str) -> Any:
+    return ufunc_named(ufunc)(*inputs)
+
+
+def _call_aval(*avals: Aval, ufunc: str) -> Any:
+    shape = broadcast_shapes(*(aval.shape for aval in avals))
+    dummies = [aval.dtype.type(1).item() if aval.weak else np.empty(0, aval.dtype) for aval in avals]
+    result = ufunc_named(ufunc)(*dummies)
+    if isinstance(result, tuple):
+        return tuple(Aval(shape, np.asarray(part).dtype) for part in result)
+    return Aval(shape, np.asarray(result).dtype)
+
+
+def _call_rule(g: Any, out: Node, *inputs: Node, ufunc: str) -> Any:
+    slopes = SLOPES.get(ufunc.removeprefix(PREFIX)) if ufunc.startswith(PREFIX) else None
+    if slopes is None or any(source.dtype.kind == "c" for source in inputs):
+        return NotImplemented
+    found = list(zip(slopes(out, *inputs), inputs, strict=True))
+    if any(slope is None and source.aval.inexact and source.op not in _CONSTANT for slope, source in found):
+        return NotImplemented
+    return tuple(None if slope is None else unbroadcast(g * slope, source.aval) for slope, source in found)
+
+
+def _exponentials(x: Any, function: str, axis: Any, **options: Any) -> Any:
+    return getattr(importlib.import_module("scipy.special"), function)(x, axis=axis, **options)
+
+
+def _exponentials_aval(x: Aval, function: str, axis: Any, keepdims: bool = False) -> Aval:
+    dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
+    return Aval(reduced_shape(x.shape, axis, keepdims) if function == "logsumexp" else x.shape, dtype)
+
+
+def _exponentials_rule(g: Node, out: Node, x: Node, function: str, axis: Any, keepdims: bool = False) -> Any:
+    if x.dtype.kind == "c":
+        return NotImplemented
+    if function == "logsumexp":
+        return (restore(g, x, axis) * _exp(x - restore(out, x, axis)),)
+    total = {"axis": axis, "keepdims": True, "dtype": None}
+    if function == "softmax":
+        return (out * (g - apply("sum", g * out, **total)),)
+    return (g - _exp(out) * apply("sum", g, **total),)
+
+
+def _exponentials_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    if importlib.util.find_spec("scipy") is None:
+        return
+    x = rng.normal(size=(3, 4))
+    for axis in (None, (1,)):
+        yield Sample((x,), {"function": "logsumexp", "axis": axis, "keepdims": axis is None})
+        yield Sample((x,), {"function": "softmax", "axis": axis})
+        yield Sample((x,), {"function": "log_softmax", "axis": axis})
+    yield Sample((np.arange(4),), {"function": "softmax", "axis": (0,)}, order=0)
+
+
+def _exponentials_factors(x: Aval, function: str, axis: Any, keepdims: bool = False) -> str:
+    axes = axes_of(x.ndim, axis)
+    names = [f"!d{k}" if k in axes else f"d{k}" for k in range(x.ndim)]
+    if function != "logsumexp":
+        return f"{' '.join(names)} -> {' '.join(names)}"
+    outs = [("1" if keepdims else "") if k in axes else name for k, name in enumerate(names)]
+    return f"{' '.join(names)} -> {' '.join(filter(None, outs))}"
+
+
+op(
+    "special_exponentials", _exponentials, aval=_exponentials_aval, vjp=_exponentials_rule,
+    factors=_exponentials_factors, samples=_exponentials_samples,
+)  # fmt: skip
+
+
+def _call_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"ufunc": "nextafter"}, order=0)
+    if importlib.util.find_spec("scipy") is None:
+        return
+    for name, slopes in SLOPES.items():
+        count = slopes.__code__.co_argcount - 1
+        x = rng.uniform(0.2, 0.8, (3, 4))
+        inputs = (x,) if count == 1 else (2, x + 1.0) if name == "zeta" else (x, rng.uniform(0.2, 0.8, 4))
+        yield Sample(inputs, {"ufunc": PREFIX + name}, order=2)
+    yield Sample((np.array([0.0, 0.5]),), {"ufunc": PREFIX + "i1"}, order=1)
+    yield Sample((rng.uniform(1.0, 2.0, (3,)).astype(np.float32),), {"ufunc": PREFIX + "gammaln"}, order=0)
+    yield Sample((rng.normal(size=(4,)),), {"ufunc": PREFIX + "sici"}, order=0)
+
+
+op(
+    "ufunc_call", _call, aval=_call_aval, vjp=_call_rule, factors="elementwise", samples=_call_samples,
+)  # fmt: skip
