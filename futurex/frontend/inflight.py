@@ -51,6 +51,11 @@ def launched(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: 
     return futures
 
 
+def run_here(plan: Plan, inputs: Sequence[Any]) -> Sequence[Result]:
+    """Run in the calling thread, whose state (``np.errstate``, open transactions) the user's own code may look at."""
+    return _run_here(plan, [value.result() if type(value) is Array else value for value in inputs])
+
+
 def _nbytes(values: Sequence[Any]) -> int:
     return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 

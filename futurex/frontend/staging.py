@@ -21,7 +21,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
-from futurex.frontend.inflight import Result, launched
+from futurex.frontend.inflight import Result, launched, run_here
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
@@ -221,7 +221,10 @@ class Futurized(Generic[P, R]):
     def _finish(
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
-        futures = launched(executor(), variant.plan, inputs, variant.waits)
+        if variant.has_log:
+            futures = run_here(variant.plan, inputs)
+        else:
+            futures = launched(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
             if isinstance(error, ChangedResult):

@@ -250,6 +250,8 @@ def _collect(
     everything = [*params, *(capture.node for capture in trace.captures.values())]
     variant.generators = [k for k, node in enumerate(everything) if node.aval == STATE]
     if trace.log is not None:
+        if variant.generators:
+            raise Escape("a fragment beside a random generator from outside", "it may draw from the same generator")
         variant.has_log = True
         everything.append(trace.log)
     variant.graph = Graph(everything, outs, trace.name)

@@ -12,7 +12,7 @@ from futurex.ops import batching
 from futurex.ops.elementwise import conj, unbroadcast
 from futurex.ops.matrices import column, row, swap_last, vector
 from futurex.tree.aval import Aval
-from futurex.tree.dims import broadcast_shapes, is_static
+from futurex.tree.dims import Fresh, broadcast_shapes, is_static
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -105,8 +105,9 @@ def _einsum_extents(operands: tuple[Aval, ...], subscripts: str) -> dict[str, An
     for own, shape in zip(names, shapes, strict=True):
         for name, extent in zip(own, shape, strict=True):
             before = extents.setdefault(name, extent)
-            if not is_static((before, extent)):
-                extents[name] = extent if is_static((extent,)) else before  # the run checks
+            if not is_static((before, extent)):  # NumPy stretches extents of one here, too
+                (wide,) = broadcast_shapes((before,), (extent,))
+                extents[name] = Fresh(len(extents)) if isinstance(wide, Fresh) else wide
             elif before != extent:
                 raise ValueError(
                     f"einsum {subscripts!r}: index {name!r} has sizes {extents[name]} and {extent} in shapes {shapes}"

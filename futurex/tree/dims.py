@@ -382,7 +382,10 @@ def slice_length(extent: Any, start: Any, stop: Any, step: Any) -> Any:
         return None
     if isinstance(start, Dim) or isinstance(stop, Dim):
         try:
-            return stop - (start or 0) if (start or 0) >= 0 and stop <= extent else None
+            if not ((start or 0) >= 0 and stop is not None and stop <= extent):
+                return None
+            rest = stop - (start or 0)
+            return _less(stop, start) if isinstance(start, int) else rest if rest >= 0 else None
         except UnknownDimension:
             return None
     if start is not None and start < 0:

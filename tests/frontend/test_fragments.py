@@ -185,6 +185,30 @@ def test_the_clock_is_read_at_every_call():
     assert "fragment: time.perf_counter" in futurized.explain()
 
 
+def test_a_fragment_sees_the_state_of_the_calling_thread():
+    futurized = fx.futurize(lambda x: by_state(x) + 1)
+    for mode in ("ignore", "warn", "ignore"):
+        with np.errstate(divide=mode):
+            assert bits(plain(futurized(X))) == bits(by_state(X) + 1)
+
+def by_state(v):
+    return v + len(eval("np.geterr()['divide']"))
+
+
+def test_library_calls_that_draw_see_the_stream_where_it_is():
+    stats = pytest.importorskip("scipy.stats")
+
+    def function(x):
+        first = np.random.rand(2)
+        return first, stats.norm.rvs(size=2), np.random.rand(2), x
+
+    results = []
+    for run in (function, fx.futurize(function)):
+        np.random.seed(3)
+        results.append([bits(plain(run(X))) for _ in range(4)])
+    assert results[0] == results[1]
+
+
 def test_a_tree_with_a_fragment_travels():
     futurized = fx.futurize(counted)
     futurized(X)

@@ -131,6 +131,19 @@ def slices_of_selections(x):
 
 
 @lines
+def slices_between_lengths(x):
+    y, a, b = x[x > -1], len(x[x > 0]), len(x[x > 1])
+    z = x[:a]
+    return x[b:a], x[a:b], y[: len(y)], y[1 : len(y)], z[b:], np.zeros(len(z[b:])), np.ones(len(x[a:b])), len(x[a:b])
+
+
+@lines
+def products_of_selections(x):
+    y, z = x[x > 0], x[:1]
+    return np.einsum("i,i->i", y, y), np.einsum("i,j->ij", y, x[x < 0]), np.einsum("i,i->", y, y), y @ y, z * y
+
+
+@lines
 def reshapes(x):
     y = x[x > 0]
     return y.reshape(-1, 1), y[:, None] * y, np.outer(y, x[x < 0]), y.reshape(1, len(y)).ravel(), np.vstack([y, y]).T
