@@ -46,6 +46,7 @@ class Fragments:
     watched: set[Any] = field(default_factory=set)
     seen: dict[Key, Outcome | None] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
+    lessons: int = 0  # how often something new was seen
 
     def admit(self, escape: Escape) -> bool:
         """Make fragments of the calls that an escape came from. False if that is not possible, or was tried."""
@@ -59,7 +60,10 @@ class Fragments:
     def learn(self, key: Key, outcome: Outcome | None) -> None:
         """A call was seen; one that gives now this and now that is no fragment."""
         before = self.seen.get(key, outcome)
-        self.seen[key] = None if before is None else before.joined(outcome)
+        after = None if before is None else before.joined(outcome)
+        if key not in self.seen or self.seen[key] != after:
+            self.seen[key] = after
+            self.lessons += 1
 
 
 def identity(function: Any) -> Any:

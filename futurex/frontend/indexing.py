@@ -120,8 +120,8 @@ def _array_entry(node: Node, dynamic: list[Node]) -> tuple[Entry, bool]:
 
 
 def _bound(bound: Any, dynamic: list[Node], node_of: Any) -> Any:
-    if bound is None:
-        return None
+    if bound is None or isinstance(bound, Dim):
+        return bound
     if isinstance(bound, int | np.integer):
         return int(bound)
     node = node_of(bound)

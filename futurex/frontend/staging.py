@@ -182,8 +182,12 @@ class Futurized(Generic[P, R]):
             settle(variant.error)
             raise variant.error
         if variant.escape is not None and variant.escape.unseen:
-            self._forget(variant)  # the next call knows what the opaque ones return
-            return self._observe(args, kwargs, [])
+            assert self._fragments is not None
+            known = self._fragments.lessons
+            result = self._observe(args, kwargs, [])
+            if self._fragments.lessons > known:
+                self._forget(variant)  # the next call knows more of what the opaque ones return
+            return result
         return self._run_plain(args, kwargs)
 
     def _forget(self, variant: Variant) -> None:

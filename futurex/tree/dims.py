@@ -159,6 +159,9 @@ class Dim:
             raise UnknownDimension(f"{self!r} % {other!r} is not known before the run")
         return 0
 
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -198,10 +201,11 @@ class Dim:
     def __bool__(self) -> bool:
         return self != 0
 
-    def _unknown(self) -> Any:
+    def _unknown(self, *_: Any) -> Any:
         raise UnknownDimension(f"the dimension {self!r} is not known before the run")
 
     __index__ = __int__ = __float__ = _unknown
+    __rfloordiv__ = __rmod__ = __rdivmod__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _unknown
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.terms,)
