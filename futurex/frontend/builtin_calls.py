@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 import sys
 import types
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,14 +51,16 @@ def _range(*args: Any) -> Any:
     if not any(is_unknown(arg) for arg in args):
         return range(*(operator.index(arg) for arg in args))
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    if is_unknown(step):
-        raise Escape("a range with a step that depends on data", "its direction is not known before the run")
     for bound in (start, stop):
         if isinstance(bound, Tracer) and bound.dtype.kind not in "iu":
             raise TypeError(f"'{bound.dtype}' object cannot be interpreted as an integer")
+    if is_unknown(step):
+        control.assert_not(Runtime.binary("eq", step, 0), ValueError("range() arg 3 must not be zero"))
+        up = Runtime.known(Runtime.binary("gt", step, 0))
+        return TracedRange(start, stop, step, up)
     if operator.index(step) == 0:
         raise ValueError("range() arg 3 must not be zero")
-    return TracedRange(start, stop, operator.index(step))
+    return TracedRange(start, stop, operator.index(step), operator.index(step) > 0)
 
 
 @special(len)
@@ -109,51 +109,6 @@ def _warn(*args: Any, **kwargs: Any) -> None:
         raise Escape("a warning", "it would be given once, while tracing, not at every run")
 
 
-SPECIAL[getattr] = lambda value, name, *default: _getattr(value, name, *default)
-SPECIAL[setattr] = Runtime.setattr_
-
-
-def _getattr(value: Any, name: str, *default: Any) -> Any:
-    if default and isinstance(value, PLAIN) and not hasattr(value, name):
-        return default[0]
-    if default and not hasattr(value, name):
-        raise Escape(f"getattr() of {name!r}, which is not there", "it may be there at the next call")
-    return Runtime.getattr_(value, name)
-
-
-@special(hasattr)
-def _hasattr(value: Any, name: str) -> bool:
-    if isinstance(value, Tracer):
-        return hasattr(np.ndarray, name)
-    if isinstance(value, types.ModuleType | type) or not current().is_own(value):
-        raise Escape("hasattr() of an object from outside", "the answer may change between calls")
-    return hasattr(value, name)
-
-
-def _constantly(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
-
-def _extreme(builtin: Any, better: Callable[[Any, Any], Any]) -> Special:
-    def choose(*args: Any, **kwargs: Any) -> Any:
-        values = list(items(args[0])) if len(args) == 1 else list(args)
-        if not any_traced(values) and not any(isinstance(each, types.FunctionType) for each in kwargs.values()):
-            return builtin(values, **kwargs)
-        if kwargs:
-            raise Escape(f"{builtin.__name__}() with options", "only plain values are compared")
-        best = values[0]
-        for value in values[1:]:
-            test = Runtime.binary("gt" if builtin is max else "lt", value, best)
-            best = control.if_expression(test, _constantly(value), _constantly(best))
-        return best
-
-    return choose
-
-
-SPECIAL[max] = _extreme(max, operator.gt)
-SPECIAL[min] = _extreme(min, operator.lt)
-
-
 @special(sum)
 def _sum(values: Any, start: Any = 0) -> Any:
     entries = list(items(values))
@@ -176,13 +131,6 @@ def _pow(base: Any, exponent: Any, modulus: Any = None) -> Any:
     if any_traced([base, exponent, modulus]):
         raise Escape("pow() with a modulus of traced values", "plain Python needs the values here")
     return pow(base, exponent, modulus)
-
-
-@special(round)
-def _round(value: Any, digits: Any = None) -> Any:
-    if any_traced([value, digits]):
-        raise Escape("round() of a traced value", "its result is a Python int", "use np.rint")
-    return round(value, digits)
 
 
 @special(print)
@@ -220,90 +168,3 @@ def _text_of(conversion: str, builtin: Any) -> Special:
 
 SPECIAL[str], SPECIAL[repr], SPECIAL[ascii] = _text_of("s", str), _text_of("r", repr), _text_of("a", ascii)
 SPECIAL[format] = lambda value, spec="": formatted(value, "", spec)
-
-
-@special(enumerate)
-def _enumerate(values: Any, start: int = 0) -> Any:
-    return current().remember(enumerate(items(_counted(values)), start))
-
-
-@special(zip)
-def _zip(*columns: Any, strict: bool = False) -> Any:
-    return current().remember(zip(*(items(_counted(column)) for column in columns), strict=strict))
-
-
-@special(reversed)
-def _reversed(values: Any) -> Any:
-    if isinstance(_counted(values), Tracer):
-        return current().remember(iter(values[::-1]))
-    if not isinstance(values, list | tuple | range | str | dict):
-        raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
-    return current().remember(reversed(list(items(values))))
-
-
-def _counted(values: Any) -> Any:
-    """Refuse a range whose length depends on data where Python must iterate."""
-    if isinstance(values, TracedRange):
-        raise Escape(
-            "a range that depends on data in plain Python iteration", "the number of its elements is not known"
-        )
-    return values
-
-
-@special(list)
-def _list(values: Any = ()) -> Any:
-    return current().remember(list(items(_counted(values))))
-
-
-@special(set)
-def _set(values: Any = ()) -> Any:
-    entries = list(items(_counted(values)))
-    if any_traced(entries):
-        raise Escape("a set of traced values", "plain Python needs the values here")
-    return current().remember(set(entries))
-
-
-@special(dict)
-def _dict(*args: Any, **kwargs: Any) -> Any:
-    return current().remember(dict(*(arg if isinstance(arg, dict) else list(items(arg)) for arg in args), **kwargs))
-
-
-SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
-
-
-@special(sorted)
-def _sorted(values: Any, **options: Any) -> Any:
-    entries = list(items(_counted(values)))
-    if any_traced(entries) or options.get("key") is not None:
-        raise Escape(
-            "sorted() of traced values, or with a key", "their order is not known before the run", "use np.sort"
-        )
-    return current().remember(sorted(entries, **options))
-
-
-def _each(function: Any, *columns: Any) -> Any:
-    rows = zip(*(items(_counted(column)) for column in columns), strict=False)
-    return current().remember(iter([call(function, row, {}) for row in rows]))
-
-
-def _reduce(function: Any, values: Any, *first: Any) -> Any:
-    return functools.reduce(lambda a, b: call(function, (a, b), {}), list(items(_counted(values))), *first)
-
-
-def _product(values: Any, *, start: Any = 1) -> Any:
-    return functools.reduce(lambda a, b: Runtime.binary("mul", a, b), list(items(_counted(values))), start)
-
-
-SPECIAL[map] = _each
-SPECIAL[functools.reduce] = _reduce
-SPECIAL[math.prod] = _product
-
-
-@special(any)
-def _any(values: Any) -> Any:
-    return control.truth_of(control.or_(False, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
-
-
-@special(all)
-def _all(values: Any) -> Any:
-    return control.truth_of(control.and_(True, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))

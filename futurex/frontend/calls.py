@@ -58,6 +58,11 @@ MUTATORS = frozenset(
         "difference_update",
         "intersection_update",
         "symmetric_difference_update",
+        "appendleft",
+        "extendleft",
+        "popleft",
+        "rotate",
+        "subtract",
         "move_to_end",
     }
 )
@@ -243,6 +248,10 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     name = special_name(function)
     if name:
         return call_special(name, function, args, kwargs)
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):
+        from futurex.frontend.library_calls import dispatched_call
+
+        return dispatched_call(function, args, kwargs)
     if is_internal(function.__code__.co_filename):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
     if is_rewritten(function):
@@ -296,14 +305,18 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
 
 
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from futurex.frontend.library_calls import cached_call
+
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", "")
-    if isinstance(owner, list | dict | set | frozenset):
+    if isinstance(owner, list | dict | set | frozenset | collections.deque):
         return _container_method(function, owner, name, args, kwargs)
     if isinstance(owner, str | bytes | tuple | int | float | complex) or (
         isinstance(owner, type) and name == "fromkeys"
     ):
         return _plainly(function, args, kwargs)
+    if isinstance(function, functools._lru_cache_wrapper):
+        return cached_call(function, args, kwargs)
     builtin = isinstance(function, types.BuiltinFunctionType | type) and function in _PURE_BUILTINS
     if builtin or getattr(function, "__module__", None) in _PURE_MODULES:
         return _library_call(function, name, args, kwargs)
@@ -353,9 +366,7 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
     module = getattr(function, "__module__", None)
     traced = any_traced(args) or any_traced(kwargs.values())
     if module in ("math", "cmath") and traced:
-        same = getattr(np, name.replace("atan", "arctan").replace("asin", "arcsin").replace("acos", "arccos"), None)
-        hint = f"use np.{same.__name__}" if isinstance(same, np.ufunc) else ""
-        raise Escape(f"math.{name} of a traced value", "it raises where NumPy gives nan or inf", hint)
+        raise Escape(f"{module}.{name} of a traced value", "this function is not traced")
     if module in ("operator", "_operator"):
         return _operator_call(function, name, args, kwargs)
     if function is next:
@@ -368,15 +379,21 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
 
 def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from futurex.frontend.hooks import Runtime
+    from futurex.frontend.library_calls import operator_call
 
     if name == "getitem":
         return Runtime.getitem(*args)
     if name == "index":
         return operator.index(*args)
     if isinstance(function, operator.attrgetter | operator.itemgetter | operator.methodcaller):
-        if all(isinstance(arg, Tracer) for arg in args):
-            return function(*args)
-    elif len(args) == 2 and not name.startswith("i") and name not in ("setitem", "delitem", "contains"):
+        return operator_call(function, args)
+    if len(args) == 1 and name in ("neg", "pos", "invert", "inv"):
+        return Runtime.unary(name.replace("inv", "invert") if name == "inv" else name, *args)
+    if name in ("not_", "truth") and len(args) == 1:
+        return control.not_(*args) if name == "not_" else control.truth_of(*args)
+    if name == "contains":
+        return Runtime.compare("in_", args[1], args[0])
+    if len(args) == 2 and not name.startswith("i") and name not in ("setitem", "delitem", "contains"):
         return Runtime.binary(name, *args)
     raise Escape(f"operator.{name}", "this use of it is not traced")
 
@@ -397,6 +414,8 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if kind.__module__ == "itertools" or kind is functools.partial:
         held = [items(arg) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(kind(*map(_staged_callback, held), **kwargs))
+    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+        return current().remember(kind(*args, **kwargs))
     if kind in _DATA_TYPES or kind is collections.OrderedDict or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         if kind in (str, bytes) and (any_traced(args) or kwargs):
             raise Escape(f"{kind.__name__}() of a traced value", "plain Python needs the value here")

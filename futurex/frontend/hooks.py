@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import contextlib
 import operator
 import types
@@ -33,6 +34,7 @@ from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh,
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
+_INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _ANSWERS = {
     name: answer for pair in ("lt gt", "le ge", "eq eq", "ne ne") for name, answer in (pair.split(), pair.split()[::-1])
@@ -147,6 +149,7 @@ class Runtime:
     @staticmethod
     def known(value: Any) -> Any:
         """A test that Python itself decides."""
+        value = control.asked(value)
         if not is_unknown(value):
             return value
         return control.decided(
@@ -187,7 +190,9 @@ class Runtime:
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
-        if not isinstance(container, list | tuple | dict | str | bytes | range | types.MappingProxyType | type):
+        if isinstance(container, collections.defaultdict) and index not in container:
+            own_container(container, "a defaultdict")
+        if not isinstance(container, _INDEXED):
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():
@@ -307,7 +312,10 @@ class Runtime:
                 tests = [(lambda entry=entry: value == entry) for entry in container]
                 return control.truth_of(control.or_(False, *tests))
             raise Escape("`in` with a traced value", f"a {type(container).__name__} needs the value itself")
-        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType)):
+        method = getattr(type(container), "__contains__", None)
+        if isinstance(method, types.FunctionType):
+            return control.truth_of(call(method, (container, value), {}))
+        if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
         held: Any = container
         return value in held

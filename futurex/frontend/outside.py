@@ -20,6 +20,7 @@ from futurex.ops.streams import GENERATORS
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
 _NESTING = 32
+_ITERABLES = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 
 
 def any_traced(values: Any) -> bool:
@@ -183,13 +184,31 @@ def items(value: Any) -> Any:
         return value.__fx_items__()
     if isinstance(value, Tracer | range | str | bytes):
         return value
+    for name in ("__iter__", "__next__"):
+        if isinstance(getattr(type(value), name, None), types.FunctionType) and not is_internal_class(value):
+            return _user_items(value)
     if hasattr(type(value), "__next__"):
         own_container(value, f"the position of a {type(value).__name__}")
-    elif not isinstance(value, list | tuple | dict | set | frozenset | types.MappingProxyType) and not _is_view(value):
+    elif not isinstance(value, _ITERABLES) and not _is_view(value):
         method = of_class(type(value), "__iter__")
         if method is not None:
             raise Escape(f"iterating over a {type(value).__qualname__}", "what it gives is not known to the tracer")
     return _entered_items(iter(value))
+
+
+def is_internal_class(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "futurex"
+
+
+def _user_items(value: Any) -> Any:
+    """Iteration over an object of the user's class."""
+    from futurex.frontend.calls import call
+    from futurex.frontend.iteration import user_rows
+
+    rows = call(type(value).__iter__, (value,), {})
+    if isinstance(getattr(type(rows), "__next__", None), types.FunctionType):
+        return user_rows(rows)
+    return items(rows)
 
 
 def _is_view(value: Any) -> bool:

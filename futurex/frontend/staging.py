@@ -389,6 +389,8 @@ def _assemble(
     for output in outputs:
         if output.kind == "static":
             out.append(output.value)
+        elif output.kind == "set":
+            out.append(set(output.value))
         elif output.kind == "generator":
             out.append(generator_of(futures[output.index].result()))
         elif output.kind == "arg":

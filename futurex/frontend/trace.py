@@ -212,6 +212,15 @@ class Trace:
         """Was this object made by the traced code?"""
         return any(id(value) in region.born for region in self.regions)
 
+    def asked(self, value: Any, name: str) -> bool:
+        """``hasattr(value, name)``; for an object from outside the answer is guarded."""
+        answer = hasattr(value, name)
+        if not self.is_own(value) and id(value) not in self.arguments:
+            key = id(value), name, "hasattr"
+            guard = Guard(f"hasattr {name}", lambda: hasattr(value, name), answer, (bool, repr(answer)))
+            self.guards.setdefault(key, guard)
+        return answer
+
     def has_set(self, value: Any, name: str, now: Any) -> bool:
         """Does an attribute hold what the traced code put there?"""
         if id(value) in self.outside:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import builtin_calls, calls, random_calls  # noqa: F401  (the builtins register themselves)
+from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
 from futurex.frontend.array import Array
 from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.fragments import Fragments
@@ -38,7 +38,7 @@ from futurex.tree.source import raised_at
 class Output:
     """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
 
-    kind: str  # "out" | "generator" | "arg" | "static"
+    kind: str  # "out" | "generator" | "arg" | "static" | "set"
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -295,6 +295,8 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
         return _generator_output(leaf, outs, cells)
     if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
         return _output(current().captured(leaf), outs, bases, cells, shared)
+    if type(leaf) is set:
+        return Output("set", value=frozenset(leaf))
     if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
         raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
     if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:

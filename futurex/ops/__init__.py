@@ -25,6 +25,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     linalg,
     logits,
     loops,
+    mathematics,
     normalize,
     norms,
     opaque,

@@ -231,7 +231,7 @@ def math_on_known_values(x):
     return x * math.pi + math.sqrt(4.0) + math.prod([1, 2, 3])
 
 
-@cases(2.0, staged="fragment")
+@cases(2.0)
 def math_on_traced_values(a):
     return math.sqrt(a)
 

@@ -16,6 +16,7 @@ from futurex.frontend.control.values import (
     Set,
     State,
     aliases_of,
+    asked,
     bound_flag,
     coerce,
     common_type,
@@ -63,6 +64,7 @@ def if_(
     test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...]
 ) -> Any:
     """An ``if`` statement; returns what the branch functions return (a ``return`` in tail position)."""
+    test = asked(test)
     if not is_unknown(test):
         return then() if test else orelse()
     site, pred = next_site(), truth(test)

@@ -74,6 +74,7 @@ class _Carried:
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
 
+
 COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.paths import explored
-from futurex.frontend.control.values import is_unknown, truth
+from futurex.frontend.control.values import asked, is_unknown, truth
 from futurex.frontend.errors import mark
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import fresh
@@ -28,9 +28,10 @@ def and_(first: Any, *others: Callable[[], Any]) -> Any:
     if not others:
         return first
     second, *rest = others
-    if is_unknown(first):
-        return if_expression(first, lambda: and_(second(), *rest), lambda: first)
-    return and_(second(), *rest) if first else first
+    test = asked(first)
+    if is_unknown(test):
+        return if_expression(test, lambda: and_(second(), *rest), lambda: first)
+    return and_(second(), *rest) if test else first
 
 
 def or_(first: Any, *others: Callable[[], Any]) -> Any:
@@ -38,13 +39,26 @@ def or_(first: Any, *others: Callable[[], Any]) -> Any:
     if not others:
         return first
     second, *rest = others
-    if is_unknown(first):
-        return if_expression(first, lambda: first, lambda: or_(second(), *rest))
-    return first if first else or_(second(), *rest)
+    test = asked(first)
+    if is_unknown(test):
+        return if_expression(test, lambda: first, lambda: or_(second(), *rest))
+    return first if test else or_(second(), *rest)
 
 
 def not_(value: Any) -> Any:
+    value = asked(value)
     return fresh(emit("python_scalar", emit("logical_not", truth(value)), kind="b")) if is_unknown(value) else not value
+
+
+def assert_not(test: Any, error: Exception) -> None:
+    """Raise where the test is true, as an ``if`` of the user's would."""
+
+    def fail() -> None:
+        failed = type(error)(*error.args)
+        mark(failed)
+        raise failed
+
+    if_(test, fail, lambda: None, lambda: (), lambda state: None, ())
 
 
 def assert_(test: Any, message: Callable[[], Any] | None) -> None:

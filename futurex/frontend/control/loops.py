@@ -9,7 +9,8 @@ from typing import Any
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
-from futurex.frontend.control.values import Get, Set, State, TracedRange, is_unknown, truth
+from futurex.frontend.control.rows import Rows, TracedRange
+from futurex.frontend.control.values import Get, Set, State, is_unknown, truth
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
@@ -96,13 +97,16 @@ def for_(
     if isinstance(iterable, TracedRange):
         loop.stage(iterable, lambda i: i)
         return
+    if isinstance(iterable, Rows) and current().is_newest(iterable):
+        loop.over_rows(*iterable.rest())
+        return
     values = items(iterable)
     if isinstance(values, Tracer):
         if values.ndim == 0:
             raise TypeError("iteration over a 0-d array")
         array, n = values, values.shape[0]
         if isinstance(n, Dim):
-            loop.stage(TracedRange(0, as_number(n), 1), lambda i: array[i])
+            loop.stage(TracedRange(0, as_number(n), 1, True), lambda i: array[i])
             return
         if n > _few() and loop.attempt(range(n), lambda i: array[i]):
             return
@@ -142,7 +146,7 @@ class _Loop:
                 with trace.tentative():
                     for k in rounds[:peeled]:
                         self._round(item(k))
-                    rest = TracedRange(rounds[peeled], rounds.stop, rounds.step)
+                    rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
                     self.stage(rest, item, peels=peeled < PEELED, compact=len(rounds) <= UNROLL)
                 return True
             except Escape as escape:
@@ -154,6 +158,13 @@ class _Loop:
                 break
         trace.notes.append(f"a loop is unrolled ({why})")
         return False
+
+    def over_rows(self, length: Any, row: Callable[[Any], Any]) -> None:
+        """Rows that are known by number."""
+        if isinstance(length, Tracer):
+            self.stage(TracedRange(0, length, 1, True), row)
+        elif length <= _few() or not self.attempt(range(length), row):
+            self.unroll(row(k) for k in range(length))
 
     def _round(self, value: Any) -> bool:
         """One round by itself; False once the loop was surely left."""
@@ -182,13 +193,13 @@ class _Loop:
         stop = node_of(bounds.stop)
 
         def test() -> Any:
-            inside = fresh(emit("less" if bounds.step > 0 else "greater", counter[0]._node, stop))
+            inside = fresh(emit("less" if bounds.up else "greater", counter[0]._node, stop))
             left = self.left
             return inside if left is None else and_(inside, lambda: not_(left()))
 
         def step() -> None:
             self.body(item(counter[0]))
-            counter[0] = fresh(emit("add", counter[0]._node, bounds.step))
+            counter[0] = fresh(emit("add", counter[0]._node, node_of(bounds.step)))
 
         def get() -> State:
             return (*self.get(), counter[0])
@@ -197,7 +208,7 @@ class _Loop:
             self.set_(state[:-1])
             counter[0] = state[-1]
 
-        known = isinstance(bounds.start, int) and isinstance(bounds.stop, int)
+        known = all(isinstance(bound, int) for bound in (bounds.start, bounds.stop, bounds.step))
         runs = known and len(range(bounds.start, bounds.stop, bounds.step)) > 0
         if runs and self.left is not None:
             gone = self.left()

@@ -32,15 +32,6 @@ Get = Callable[[], State]
 Set = Callable[[State], None]
 
 
-@dataclass(frozen=True)
-class TracedRange:
-    """``range`` with a bound that is not known before the run."""
-
-    start: Any
-    stop: Any
-    step: int
-
-
 def raw(value: Any) -> Node:
     """The node of a value that is merged or carried: no check that its name is bound."""
     return value._raw if isinstance(value, Tracer) else node_of(value)
@@ -62,6 +53,19 @@ def bound_flag(value: Any) -> Node | None:
 def is_internal_name(name: str) -> bool:
     """Variables of the rewriter: read only where a flag says that they are bound."""
     return name.startswith("__fx_loop_")
+
+
+def asked(value: Any) -> Any:
+    """What decides a test: the answer of ``__bool__`` or ``__len__`` for objects of the user's classes."""
+    if isinstance(value, Tracer | np.ndarray | Placeholder) or hasattr(type(value), "__fx_future__"):
+        return value
+    for name in ("__bool__", "__len__"):
+        method = getattr(type(value), name, None)
+        if isinstance(method, types.FunctionType):
+            from futurex.frontend.calls import call
+
+            return call(method, (value,), {})
+    return value
 
 
 def is_unknown(value: Any) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import mark
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import fresh
 from futurex.tree.node import Node
@@ -47,18 +46,12 @@ def _division_error(ufunc: Any, *kinds: str) -> ZeroDivisionError:
 
 def _require(ok: Node, error: Exception) -> None:
     """Raise where ``ok`` is false, as an ``if`` of the user's would."""
-    from futurex.frontend.control import if_expression
+    from futurex.frontend.control import assert_not
 
     trace = current()
     if trace.is_bound(ok):  # checked before
         return
-
-    def fail() -> None:
-        failed = type(error)(*error.args)
-        mark(failed)
-        raise failed
-
-    if_expression(fresh(ok), lambda: None, fail)
+    assert_not(fresh(emit("logical_not", ok)), error)
     trace.regions[-1].bound.add(ok)
 
 

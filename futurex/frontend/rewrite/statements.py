@@ -85,6 +85,9 @@ class Rewriter(Expressions):
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
         self.first.pop()
         self.scopes.pop()
+        if node.args.kwarg is not None:  # the dict of keywords is the call's own
+            own = assign(node.args.kwarg.arg, fx("born", load(node.args.kwarg.arg)))
+            node.body.insert(0, self._placed(own, node))
         shared = bound & written_further_in(node.body)
         if shared:
             node.body.insert(0, self._placed(ast.Expr(fx("variables", _variables(shared))), node))

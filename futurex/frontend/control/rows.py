@@ -1,0 +1,43 @@
+"""What a staged ``for`` goes over: ranges with traced bounds, and rows that are known by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.frontend.errors import Escape
+
+
+@dataclass(frozen=True)
+class TracedRange:
+    """``range`` with a bound that is not known before the run. ``up``: the step is positive."""
+
+    start: Any
+    stop: Any
+    step: Any
+    up: bool
+
+
+class Rows:
+    """An iterator whose rows are known by number, so that a loop over it can be staged."""
+
+    def __init__(self, length: Any, row: Callable[[Any], Any]) -> None:
+        self.length, self.row, self.position = length, row, 0
+
+    def rest(self) -> tuple[Any, Callable[[Any], Any]]:
+        """Use the iterator up: how many rows remain, and the row with a number."""
+        first, row = self.position, self.row
+        self.position = self.length
+        return (self.length - first if first else self.length), (lambda i: row(i + first)) if first else row
+
+    def __iter__(self) -> Rows:
+        return self
+
+    def __next__(self) -> Any:
+        if not isinstance(self.length, int):
+            raise Escape("iterating over rows whose number depends on data", "it is not known before the run")
+        if self.position >= self.length:
+            raise StopIteration
+        self.position += 1
+        return self.row(self.position - 1)

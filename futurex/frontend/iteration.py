@@ -1,0 +1,217 @@
+"""Iteration in staged code: ``zip``, ``enumerate`` and ``reversed`` whose rows are known by number, and the rest."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend import control
+from futurex.frontend.calls import SPECIAL, call, special
+from futurex.frontend.control.rows import Rows, TracedRange
+from futurex.frontend.errors import Escape
+from futurex.frontend.hooks import Runtime
+from futurex.frontend.outside import any_traced, items
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import Tracer
+
+Column = tuple[Any, Callable[[Any], Any]]  # a length, and the entry with a number
+
+
+def _column(value: Any) -> Column | None:
+    """An iterable whose entries are known by number; None for any other."""
+    if isinstance(value, Tracer) and value.ndim and isinstance(value.shape[0], int):
+        return value.shape[0], lambda i: value[i]
+    if isinstance(value, range):
+        return len(value), lambda i: value.start + i * value.step
+    if isinstance(value, TracedRange):
+        return _length(value), lambda i: value.start + i * value.step
+    if isinstance(value, Rows) and current().is_newest(value):
+        return value.rest()
+    return None
+
+
+def _length(bounds: TracedRange) -> Any:
+    """How many numbers a range has; not above zero if it is empty."""
+    if not bounds.up:
+        return (bounds.start - bounds.stop - bounds.step - 1) // -bounds.step
+    return (bounds.stop - bounds.start + bounds.step - 1) // bounds.step
+
+
+def _rows(columns: list[Any], row: Callable[..., Any]) -> Rows | None:
+    """Columns side by side, as far as the shortest goes."""
+    found = [_column(column) for column in columns]
+    known = [column for column in found if column is not None]
+    if len(known) < len(found) or not known:
+        return None
+    lengths = [length for length, _ in known]
+    shortest = lengths[0] if len(lengths) == 1 else call(builtins.min, tuple(lengths), {})
+    return current().remember(Rows(shortest, lambda i: row(*(entry(i) for _, entry in known))))
+
+
+@special(enumerate)
+def _enumerate(iterable: Any, start: Any = 0) -> Any:
+    numbered = isinstance(start, int | Tracer)
+    rows = _rows([iterable], lambda entry: entry) if numbered else None
+    if rows is not None:
+        return current().remember(Rows(rows.length, lambda i: (i + start, rows.row(i))))
+    return current().remember(enumerate(items(_counted(iterable)), start))
+
+
+@special(zip)
+def _zip(*columns: Any, strict: bool = False) -> Any:
+    lengths = {len(column) for column in columns if isinstance(column, range | Tracer)} if strict else set()
+    rows = _rows(list(columns), lambda *row: row) if len(lengths) < 2 else None
+    if rows is not None and not (strict and any(isinstance(column, TracedRange | Rows) for column in columns)):
+        return rows
+    return current().remember(zip(*(items(_counted(column)) for column in columns), strict=strict))
+
+
+@special(reversed)
+def _reversed(values: Any) -> Any:
+    if isinstance(values, TracedRange):
+        last = values.start + (_length(values) - 1) * values.step
+        return TracedRange(last, values.start - values.step, -values.step, not values.up)
+    column = _column(values) if isinstance(values, Tracer | range) else None
+    if column is not None:
+        length, entry = column
+        return current().remember(Rows(length, lambda i: entry(length - 1 - i)))
+    if not isinstance(values, list | tuple | str | dict):
+        raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
+    return current().remember(reversed(list(items(values))))
+
+
+def _counted(values: Any) -> Any:
+    """Refuse a range whose length depends on data where Python must iterate."""
+    if isinstance(values, TracedRange):
+        raise Escape(
+            "a range that depends on data in plain Python iteration", "the number of its elements is not known"
+        )
+    return values
+
+
+@special(list)
+def _list(values: Any = ()) -> Any:
+    return current().remember(list(items(_counted(values))))
+
+
+@special(set)
+def _set(values: Any = ()) -> Any:
+    entries = list(items(_counted(values)))
+    if any_traced(entries):
+        raise Escape("a set of traced values", "plain Python needs the values here")
+    return current().remember(set(entries))
+
+
+@special(dict)
+def _dict(*args: Any, **kwargs: Any) -> Any:
+    return current().remember(dict(*(arg if isinstance(arg, dict) else list(items(arg)) for arg in args), **kwargs))
+
+
+SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
+
+
+@special(sorted)
+def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    entries = list(items(_counted(values)))
+    keys = entries if key is None else [call(key, (entry,), {}) for entry in entries]
+    if any_traced(keys):
+        raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
+    order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+    return current().remember([entries[k] for k in order])
+
+
+@special(map)
+def _map(function: Any, *columns: Any) -> Any:
+    rows = zip(*(items(_counted(column)) for column in columns), strict=False)
+    return current().remember(iter([call(function, row, {}) for row in rows]))
+
+
+@special(filter)
+def _filter(function: Any, values: Any) -> Any:
+    chosen = []
+    for value in items(_counted(values)):
+        if Runtime.known(value if function is None else call(function, (value,), {})):
+            chosen.append(value)
+    return current().remember(iter(chosen))
+
+
+@special(functools.reduce)
+def _reduce(function: Any, values: Any, *first: Any) -> Any:
+    return functools.reduce(lambda a, b: call(function, (a, b), {}), list(items(_counted(values))), *first)
+
+
+@special(itertools.accumulate)
+def _accumulate(values: Any, function: Any = operator.add, *, initial: Any = None) -> Any:
+    entries = list(items(_counted(values)))
+    sums = itertools.accumulate(entries, lambda a, b: call(function, (a, b), {}), initial=initial)
+    return current().remember(iter(list(sums)))
+
+
+@special(math.prod)
+def _product(values: Any, *, start: Any = 1) -> Any:
+    return functools.reduce(lambda a, b: Runtime.binary("mul", a, b), list(items(_counted(values))), start)
+
+
+@special(any)
+def _any(values: Any) -> Any:
+    return control.truth_of(control.or_(False, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+
+
+@special(all)
+def _all(values: Any) -> Any:
+    return control.truth_of(control.and_(True, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+
+
+@special(np.ndindex)
+def _ndindex(*shape: Any) -> Any:
+    extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    return current().remember(iter(list(np.ndindex(*(operator.index(extent) for extent in extents)))))
+
+
+class NdIter(Rows):
+    """``np.nditer`` over the elements of one array, as 0-dimensional views."""
+
+    def __enter__(self) -> NdIter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+
+@special(np.nditer)
+def _nditer(array: Any, flags: Any = (), op_flags: Any = (("readonly",),)) -> Any:
+    modes = [op_flags] if op_flags and isinstance(op_flags[0], str) else list(op_flags)
+    plain = isinstance(array, Tracer) and array.strides_in_memory is not None and array.ndim > 0 and not flags
+    if not plain or len(modes) != 1 or not set(modes[0]) <= {"readonly", "readwrite", "writeonly"}:
+        raise Escape("np.nditer with several operands or options", "only the elements of one array are traced")
+    view = array if set(modes[0]) & {"readwrite", "writeonly"} else array.readonly()
+    order = sorted(range(array.ndim), key=lambda k: -abs(array.strides_in_memory[k]))
+    if any(array.strides_in_memory[k] < 0 for k in order):
+        raise Escape("np.nditer over an array with negative strides", "it goes through memory backwards")
+    extents = [array.shape[k] for k in order]
+
+    def element(number: Any) -> Any:
+        if isinstance(number, Tracer):
+            raise Escape("np.nditer in a staged loop", "a view with several computed indices is not traced")
+        place = dict(zip(order, np.unravel_index(number, extents), strict=True))
+        return view[(*(int(place[k]) for k in range(array.ndim)), ...)]
+
+    return current().remember(NdIter(array.size, element))
+
+
+def user_rows(value: Any) -> Iterator[Any]:
+    """The rows of an iterator of the user's class: ``__next__`` is staged every time."""
+    method = type(value).__next__
+    while True:
+        try:
+            row = call(method, (value,), {})
+        except StopIteration:
+            return
+        yield row

@@ -1,0 +1,196 @@
+"""What functions and types of Python's standard library mean in staged code."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend import control
+from futurex.frontend.calls import SPECIAL, Special, call, special
+from futurex.frontend.errors import Escape, python
+from futurex.frontend.hooks import Runtime
+from futurex.frontend.outside import any_traced, items
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.ops.mathematics import KINDS
+
+# -- math ------------------------------------------------------------------------------------------------------------
+
+
+def _number(value: Any) -> Any:
+    """What ``math`` makes of an argument: a Python number."""
+    node = node_of(value)
+    if node.size != 1:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    if node.dtype.kind == "c":
+        raise Escape("a function of the math module of a complex value", "it raises a TypeError")
+    if node.ndim:
+        node = emit("reshape", node, shape=())
+    kind = "f" if node.dtype.kind == "f" else "i"
+    return node if node.aval.weak and node.dtype.kind != "b" else emit("python_scalar", node, kind=kind)
+
+
+def _math(name: str, function: Any) -> Special:
+    def compute(*args: Any, **options: Any) -> Any:
+        if any_traced(options.values()) or not any(isinstance(arg, Tracer) for arg in args):
+            if any_traced(args) or any_traced(options.values()):
+                raise Escape(f"math.{name} of containers or options that are traced", "plain Python needs the values")
+            with python():
+                return function(*args, **options)
+        return fresh(emit("math_call", *map(_number, args), function=name, options=tuple(sorted(options.items()))))
+
+    return compute
+
+
+for _name in KINDS:
+    if hasattr(math, _name) and _name not in ("dist", "fsum"):
+        SPECIAL[getattr(math, _name)] = _math(_name, getattr(math, _name))
+
+
+@special(builtins.round)
+def _round(number: Any, ndigits: Any = None) -> Any:
+    if not any_traced([number, ndigits]):
+        with python():
+            return round(number, ndigits)
+    if not isinstance(number, Tracer) or isinstance(ndigits, Tracer):
+        raise Escape("round() to a number of digits that depends on data", "plain Python needs it here")
+    if not number.is_scalar:
+        raise Escape("round() of an array", "it gives an array, or raises", "use np.round")
+    if number.aval.weak or ndigits is None:
+        if number.dtype.kind == "c":
+            raise TypeError("type complex doesn't define __round__ method")
+        if number.dtype.kind in "iub" and ndigits is None:
+            return fresh(emit("python_scalar", number._node, kind="i"))
+        if ndigits is None:
+            return fresh(emit("math_call", _number(number), function="round"))
+        name = "rounded" if number.dtype.kind == "f" else "round"
+        return fresh(emit("math_call", _number(number), ndigits, function=name))
+    return call(np.round, (number, ndigits), {})
+
+
+# -- choosing --------------------------------------------------------------------------------------------------------
+
+
+def _extreme(builtin: Any, comparison: str) -> Special:
+    def choose(*args: Any, key: Any = None, **default: Any) -> Any:
+        values = list(items(args[0])) if len(args) == 1 else list(args)
+        keys = values if key is None else [call(key, (value,), {}) for value in values]
+        if not values or not any_traced(keys):
+            with python():
+                place = builtin(range(len(keys)), key=keys.__getitem__, default=None)
+                return values[place] if place is not None else builtin((), **default)
+        best, best_key = values[0], keys[0]
+        for value, value_key in zip(values[1:], keys[1:], strict=True):
+            test = Runtime.binary(comparison, value_key, best_key)
+            if key is None:
+                best = best_key = control.if_expression(test, _constantly(value), _constantly(best))
+                continue
+            pair = control.if_expression(test, _constantly((value, value_key)), _constantly((best, best_key)))
+            best, best_key = pair
+        return best
+
+    return choose
+
+
+def _constantly(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+SPECIAL[max] = _extreme(max, "gt")
+SPECIAL[min] = _extreme(min, "lt")
+
+
+# -- attributes ------------------------------------------------------------------------------------------------------
+
+
+@special(hasattr)
+def _hasattr(value: Any, name: str) -> bool:
+    if isinstance(value, Tracer):
+        return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
+    return current().asked(value, name)
+
+
+@special(getattr)
+def _getattr(value: Any, name: str, *default: Any) -> Any:
+    if default and not _hasattr(value, name):
+        return default[0]
+    return Runtime.getattr_(value, name)
+
+
+SPECIAL[setattr] = Runtime.setattr_
+SPECIAL[delattr] = Runtime.delattr_
+
+
+@special(dataclasses.replace)
+def _replace(value: Any, **changes: Any) -> Any:
+    fields = [field.name for field in dataclasses.fields(value) if field.init]
+    unset = [field.name for field in dataclasses.fields(value) if not field.init and field.name in changes]
+    if unset:
+        raise ValueError(f"field {unset[0]} is declared with init=False, it cannot be specified with replace()")
+    kept = {name: Runtime.getattr_(value, name) for name in fields if name not in changes}
+    return call(type(value), (), {**kept, **changes})
+
+
+SPECIAL[tuple.__new__] = lambda kind, values=(): current().remember(tuple.__new__(kind, tuple(items(values))))
+
+
+# -- operator and functools ------------------------------------------------------------------------------------------
+
+
+def operator_call(function: Any, args: tuple[Any, ...]) -> Any:
+    """``itemgetter``, ``attrgetter`` and ``methodcaller``."""
+    made_by, parts = function.__reduce__()[:2]
+    named = made_by.keywords if isinstance(made_by, functools.partial) else {}
+    (value,) = args
+    if isinstance(function, operator.itemgetter):
+        found = tuple(Runtime.getitem(value, part) for part in parts)
+        return found if len(parts) > 1 else found[0]
+    if isinstance(function, operator.attrgetter):
+        found = tuple(functools.reduce(Runtime.getattr_, part.split("."), value) for part in parts)
+        return found if len(parts) > 1 else found[0]
+    return call(Runtime.getattr_(value, parts[0]), tuple(parts[1:]), named)
+
+
+def cached_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function with ``functools.lru_cache``: equal arguments give one object, which nobody may change."""
+    if any_traced(args) or any_traced(kwargs.values()):
+        raise Escape(f"a call of {function.__qualname__} with traced values", "its cache needs the values")
+    result = call(function.__wrapped__, args, kwargs)
+    if isinstance(result, Tracer) and not result.is_scalar:
+        result._cell.entangle("is kept in a cache")
+    elif not isinstance(result, Tracer | str | int | float | complex | bytes | type(None) | np.generic):
+        raise Escape(f"a {type(result).__name__} from a cache", "every call would have to give the same one")
+    return result
+
+
+def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function with ``functools.singledispatch``."""
+    if not args:
+        raise TypeError(f"{function.__name__} requires at least 1 positional argument")
+    return call(function.dispatch(call(type, (args[0],), {})), args, kwargs)
+
+
+@special(collections.deque)
+def _deque(values: Any = (), maxlen: int | None = None) -> Any:
+    return current().remember(collections.deque(items(values), maxlen))
+
+
+@special(collections.defaultdict)
+def _defaultdict(factory: Any = None, *args: Any, **kwargs: Any) -> Any:
+    made = None if factory is None else lambda: current().remember(call(factory, (), {}))
+    return current().remember(collections.defaultdict(made, *args, **kwargs))
+
+
+@special(collections.Counter)
+def _counter(*args: Any, **kwargs: Any) -> Any:
+    if any_traced(args) or any_traced(kwargs.values()):
+        raise Escape("a Counter of traced values", "plain Python needs the values here")
+    return current().remember(collections.Counter(*args, **kwargs))
