@@ -108,11 +108,11 @@ def matmul(size: int, batched: Sequence[bool], x: Node, y: Node) -> Node:
     return apply("reshape", out, shape=shape) if dropped else out
 
 
-def einsum(size: int, batched: Sequence[bool], *operands: Node, subscripts: str) -> Node:
+def einsum(size: int, batched: Sequence[bool], *operands: Node, subscripts: str, optimize: bool) -> Node:
     inputs, out = subscripts.split("->")
     letter = next(chr(code) for code in range(ord("A"), 0x7F) if chr(code) not in subscripts and chr(code).isalpha())
     parts = [letter + part if has else part for part, has in zip(inputs.split(","), batched, strict=True)]
-    return apply("einsum", *operands, subscripts=f"{','.join(parts)}->{letter}{out}")
+    return apply("einsum", *operands, subscripts=f"{','.join(parts)}->{letter}{out}", optimize=optimize)
 
 
 def solve(size: int, batched: Sequence[bool], a: Node, b: Node) -> Node:

@@ -58,7 +58,7 @@ def _sum_to_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "sum_to", _sum_to, aval=lambda g, shape: Aval(shape, np.dtype(np.sum(np.ones(1, g.dtype)).dtype)),
-    vjp=lambda ct, out, g, shape: (apply("broadcast_to", ct, shape=g.shape),), samples=_sum_to_samples,
+    vjp=lambda ct, out, g, shape: (apply("broadcast_to", ct, shape=g.shape),), samples=_sum_to_samples, view=0,
 )  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
         elif kind == "flip":
             base = np.flip(base, step[1])
         elif kind == "diagonal":
-            base = base.diagonal(*step[1:])
-            base.flags.writeable = True
+            whole, base = base, base.diagonal(*step[1:])
+            base.flags.writeable = whole.flags.writeable
         elif kind in ("real", "imag"):
             base = getattr(base, kind)
         elif kind == "bits":

@@ -1,12 +1,13 @@
 """Judge one line of NumPy code: futurized against plain, value by value, and whether it was staged."""
 
+import functools
 import linecache
 import operator
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from compare import agree, is_staged, outcome
+from compare import COMPLEX_TOO, agree, is_staged, outcome
 
 import futurex as fx
 
@@ -52,7 +53,7 @@ def judge(code, arguments, *, rounded=False):
 
     ``rounded``: floats may differ in the last bits.
     """
-    same = agree if rounded else operator.eq
+    same = functools.partial(agree, rounding=COMPLEX_TOO) if rounded else operator.eq
     function = function_of(code, arguments())
     futurized = fx.futurize(function)
     args = tuple(arguments().values())

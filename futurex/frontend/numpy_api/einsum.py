@@ -12,6 +12,7 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh
+from futurex.ops.contract import multiplies_matrices
 from futurex.tree.dims import UnknownDimension, is_static, nominal, same
 from futurex.tree.node import Node
 
@@ -174,7 +175,7 @@ def _typed(nodes: list[Node], dtype: Any, casting: Any, optimize: Any) -> list[N
 
 def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[str, Any], optimize: Any) -> Node:
     if len(nodes) == 1:
-        return emit("einsum", nodes[0], subscripts=f"{names[0]}->{target}")
+        return emit("einsum", nodes[0], subscripts=f"{names[0]}->{target}", optimize=False)
     nodes, names = list(nodes), list(names)
     for step in _path(nodes, names, target, optimize):
         taken = [(nodes.pop(k), names.pop(k)) for k in sorted(step, reverse=True)]
@@ -183,10 +184,12 @@ def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[st
             needed = set(target).union(*names, *(term for _, term in others))
             kept = "".join(sorted(set(a + b) & needed, key=lambda letter: (nominal(extents[letter]), letter)))
             made = kept if nodes or others else target
-            taken = [(emit("einsum", x, y, subscripts=f"{a},{b}->{made}"), made), *others]
+            text = f"{a},{b}->{made}"
+            by_matmul = optimize is not False or multiplies_matrices(text)
+            taken = [(emit("einsum", x, y, subscripts=text, optimize=by_matmul), made), *others]
         node, term = taken[0]
         if not nodes and term != target:
-            node = emit("einsum", node, subscripts=f"{term}->{target}")
+            node = emit("einsum", node, subscripts=f"{term}->{target}", optimize=False)
         nodes.append(node)
         names.append(term)
     return nodes[0]
