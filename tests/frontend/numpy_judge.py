@@ -10,6 +10,9 @@ import numpy as np
 from compare import COMPLEX_TOO, agree, is_staged, outcome
 
 import futurex as fx
+from futurex.autodiff import pullback
+from futurex.tree import Graph
+from futurex.tree.record import NotDifferentiable
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,37 @@ class Verdict:
 
     code: str
     equal: bool
-    staged: bool
+    staged: bool | str
     detail: str = ""
+    graph: Graph | None = None
+
+    @property
+    def ops(self):
+        """The operations in the tree of the call that compute something."""
+        return {node.op for node in self.graph.nodes} - SILENT if self.graph is not None else set()
+
+    @property
+    def derivative(self):
+        """Has the call a derivative? None where no float depends on a float."""
+        graph = self.graph
+        if graph is None:
+            return None
+        wrt = [k for k, node in enumerate(graph.params) if node.aval.inexact]
+        moved = set()
+        for node in graph.nodes:
+            if node in graph.params or any(source in moved for source in node.inputs):
+                avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+                moved |= {node} if any(aval.inexact for aval in avals) else set()
+        if not any(node in moved for node in graph.outs):
+            return None
+        try:
+            pullback(graph, wrt)
+        except NotDifferentiable:
+            return False
+        return True
+
+
+SILENT = {"param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to"}
 
 
 def function_of(code, names):
@@ -70,4 +102,5 @@ def judge(code, arguments, *, rounded=False):
             if types[0] != types[1]:
                 return Verdict(code, False, False, f"{types[0]} instead of {types[1]}\n{futurized.explain()}")
         staged = is_staged(futurized, args)
-    return Verdict(code, True, staged, "" if staged else futurized.explain())
+        graph = futurized.graph(*args) if staged is True and expected[0][0] == "value" else None
+    return Verdict(code, True, staged, "" if staged is True else futurized.explain(), graph)

@@ -1,9 +1,12 @@
 """Every array function of NumPy means in a futurized function what it means in NumPy; most are staged."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy_cases import CASES, EXCLUDED, ROUNDED, VARIANTS, arguments, varied
 from numpy_judge import judge
+from numpy_page import page
 
 #: How much of NumPy must be staged, and not run as a plain call. It only ever grows.
 STAGED_NAMES = 0.96
@@ -39,5 +42,10 @@ def test_nor_on_other_arrays(variant):
 
 
 def test_most_names_are_staged(verdicts):
-    partly = [name for name, found in verdicts.items() if not all(each.staged for each in found)]
+    partly = [name for name, found in verdicts.items() if not all(each.staged is True for each in found)]
     assert len(partly) <= (1 - STAGED_NAMES) * len(CASES), f"plain: {partly}"
+
+
+def test_the_page_of_the_documentation_is_current(verdicts):
+    written = Path(__file__).resolve().parents[2] / "docs" / "numpy.md"
+    assert written.read_text() == page(verdicts), "run `python tools/numpy_table.py`"

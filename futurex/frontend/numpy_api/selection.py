@@ -75,8 +75,10 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 @handles(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     x, index = as_tracer(arr), as_tracer(indices)
+    if axis is None and index.ndim == 1:
+        x, axis = new_array(emit("reshape", x._node, shape=(x.size,))), 0
     if axis is None or x.ndim != index.ndim:
-        raise Escape("numpy.take_along_axis of flattened or differently shaped arrays", "this use is not traced")
+        raise Escape("numpy.take_along_axis of differently shaped arrays", "NumPy refuses it")
     return fresh(emit("take_along_axis", x._node, index._node, axis=operator.index(axis) % x.ndim))
 
 
