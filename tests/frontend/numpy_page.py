@@ -19,6 +19,7 @@ tools/numpy_table.py` writes this page, and a test fails where it is out of date
 - **NumPy's code**: one node that calls NumPy's function; it has no derivative
 - **view or copy**: elements are read, moved or written, nothing is computed
 - **known before the run**: it reads no elements, or no array at all; the tree holds the answer
+- **fragment**: the call stays a call, made by the run between operations
 - **plain**: such a call is not staged: the reason is what `f.explain()` says
 
 {summary}
@@ -57,6 +58,8 @@ def how(name, found, ops):
     """By which of the ways a name is staged."""
     function = getattr(np, name)
     if not any(each.staged is True for each in found):
+        if all(each.staged == "fragment" for each in found):
+            return "fragment"
         reasons = (line.split("why: ")[1] for each in found for line in each.detail.splitlines() if "why: " in line)
         return f"plain: {next(reasons, 'it is not traced')}"
     if not ops:
