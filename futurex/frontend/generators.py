@@ -12,7 +12,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import Cell, Guard, current, emit_many
-from futurex.frontend.tracer import Tracer, fresh, new_array, node_of
+from futurex.frontend.tracer import Tracer, extent_of, fresh, new_array, node_of
 from futurex.ops.draws import METHODS
 from futurex.ops.streams import (
     BIT_GENERATORS,
@@ -198,17 +198,17 @@ def _dtype(value: Any) -> np.dtype[Any]:
 
 
 def shape_of(size: Any) -> Any:
-    """``size`` as an int or a tuple of ints."""
+    """``size`` as an extent or a tuple of extents, which the run may have to compute."""
     shape = tuple(map(_extent, size)) if isinstance(size, tuple | list) else _extent(size)
-    if min(shape if isinstance(shape, tuple) else (shape,), default=0) < 0:
+    if any(isinstance(extent, int) and extent < 0 for extent in (shape if isinstance(shape, tuple) else (shape,))):
         raise Escape("a random sample of a negative size", "NumPy refuses it")
     return shape
 
 
-def _extent(value: Any) -> int:
+def _extent(value: Any) -> Any:
     if isinstance(value, bool | float):
         raise Escape(f"a random sample of size {value!r}", "NumPy refuses it")
-    return value.__index__()
+    return extent_of(value)
 
 
 # -- calls of staged functions -----------------------------------------------------------------------------------------

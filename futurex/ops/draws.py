@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.ops.streams import STATE, State, example, generator_of, plain_scalar
 from futurex.tree.aval import Aval
+from futurex.tree.dims import broadcast_shapes, same
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Cost, NotDifferentiable, Sample, op
 
@@ -25,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def _broadcast(given: Given) -> tuple[Shape, Shape]:
-    return np.broadcast_shapes(*(aval.shape for aval in given.values())), ()
+    return broadcast_shapes(*(aval.shape for aval in given.values())), ()
 
 
 def _rows(given: Given) -> tuple[Shape, Shape]:
@@ -35,7 +36,7 @@ def _rows(given: Given) -> tuple[Shape, Shape]:
 
 def _categories(given: Given) -> tuple[Shape, Shape]:
     categories = given["pvals"].shape
-    return np.broadcast_shapes(given["n"].shape if "n" in given else (), categories[:-1]), categories[-1:]
+    return broadcast_shapes(given["n"].shape if "n" in given else (), categories[:-1]), categories[-1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,8 @@ def _draw_aval(
         given = {}
     lead, event = rule.shape(given)
     if size is not None:
-        sized = (size,) if isinstance(size, int) else size
-        if lead and np.broadcast_shapes(sized, lead) != sized:
+        sized = size if isinstance(size, tuple) else (size,)
+        if lead and not same(broadcast_shapes(sized, lead), sized):
             raise ValueError(f"the parameters of {method} do not broadcast to size {sized}")
         lead = sized
     shape = (*lead, *event)
