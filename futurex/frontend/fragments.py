@@ -114,6 +114,8 @@ def is_admissible(function: Any) -> bool:
         if isinstance(owner, Tracer | type) or current().is_own(owner):
             return False
         return isinstance(function.__func__, types.FunctionType) and of_library(function.__func__)
+    if hasattr(type(function), "__fx_traced__"):
+        return False
     if isinstance(function, type):
         return function in _BUILTINS
     if isinstance(function, types.BuiltinFunctionType):

@@ -22,6 +22,7 @@ from futurex.ops.streams import (
     bits_of,
     state_of,
 )
+from futurex.tree.dims import Dim
 from futurex.tree.node import Node, param
 
 _OPTIONS = frozenset({"size", "dtype", "axis", "replace", "shuffle", "endpoint", "method", "check_valid"})
@@ -67,9 +68,9 @@ class TracedGenerator:
         if name == "bit_generator" and not self._legacy:
             return TracedBits(self._cell, self._bits)
         if (self._legacy, name) in CALLS:
-            return functools.partial(CALLS[self._legacy, name], self)
+            return TracedMethod(functools.partial(CALLS[self._legacy, name], self))
         if name in METHODS[self._legacy]:
-            return functools.partial(drawn, self, name)
+            return TracedMethod(functools.partial(drawn, self, name))
         raise Escape(f"the attribute {name!r} of a random generator", "it is not traced")
 
     def draw(self, method: str, values: dict[str, Any], options: dict[str, Any]) -> Node:
@@ -84,6 +85,22 @@ class TracedGenerator:
 
     def copy(self) -> TracedGenerator:
         return TracedGenerator(Cell(self._cell.value, is_array=False), self._bits, self._legacy)
+
+
+class TracedMethod:
+    """A method of a traced generator."""
+
+    __fx_traced__ = True
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
 
 
 class TracedBits:
@@ -236,6 +253,17 @@ def share_bits(generators: Sequence[Any]) -> bool:
 
 def is_generator(value: Any) -> bool:
     return type(value) in GENERATORS
+
+
+def count_of(value: Any) -> Any:
+    """An integer as an extent, which the run may have to compute; None for anything else."""
+    if isinstance(value, Tracer) and value.is_scalar and value.dtype.kind in "iu":
+        value = extent_of(value)
+    elif not isinstance(value, int | np.integer | Dim) or isinstance(value, bool):
+        return None
+    if not isinstance(value, Dim) and value < 0:
+        raise Escape("a choice or permutation of a negative number", "NumPy refuses it")
+    return value if isinstance(value, Dim) else int(value)
 
 
 def known_int(value: Any) -> int | None:

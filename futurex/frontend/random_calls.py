@@ -19,12 +19,12 @@ from futurex.frontend.generators import (
     TracedBits,
     TracedGenerator,
     bound,
+    count_of,
     drawn,
     entropy,
     is_c_contiguous,
     known_int,
     sampled,
-    shape_of,
 )
 from futurex.frontend.outside import any_traced, own_container
 from futurex.frontend.trace import Cell, current, emit, emit_many
@@ -56,7 +56,7 @@ def _called(function: Any, name: str, legacy: bool, generator: TracedGenerator, 
 # -- order and selection -----------------------------------------------------------------------------------------------
 
 
-def _positions(generator: TracedGenerator, n: int) -> Tracer:
+def _positions(generator: TracedGenerator, n: Any) -> Tracer:
     return new_array(generator.draw("permutation", {}, {"x": n}))
 
 
@@ -73,9 +73,9 @@ def _take(array: Tracer, index: Tracer, axis: Any) -> Tracer:
 
 @_method("permutation")
 def _permutation(generator: TracedGenerator, x: Any, axis: Any = 0) -> Tracer:
-    n = known_int(x)
+    n = count_of(x)
     if n is not None:
-        return _positions(generator, shape_of(n))
+        return _positions(generator, n)
     array = _array(x, "a permutation")
     return _take(array, _positions(generator, array.shape[axis]), axis)
 
@@ -110,7 +110,7 @@ def _permuted(generator: TracedGenerator, x: Any, axis: Any = None, out: Any = N
 
 @_method("choice")
 def _choice(generator: TracedGenerator, a: Any, axis: Any = 0, **given: Any) -> Any:
-    n = known_int(a)
+    n = count_of(a)
     if n is not None:
         return sampled(generator, "choice", given, a=n)
     array = _array(a, "a choice")

@@ -299,10 +299,18 @@ def unseeded_legacy(rng, x):
     return np.random.standard_normal(3) + x
 
 
+def sized_by_data(rng, x):
+    n, v = int(x * x), np.arange(6.0) * x
+    kept = v[v != 0]
+    rng.shuffle(kept)
+    drawn = rng.normal(size=n), rng.permutation(n), rng.choice(n, 3), rng.choice(kept, 2), rng.permuted(kept)
+    return drawn, kept, rng.normal(kept, size=kept.shape), rng.random((2, len(kept))), rng.random()
+
+
 PROGRAMS = [
     from_a_global, seeded_inside, seeded_by_data, in_branches, in_one_branch, in_a_range, in_a_while_loop, nested,
     through_calls, shuffled, filled, spawned, two_names, given_back, copied, sequences, known_kind, legacy_functions,
-    unseeded_legacy,
+    unseeded_legacy, sized_by_data,
 ]  # fmt: skip
 
 
