@@ -16,7 +16,7 @@ from futurex.ops.tapes import plain, zeros_for
 from futurex.tree.activity import active_outs, carries, influenced
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, dimensions_of, item, param
-from futurex.tree.record import plain_attrs, without_sizes
+from futurex.tree.record import NotDifferentiable, plain_attrs, without_sizes
 from futurex.tree.source import at
 
 Tangents = Sequence[Node | None]
@@ -110,12 +110,19 @@ def _through_decomposition(node: Node, tangents: Tangents) -> Any:
 
 
 def _transposed(node: Node, tangents: Tangents) -> Any:
-    """The vjp rule pulled back with respect to its cotangents. It is linear in them, so that zeros may stand there."""
+    """The vjp rule pulled back with respect to its cotangents. It is linear in them: their values do not matter."""
     rule = rule_of(node, [k for k, t in enumerate(tangents) if t is not None])
     if not rule.wrt:
         return _results(node, {})
     first = len(rule.outer)
     back = pullback(rule.graph, range(first, first + len(rule.seeds)))
+    if {source for each in back.nodes if each.op != "dim" for source in each.inputs} & set(rule.seeds):
+        name = node.attrs["graph"].name if node.op == "custom_vjp" else node.op
+        where = f" at {node.src}: {node.src.text()}" if node.src else ""
+        raise NotDifferentiable(
+            f"the derivative of {name}{where} is not linear in its cotangent; reverse mode can use it, forward mode "
+            "is not defined by it"
+        )
     blank = [zeros_like(seed.aval) for seed in rule.seeds]
     given = [t for k in rule.wrt if (t := tangents[k]) is not None]
     return _results(node, dict(zip(rule.of, back.inline([*rule.outer, *blank, *given]), strict=True)))

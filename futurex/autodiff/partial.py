@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from futurex.autodiff.silence import silent
 from futurex.ops.tapes import Tape
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
@@ -41,7 +42,7 @@ def split(graph: Graph, late: Sequence[int], n_early: int) -> Halves:
     before = [node for node in graph.params if node not in after]
     return Halves(
         Graph(before, [*graph.outs[:n_early], *residuals], f"{graph.name}_early"),
-        Graph([*fresh, *after], rest, f"{graph.name}_late"),
+        silent(Graph([*fresh, *after], rest, f"{graph.name}_late")),
         len(residuals),
     )
 

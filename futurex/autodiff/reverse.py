@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.autodiff.silence import silent
 from futurex.ops.tapes import Tape, plain, zeros_for
 from futurex.tree.activity import carries, influenced
 from futurex.tree.aval import Aval
@@ -69,7 +70,7 @@ def _apply_rule(node: Node, g: Any, needed: Sequence[bool]) -> Sequence[Node | N
     g = tuple(g) if isinstance(g, list) else g
     if rec.vjp is not None:
         inputs = without_sizes(node.inputs, node.attrs)
-        extra = {"pullback": pullback, "needed": needed} if rec.structured else {}
+        extra = {"pullback": _of_part, "needed": needed} if rec.structured else {}
         cots = rec.vjp(g, node, *inputs, **extra, **plain_attrs(node.attrs))
         if cots is not NotImplemented:
             return (*cots, *(None for _ in node.inputs[len(inputs) :]))
@@ -175,6 +176,11 @@ def pullback(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) 
     seeds = [param(plain(node.aval), "g") for node in outs]
     cots = cotangents(outs, seeds, [graph.params[k] for k in wrt], graph.nodes)
     return Graph([*graph.params, *seeds], cots, f"{graph.name}_pullback")
+
+
+def _of_part(graph: Graph, wrt: Sequence[int], of: Sequence[int] | None = None) -> Graph:
+    """The pullback of a sub-graph, which runs elsewhere too."""
+    return silent(pullback(graph, wrt, of))
 
 
 def grad(graph: Graph, wrt: Sequence[int]) -> Graph:

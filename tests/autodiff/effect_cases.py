@@ -18,3 +18,21 @@ def caller(x):
     slope = fx.grad(talkative)(x)
     print("end")
     return slope
+
+
+def looping(x):
+    rounds = 0
+    while (x * x).sum() < 60:
+        print("round", rounds)
+        assert rounds < 3, "too many rounds"
+        x = x * 2
+        rounds += 1
+    return (x * x).sum()
+
+
+def branching(x):
+    if x[0] > 0:
+        while (x * x).sum() < 60:
+            print("in a branch")
+            x = x * 2
+    return (x * x).sum()

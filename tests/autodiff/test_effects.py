@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from effect_cases import caller, talkative
+from effect_cases import branching, caller, looping, talkative
 
 import futurex as fx
 
@@ -31,9 +31,35 @@ def test_effects_keep_their_place_among_those_of_the_caller(capsys):
 
 @pytest.mark.parametrize(
     "x, error, line",
-    [([-1.0, 2.0], AssertionError, "assert x[0] > 0"), ([1.0, 7.0], ValueError, "if x[1] > 5")],
+    [([-1.0, 2.0], AssertionError, "assert x[0] > 0"), ([1.0, 7.0], ValueError, "raise ValueError")],
 )
 def test_an_error_names_the_line_of_the_check(x, error, line):
     with pytest.raises(error) as caught:
         np.asarray(fx.grad(talkative)(np.array(x)))
     assert any(line in note and "effect_cases.py" in note for note in caught.value.__notes__)
+
+
+def pulled(function):
+    return lambda x: fx.vjp(function, x)[1](1.0)[0]
+
+
+def pushed(function):
+    def gradient(x):
+        _, linear = fx.linearize(function, x)
+        return [linear(unit) for unit in np.eye(3)]
+
+    return gradient
+
+
+@pytest.mark.parametrize("derivative", [fx.grad, pulled, pushed, fx.jacobian, lambda f: fx.grad(fx.checkpoint(f))])
+@pytest.mark.parametrize(
+    "function, printed", [(looping, "round 0\nround 1\n"), (branching, "in a branch\nin a branch\n")]
+)
+def test_what_runs_again_for_a_derivative_prints_once(derivative, function, printed, capsys):
+    np.testing.assert_allclose(np.asarray(derivative(function)(X)), 2 * 16 * X)
+    assert capsys.readouterr().out == printed
+
+
+def test_a_check_in_a_loop_fails_under_a_derivative():
+    with pytest.raises(AssertionError, match="too many"):
+        np.asarray(fx.grad(looping)(X * 0.01))

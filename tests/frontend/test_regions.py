@@ -198,6 +198,14 @@ def test_refusals(forward, backward, error, text):
         made(forward, backward)(X)
 
 
+def test_a_derivative_that_is_not_linear_has_no_forward_mode():
+    identity = fx.custom_vjp(lambda x: x * 1.0)
+    identity.defvjp(lambda x: (x * 1.0, None), lambda _, g: (np.clip(g, -1, 1),))
+    np.testing.assert_array_equal(np.asarray(fx.grad(lambda x: (identity(x) * 5).sum())(X)), np.ones(6))
+    with pytest.raises(TypeError, match="not linear"):
+        fx.jvp(identity, (X,), (X,))
+
+
 def test_a_segment_has_a_round():
     with pytest.raises(ValueError, match="at least one round"):
         fx.checkpoint(wander, every=0)

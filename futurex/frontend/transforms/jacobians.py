@@ -11,6 +11,7 @@ import numpy as np
 from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
 from futurex.autodiff.batch import vmap as batch
+from futurex.autodiff.silence import silent
 from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
@@ -114,7 +115,7 @@ def _mapped(graph: Graph, inner: Inner, outer: Sequence[Node], units: Sequence[N
     given = [*outer, *inner.free]
     notes: list[str] = []
     flags = [*(False for _ in given), *(True for _ in units)]
-    mapped, _ = batch(graph, units[0].shape[0], flags, range(len(graph.outs)), notes)
+    mapped, _ = batch(silent(graph), units[0].shape[0], flags, range(len(graph.outs)), notes)
     current().notes.extend(dict.fromkeys(notes))
     return mapped.inline([*given, *units])
 
