@@ -502,6 +502,7 @@ def _deepcopy(value: Any) -> Any:
 def _errstate(**modes: Any) -> Any:
     if set(modes.values()) - {"ignore", "warn"}:
         raise Escape("np.errstate that raises or calls", "the state at run time is another one")
+    current().quiet |= {error: mode for error, mode in modes.items() if mode == "ignore"}
     return current().remember(np.errstate(**modes))
 
 

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from futurex.frontend.variants import Output, Variant, argument_paths, trace_cal
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import generator_of, restore, state_of
 from futurex.ops.views import Chain, view
-from futurex.runtime import config
+from futurex.runtime import config, floating
 from futurex.runtime.local import LocalExecutor
 from futurex.tree.dims import Dim, Symbol, dims_in, renamed, replaced
 from futurex.tree.graph import Graph
@@ -100,7 +100,7 @@ class Futurized(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         if tracing():
             return self.__fx_stage__(args, kwargs)
-        if _settings.disabled and not self._strict:
+        if (_settings.disabled or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         leaves: list[Any] = []
         try:
@@ -225,10 +225,11 @@ class Futurized(Generic[P, R]):
     def _finish(
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
-        if variant.has_log:
-            futures = run_here(variant.plan, inputs)
-        else:
-            futures = launched(executor(), variant.plan, inputs, variant.waits)
+        with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
+            if variant.has_log:
+                futures = run_here(variant.plan, inputs)
+            else:
+                futures = launched(executor(), variant.plan, inputs, variant.waits)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
             if isinstance(error, ChangedResult):

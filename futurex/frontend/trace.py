@@ -165,6 +165,7 @@ class Trace:
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
         self.prints = False
+        self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
         self.waits = False  # a run may find out that only plain Python will do
         self.fragments = fragments  # what is known of opaque calls; None: there can be none
         self.in_library = False

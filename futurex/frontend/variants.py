@@ -67,6 +67,7 @@ class Variant:
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
+    quiet: dict[str, Any] = field(default_factory=dict)  # floating-point errors that a run says nothing of
     opened: dict[int, Aval] = field(default_factory=dict)  # leaves whose extents or values are symbols
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
@@ -240,7 +241,7 @@ def _collect(
             variant.written.append((position, len(outs)))
             outs.append(cell.value)
     trace.settle_failing(outs)
-    variant.prints = trace.prints
+    variant.prints, variant.quiet = trace.prints, trace.quiet
     made = any(output.kind == "generator" for output in variant.outputs)
     changes = made or bool(variant.changes) or bool(variant.written) or trace.log is not None
     variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)

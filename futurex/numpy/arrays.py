@@ -83,6 +83,8 @@ _staged_asarray: Futurized[Any, Any] = Futurized(np.asarray, library=True)
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of another library's, through DLPack; its elements are copied."""
+    if isinstance(x, Array):
+        return asarray(x, device=device, copy=copy)
     if copy is False:
         raise ValueError("an array of another library is copied: it could change under the futures that read it")
     return array_of(np.from_dlpack(x, device=device))

@@ -12,6 +12,7 @@ from concurrent.futures import Future as AnyFuture
 from typing import Any
 
 from futurex.runtime import config
+from futurex.runtime.floating import carried
 from futurex.runtime.futures import Future
 from futurex.runtime.inline import Communicator
 from futurex.runtime.plan import Plan
@@ -86,6 +87,7 @@ class _Run:
         self.over: AnyFuture[None] | None = AnyFuture() if plan.collectives else None
         self._missing = 0
         self._lock = threading.Lock()
+        self._start = carried(self._execute)
 
     @property
     def _short(self) -> bool:
@@ -118,7 +120,7 @@ class _Run:
     def _begin(self) -> None:
         """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
         pool = self._owner.lane if self._plan.collectives else self._owner.pool
-        pool.push(self._execute, wake=not self._short)
+        pool.push(self._start, wake=not self._short)
 
     def _execute(self) -> None:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from futurex.runtime import trace
+from futurex.runtime.floating import carried
 from futurex.runtime.inline import Readers, note
 from futurex.runtime.plan import Plan
 from futurex.runtime.scheduler import Scheduler
@@ -188,7 +189,7 @@ class PoolRun:
         long = [index for index in ready if not self._plan.grain.inline(index)]
         for index in long[:-1]:
             self._instance.counters.spawned[index] += 1
-            self._pool.push(lambda index=index: self._work([index]))  # type: ignore[misc]
+            self._pool.push(carried(lambda index=index: self._work([index])))  # type: ignore[misc]
         return long[-1:] + keep
 
     def _execute(self, index: int) -> tuple[list[int], bool]:

@@ -210,7 +210,8 @@ def _elementwise_dtype(
     """NumPy's own answer on empty arrays, exact under NEP 50, and whether it is a Python number; no values are read."""
     dummies = [_dummy(Aval((), *kind), value, (0,)) for kind, value in zip(kinds, ints, strict=True)]
     if all(weak for _, weak in kinds):
-        dtype = np.asarray(record_.kernel(*dummies, **dict(attrs))).dtype
+        with np.errstate(all="ignore"):
+            dtype = np.asarray(record_.kernel(*dummies, **dict(attrs))).dtype
         return dtype, dtype in PYTHON_DTYPES  # np.sin(True) is float16
     return record_.kernel(*dummies, **dict(attrs)).dtype, False
 

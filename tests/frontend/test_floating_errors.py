@@ -1,0 +1,103 @@
+"""Floating-point errors are reported as NumPy's state at the call says: silently, as warnings, as exceptions."""
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+ZEROS, BIG = np.zeros(4), np.full(4, 1e300)
+
+
+def warned(function, *args):
+    """The messages of the warnings of a call, whose results are waited for."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(*args)
+        np.asarray(result)
+    return sorted(str(each.message) for each in caught)
+
+
+def quotient(x):
+    return 1.0 / x
+
+
+def product(x):
+    return x * x
+
+
+@pytest.mark.parametrize("function, x", [(quotient, ZEROS), (product, BIG), (np.log, ZEROS - 1), (np.sqrt, ZEROS - 1)])
+def test_small_arrays_warn_as_numpy_does(function, x):
+    futurized = fx.futurize(lambda x: function(x))
+    for _ in range(2):
+        assert warned(futurized, x) == warned(function, x) != []
+        with np.errstate(all="ignore"):
+            assert warned(futurized, x) == []
+
+
+@pytest.mark.parametrize("function, x", [(quotient, ZEROS), (product, BIG)])
+def test_errors_raise_where_the_caller_wants_that(function, x):
+    futurized = fx.futurize(function)
+    with np.errstate(all="ignore"):
+        np.asarray(futurized(x))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        futurized(x)
+    calls = []
+    with np.errstate(all="call", call=lambda kind, flag: calls.append(kind)):
+        np.asarray(futurized(x))
+    assert len(calls) == 1
+
+
+def test_the_state_of_the_caller_goes_with_a_run_to_other_threads():
+    def slow(x):
+        for _ in range(30):
+            x = np.sqrt(x @ x)
+        return np.log(x - np.inf)
+
+    x = np.eye(300) - 0.5
+    futurized = fx.futurize(slow)
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            assert warned(futurized, x) == []
+
+
+def test_a_block_inside_a_function_silences_its_run():
+    def silent(x):
+        with np.errstate(divide="ignore"):
+            y = 1.0 / x
+        return y + 1
+
+    futurized = fx.futurize(silent)
+    assert warned(futurized, ZEROS) == warned(silent, ZEROS) == []
+    assert "runs as plain NumPy" not in futurized.explain()
+
+
+def test_a_block_that_raises_runs_as_plain_numpy():
+    def strict(x):
+        with np.errstate(divide="raise"):
+            return 1.0 / x
+
+    futurized = fx.futurize(strict)
+    with pytest.raises(FloatingPointError):
+        futurized(ZEROS)
+    assert "errstate" in futurized.explain()
+
+
+def test_states_of_threads_do_not_mix():
+    futurized, found = fx.futurize(quotient), {}
+
+    def call(name, mode):
+        with np.errstate(all=mode):
+            try:
+                found[name] = np.asarray(futurized(ZEROS)).tolist()
+            except FloatingPointError:
+                found[name] = "raised"
+
+    threads = [threading.Thread(target=call, args=(k, ("raise", "ignore")[k % 2])) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[k] for k in range(6)] == ["raised", [np.inf] * 4] * 3
