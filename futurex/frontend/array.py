@@ -63,8 +63,9 @@ class Array:
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
         try:
-            self._future.result(timeout)
-            value = self._future.expose()
+            value = self._future.result(timeout)
+            if not self._future.exposed:
+                value = self._future.expose()
         except Exception as error:
             settle(error)
             raise

@@ -360,7 +360,7 @@ def _describe(variant: Variant) -> list[str]:
         return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
     assert variant.graph is not None
     out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
-    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] != "object"]
+    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
     if variant.captures:
         out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
     return out + variant.notes

@@ -85,9 +85,10 @@ class Variant:
         if not self.guards and not self.captures:
             return True
         try:
-            return all(guard.holds(fingerprint) for guard in self.guards) and all(
-                map(self._same_capture, self.captures)
-            )
+            for guard in self.guards:  # asked at every call: most guards hold by identity
+                if not (guard.fixed and guard.read() is guard.value) and not guard.holds(fingerprint):
+                    return False
+            return all(map(self._same_capture, self.captures))
         except (Exception, Escape):
             return False
 

@@ -151,7 +151,14 @@ def _draw_aval(
     return STATE, Aval(shape, np.dtype(PYTHON_TYPES.get(dtype, dtype)) if dtype is not None else rule.dtype)
 
 
-_scratch = threading.local()
+class _Scratch(threading.local):
+    """The generators in which this thread draws, and the state that each of them has now."""
+
+    def __init__(self) -> None:
+        self.generators: dict[Any, list[Any]] = {}
+
+
+_scratch = _Scratch()
 
 
 def _draw(
@@ -159,20 +166,23 @@ def _draw(
 ) -> tuple[State, Any]:
     """One call of a generator's method on a generator of this thread."""
     kind = state.legacy, state.bits["bit_generator"]
-    generators: dict[Any, Any] = _scratch.__dict__
-    generator = generators.get(kind)
-    if generator is None:
-        generator = generators[kind] = generator_of(state)
-    elif state.legacy:
-        generator.set_state(state.bits)
-    else:
-        generator.bit_generator.state = state.bits
+    found = _scratch.generators.get(kind)
+    if found is None:
+        found = _scratch.generators[kind] = [generator_of(state), state]
+    generator, at = found
+    found[1] = None  # until the draw has gone well
+    if at is not state:  # draws follow each other: mostly it is there already
+        if state.legacy:
+            generator.set_state(state.bits)
+        else:
+            generator.bit_generator.state = state.bits
     given = dict(zip(names, map(plain_scalar, values), strict=True)) | dict(options)
     if "dtype" in given:
         given["dtype"] = PYTHON_TYPES.get(given["dtype"], given["dtype"])
     result = getattr(generator, method)(**given)
     bits = generator.get_state(legacy=False) if state.legacy else generator.bit_generator.state
-    return State(state.legacy, bits, state.seed), result
+    found[1] = State(state.legacy, bits, state.seed)
+    return found[1], result
 
 
 STANDARD: dict[str, dict[str, float]] = {
