@@ -304,6 +304,8 @@ class Runtime:
     def in_(value: Any, container: Any) -> Any:
         value, container = entered(value), entered(container)
         if isinstance(container, Tracer):
+            if container.is_scalar:
+                raise TypeError(f"argument of type '{container.dtype.type.__name__}' is not iterable")
             found = emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False)
             return fresh(emit("python_scalar", found, kind="b"))
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):

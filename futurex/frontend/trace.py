@@ -394,7 +394,8 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
 
 def _remember_failing(node: Node) -> None:
     rec = node.record
-    if _stack.traces and rec.fails and not rec.effect:
+    fails = rec.fails or (node.op == "store" and _is_dynamic(node.attrs["chain"]))
+    if _stack.traces and fails and not rec.effect:
         trace = _stack.traces[-1]
         (trace.scopes[-1] if trace.scopes else trace).failing.append(node)
 

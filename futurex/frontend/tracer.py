@@ -543,6 +543,8 @@ def index_node(value: Any) -> Node | None:
     """The node of something used as an index, or None."""
     if isinstance(value, Tracer):
         return value._node
+    if isinstance(value, range | tuple):  # inside an index, any sequence is an array
+        value = list(value)
     if isinstance(value, np.ndarray | list):
         array = (
             np.asarray(value)

@@ -1010,3 +1010,23 @@ def parts_of_one_result_used_in_branches(x, s):
         for _ in range(20):
             y = y + exponent
     return y
+
+
+@cases(V + 2)
+def an_endless_loop_that_returns(x):
+    def grown(y):
+        rounds = 0
+        while True:
+            if y.sum() > 100:
+                return y, rounds
+            y = y * 1.5
+            rounds += 1
+
+    return 1, *grown(x)
+
+
+@cases(X, np.array([0, 1, 3]))
+def a_write_out_of_bounds_that_nobody_reads(x, i):
+    for k in range(20):
+        x[[0, 1]][i[2]] = k
+    x[0] = 1

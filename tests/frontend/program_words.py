@@ -136,7 +136,7 @@ SMOOTH_EXPRESSIONS = (
     "np.dot({e}, {e})", "({e} @ {e})", "np.tensordot({e}, {e}, axes=1)", "np.einsum('ij,j->i', {e}, {e})", "np.einsum('ij,kj->ik', {e}, {e})", "np.pad({e}, 1)", "np.zeros_like({e})", "np.array([{s}, {s}])",
     "helper({e})", "TABLE", "({e} if {t} else {e})", "{v}.ravel()", "np.max({e}, axis={k})", "np.sort({e})", "np.linalg.norm({e} + 3.0)", "np.cumprod({e})", "np.add.reduce({e})", "np.inner({e}, {e})", "abs({e})",
     "np.hypot({e}, 1.0)", "np.arctan2({e}, 2.0)", "np.logaddexp({e}, {e})", "np.hstack([{e}, {e}])", "np.swapaxes({e}, 0, -1)", "np.split({e}, 2)[{i}]", "np.atleast_2d({e})", "np.squeeze({e})", "np.take_along_axis({v}, np.argsort({v}, axis=0), axis=0)",
-    "np.median({e})", "np.kron({e}, {e})", "np.cov({e})", "np.interp({e}, [0, 1, 2], [1.0, 3.0, 2.0])", "np.linalg.solve(np.eye(4) * 9 + np.outer(TABLE, {v}), {v})", "np.fft.fft({v}).real", "np.multiply.accumulate({v})",
+    "np.median({e})", "np.kron({e}, {e})", "np.interp({e}, [0, 1, 2], [1.0, 3.0, 2.0])", "np.linalg.solve(np.eye(4) * 9 + np.outer(TABLE, {v}), {v})", "np.fft.fft({v}).real", "np.multiply.accumulate({v})",
 )  # fmt: skip
 SMOOTH_SCALARS = ("0.5", "2.0", "-1.5", "3", "{v}.sum()", "{v}.mean()", "{v}[{i}]", "{v}[{i}, {i}]", "{v}[-1]", "{v}.max()", "float({v}[0])", "s")
 SMOOTH_INDICES = (

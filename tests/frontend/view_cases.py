@@ -586,3 +586,14 @@ def values_with_more_dimensions_than_their_place(x):
     x[0] = np.ones((1, 1))
     x[[1, 0]] = (x[:2] * 2)[None]
     return x
+
+
+@cases(X)
+def sequences_as_indices(x):
+    x[range(2), range(1, 3)] = 2
+    return x[range(3)], x[(0, 1), (1, 2)], x[((0, 1), (1, 2))], x[[0, 1], range(2)], x[(1,)], x[((1, 2),)]
+
+
+@cases(V)
+def diagonals_of_constants(v):
+    return v[:3] * np.diag(-np.ones(2), -1), np.diag(v) + np.diag(np.ones(6), 1)

@@ -33,6 +33,12 @@ from futurex.frontend.rewrite.syntax import (
 )
 
 
+def _ends_by_return(node: ast.stmt) -> bool:
+    """Is it ``while True`` without a ``break``?"""
+    endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return endless and not contains(node.body, (ast.Break,), into_loops=False)
+
+
 def _tested_inside(node: ast.While) -> ast.While:
     """A loop whose test binds names: the test moves into the body, where the names are the loop's own."""
     if node.orelse:
@@ -201,6 +207,8 @@ class Rewriter(Expressions):
         """After a loop that may return: return its value, or go on."""
         stem = _stem_of(node)
         returned: ast.stmt = ast.Return(Ready(load(f"{stem}_value")))
+        if _ends_by_return(node):
+            return self._block([ast.fix_missing_locations(ast.copy_location(returned, node))], tail=tail, loop=loop)
         test = ast.If(Ready(load(f"{stem}_returned")), [ast.copy_location(returned, node)], rest)
         return self._block([ast.fix_missing_locations(ast.copy_location(test, node))], tail=tail, loop=loop)
 
