@@ -44,7 +44,6 @@ DIFFERENTIABLE = {
     "lorenz": (0,),
     "lu_pivoting": (0,),
     "molecular_dynamics": (0, 1),
-    "n_body": (0, 1, 2),
     "neural_ode": (0, 1, 2),
     "nmf": (1, 2),
     "red_black": (0,),
