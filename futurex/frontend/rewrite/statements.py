@@ -35,8 +35,9 @@ from futurex.frontend.rewrite.syntax import (
 
 def _ends_by_return(node: ast.stmt) -> bool:
     """Is it ``while True`` without a ``break``?"""
-    endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
-    return endless and not contains(node.body, (ast.Break,), into_loops=False)
+    if not isinstance(node, ast.While) or not isinstance(node.test, ast.Constant) or not node.test.value:
+        return False
+    return not contains(node.body, (ast.Break,), into_loops=False)
 
 
 def _tested_inside(node: ast.While) -> ast.While:
