@@ -116,7 +116,7 @@ def _transposed(node: Node, tangents: Tangents) -> Any:
         return _results(node, {})
     first = len(rule.outer)
     back = pullback(rule.graph, range(first, first + len(rule.seeds)))
-    if {source for each in back.nodes if each.op != "dim" for source in each.inputs} & set(rule.seeds):
+    if _reach(rule.seeds, back):
         name = node.attrs["graph"].name if node.op == "custom_vjp" else node.op
         where = f" at {node.src}: {node.src.text()}" if node.src else ""
         raise NotDifferentiable(
@@ -126,6 +126,15 @@ def _transposed(node: Node, tangents: Tangents) -> Any:
     blank = [zeros_like(seed.aval) for seed in rule.seeds]
     given = [t for k in rule.wrt if (t := tangents[k]) is not None]
     return _results(node, dict(zip(rule.of, back.inline([*rule.outer, *blank, *given]), strict=True)))
+
+
+def _reach(seeds: Sequence[Node], graph: Graph) -> bool:
+    """Does any output depend on the values, not only on the extents, of the seeds?"""
+    reached = set(seeds)
+    for node in graph.nodes:
+        if node.op != "dim" and any(source in reached for source in node.inputs):
+            reached.add(node)
+    return any(node in reached for node in graph.outs)
 
 
 def _results(node: Node, found: dict[int, Node]) -> Any:

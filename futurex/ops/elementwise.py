@@ -58,7 +58,7 @@ def _pointwise(rule: Rule) -> Callable[..., Any]:
         if not terms:
             return None
         total = functools.reduce(operator.add, terms)
-        return total if total.shape == out.shape else apply("broadcast_to", total, shape=out.shape)
+        return total if same(total.shape, out.shape) else apply("broadcast_to", total, shape=out.shape)
 
     return jvp
 

@@ -161,7 +161,8 @@ def matching(
     """
     leaves, found = flatten(values)
     if found != structure:
-        raise TypeError(f"the {what} must have the structure of {of}, {structure}, not {found}")
+        expected, given = (", ".join(leaf_paths(each)) or "nothing" for each in (structure, found))
+        raise TypeError(f"the {what} must have the structure of {of}: it has {given} in place of {expected}")
     nodes = []
     for leaf, aval, path in zip(leaves, avals, leaf_paths(structure, what), strict=True):
         if aval is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
+from futurex.autodiff.batch import NotBatchable
 from futurex.autodiff.batch import vmap as batch
 from futurex.autodiff.silence import silent
 from futurex.frontend.errors import Escape
@@ -24,6 +25,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply
 from futurex.tree.pytree import unflatten
 
+MOST_DIRECTIONS = 256
 MODES = ("forward", "reverse")
 
 
@@ -112,12 +114,29 @@ def _units(nodes: Sequence[Node]) -> list[Node]:
 
 def _mapped(graph: Graph, inner: Inner, outer: Sequence[Node], units: Sequence[Node]) -> list[Node]:
     """A derivative along every unit direction; the directions are the last inputs of the graph."""
-    given = [*outer, *inner.free]
+    given, graph = [*outer, *inner.free], silent(graph)
     notes: list[str] = []
     flags = [*(False for _ in given), *(True for _ in units)]
-    mapped, _ = batch(silent(graph), units[0].shape[0], flags, range(len(graph.outs)), notes)
+    try:
+        mapped, _ = batch(graph, units[0].shape[0], flags, range(len(graph.outs)), notes)
+    except NotBatchable as error:
+        return _one_by_one(graph, given, units, error)
     current().notes.extend(dict.fromkeys(notes))
     return mapped.inline([*given, *units])
+
+
+def _one_by_one(graph: Graph, given: Sequence[Node], units: Sequence[Node], error: NotBatchable) -> list[Node]:
+    """Every direction by itself, where arrays have sizes that only the run knows."""
+    count = units[0].shape[0]
+    if count > MOST_DIRECTIONS:
+        raise Escape(str(error), f"{count} directions, one by one, make too large a tree") from error
+    current().notes.append(f"a jacobian takes {count} directions one by one: {error}")
+    columns = []
+    for k in range(count):
+        steps = (("index", (("i", k),)),)
+        columns.append(graph.inline([*given, *(apply("load", unit, chain=steps) for unit in units)]))
+    rows = [[apply("reshape", out, shape=(1, *out.shape)) for out in outs] for outs in zip(*columns, strict=True)]
+    return [apply("concatenate", *parts, axis=0) for parts in rows]
 
 
 def _parts(x: Node, nodes: Sequence[Node]) -> list[Node]:

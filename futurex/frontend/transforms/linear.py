@@ -42,6 +42,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     >>> float(value), float(moved)
     (0.0, 2.0)
     """
+    for name, values in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(values, tuple | list):
+            raise TypeError(f"jvp: {name} must be a tuple or list, one entry an argument, not {type(values).__name__}")
     return _made(_Forward, function)(tuple(primals), tuple(tangents))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,16 @@ def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
     return CustomVjp(function)
 
 
+class _Making(threading.local):
+    """The functions whose nodes this thread is making: forward may call the function itself."""
+
+    def __init__(self) -> None:
+        self.functions: list[CustomVjp] = []
+
+
+_making = _Making()
+
+
 class CustomVjp(_Region):
     """A function with a derivative of its own; see :func:`custom_vjp`."""
 
@@ -120,7 +131,6 @@ class CustomVjp(_Region):
         self.__name__ = self.__qualname__ = getattr(function, "__name__", "function")
         self.__doc__ = function.__doc__
         self._rule: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-        self._inside = False
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Set the derivative: ``forward(*args) -> (result, residuals)``, ``backward(residuals, g) -> cotangents``."""
@@ -131,14 +141,15 @@ class CustomVjp(_Region):
             raise TypeError(f"custom_vjp: {self.__name__} has no derivative yet; give it by {self.__name__}.defvjp")
         if kwargs:
             raise TypeError(f"custom_vjp: {self.__name__} takes positional arguments only")
-        if self._inside:
+        if self in _making.functions:
             return calls.call(self.function, args, kwargs)  # by its own rule: the node that is being made
         value, outer = _traced(self.function, args, {})
-        self._inside = True
+        _making.functions.append(self)
         try:
-            return value.value(self._node(value, args, outer))
+            nodes = self._node(value, args, outer)
         finally:
-            self._inside = False
+            _making.functions.pop()
+        return value.value(nodes)
 
     def _node(self, value: Inner, args: tuple[Any, ...], outer: list[Node]) -> list[Node]:
         assert self._rule is not None
