@@ -236,8 +236,7 @@ def _lstsq_rule(g: tuple[Any, ...], out: Node, a: Node, b: Node, rcond: float | 
     da = db = None
     if gx is not None:
         gradient = conj(as_columns(gx))
-        tolerance = float(np.finfo(float).eps * max(a.shape)) if rcond is None else rcond
-        inverse = apply("pinv", a, tolerance, hermitian=False)
+        inverse = apply("pinv", a, _cutoff(a) if rcond is None else rcond, hermitian=False)
         back = adjoint(inverse)
         db = back @ gradient
         unreached = identity_minus(inverse @ a) @ gradient
@@ -251,6 +250,16 @@ def _lstsq_rule(g: tuple[Any, ...], out: Node, a: Node, b: Node, rcond: float | 
     if db is not None:
         db = conj(vector(db) if b.ndim == 1 else db)
     return None if da is None else conj(da), db
+
+
+def _cutoff(a: Node) -> Any:
+    """The relative size below which ``lstsq`` takes a singular value for zero, if it is not told."""
+    eps = float(np.finfo(float).eps)
+    if is_static(a.shape):
+        return eps * max(a.shape)
+    ones = (apply("full", const(1.0), shape=(extent,), dtype=np.dtype(float)) for extent in a.shape)
+    rows, columns = (apply("sum", each, axis=None, keepdims=False, dtype=None) for each in ones)
+    return apply("maximum", rows, columns) * eps
 
 
 def _same(x: Node) -> Node:

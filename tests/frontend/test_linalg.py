@@ -266,7 +266,7 @@ SELECTED_LOSSES = {
     "norm": lambda x, v: np.linalg.norm(x[v > 0]),
     "inv": lambda x, v: np.linalg.inv(x[v > 0].T @ x[v > 0] + np.eye(4)).sum(),
     "det": lambda x, v: np.linalg.det(x[v > 0][:, v > 0]),
-    "lstsq": lambda x, v: np.linalg.lstsq(x[v > 0], v[v > 0], rcond=1e-12)[0].sum(),
+    "lstsq": lambda x, v: np.linalg.lstsq(x[v > 0], v[v > 0])[0].sum(),
     "eigh": lambda x, v: np.linalg.eigvalsh((x @ x.T)[v > 0][:, v > 0])[0],
     "einsum": lambda x, v: np.einsum("ij,i->j", x[v > 0], v[v > 0])[0],
     "fft": lambda x, v: abs(np.fft.fft(x[v > 0, 0])[1]),

@@ -67,7 +67,7 @@ def test_compiled_backends_agree_with_numpy(rec, sample, single, threads):
     inputs = tuple(as_float32(value) for value in sample.inputs) if single else sample.inputs
     try:
         node = node_of(rec, inputs, sample.attrs)
-    except TypeError:
+    except (TypeError, ValueError):
         pytest.skip("the sample has no node of its own in float32")
     claims = [(b.claim(node, threads), b.name) for b in BACKENDS.values() if b.name != "numpy"]
     claims = [(kernel, name) for kernel, name in claims if kernel is not None]
