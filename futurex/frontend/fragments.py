@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import f_strides, is_contiguous
 from futurex.frontend.rewrite import is_rewritten
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import Call, Hole, Leaf, Outcome
+from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
 from futurex.tree.source import here, is_internal
@@ -219,7 +221,10 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     places: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, Tracer):
-            places.append(Hole(len(nodes)))
+            order = _order(leaf)
+            if order is None:
+                raise _again(reason)
+            places.append(Hole(len(nodes), order))
             nodes.append(leaf._node)
         else:
             places.append(leaf)
@@ -233,6 +238,18 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     trace.notes.append(f"fragment: {call.name}, called at {line}\n      {reason.what}: {reason.why}")
     result = unflatten(outcome.structure, results)
     return trace.remember_all(result)
+
+
+def _order(leaf: Tracer) -> str | None:
+    """How NumPy lays an argument out, which compiled code may rely on; None where that is not known, or neither."""
+    if leaf.ndim < 2:
+        return "C"
+    strides = leaf.strides_in_memory
+    if strides is None:
+        return None
+    if is_contiguous(leaf.aval, strides):
+        return "C"
+    return "F" if is_contiguous(Aval(leaf.shape[::-1], leaf.dtype), strides[::-1]) else None
 
 
 def _again(reason: Escape) -> Escape:
@@ -254,8 +271,7 @@ def _separate(leaves: Sequence[Any], outcome: Outcome) -> bool:
 def _result(node: Node, leaf: Leaf) -> Tracer:
     if not leaf.is_array:
         return fresh(node)
-    if leaf.contiguous:
-        return new_array(node)
-    result = fresh(node)
-    result._cell.is_array = True
+    result = new_array(node)
+    if leaf.order != "C":
+        result._cell.strides = f_strides(node.aval) if leaf.order == "F" else None
     return result

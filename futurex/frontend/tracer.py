@@ -15,6 +15,7 @@ from futurex.frontend.indexing import Index, encode
 from futurex.frontend.layout import (
     Strides,
     c_strides,
+    is_c_sorted,
     is_contiguous,
     open_strides,
     order_of,
@@ -289,12 +290,19 @@ class Tracer:
         encoded = self._encode(index)
         if encoded.advanced:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
-            return fresh(node)
+            return new_array(node) if self._gathers_rows(encoded) else fresh(node)
         view_ = self._subview(encoded)
         whole = any(part is ... for part in index) if isinstance(index, tuple) else index is ...
         return (
             fresh(view_._node) if view_.ndim == 0 and not whole else view_
         )  # full indexing gives a scalar, not a view
+
+    def _gathers_rows(self, index: Index) -> bool:
+        """Index arrays first, then whole axes: NumPy lays such a result out in C order if the array itself is."""
+        kinds = "".join("d" if entry[0] == "d" else "s" for entry in index.entries)
+        whole = all(entry in (("d", k), ("s", None, None, None)) for k, entry in enumerate(index.entries))
+        flat = all(node.ndim == 1 for node in index.dynamic)
+        return whole and flat and "sd" not in kinds and is_c_sorted(self.shape, self.strides_in_memory)
 
     def _subview(self, encoded: Index) -> Tracer:
         self._check_bounds(encoded)

@@ -33,7 +33,7 @@ class Leaf:
     ndim: int
     is_array: bool
     weak: bool
-    contiguous: bool
+    order: str | None  # C or F; None where the array lies otherwise
 
     def aval(self, first: int) -> Aval:
         """The abstract value; extents are open, numbered from ``first``."""
@@ -98,7 +98,7 @@ class Call:
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
         before = [arrays[leaf.index] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
-        given = [value.copy() if isinstance(value, np.ndarray) else value for value in before]
+        given = [_given(value, leaf) for value, leaf in zip(before, self.leaves, strict=True)]
         args, kwargs = unflatten(self.structure, given)
         try:
             result = self.function(*args, **kwargs)
@@ -118,9 +118,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Hole:
-    """The place of an array of the run among the arguments."""
+    """The place of an array of the run among the arguments, and the order (C or F) in which the call finds it."""
 
     index: int
+    order: Any = "C"
+
+
+def _given(value: Any, leaf: Any) -> Any:
+    """What the call gets: a copy that it may keep and change."""
+    return value.copy(order=leaf.order) if isinstance(value, np.ndarray) and isinstance(leaf, Hole) else value
 
 
 def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:
@@ -146,7 +152,8 @@ def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outc
         weak = type(leaf) in PYTHON_SCALARS
         if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
             return None
-        kinds.append(Leaf(array.dtype, array.ndim, is_array, weak, bool(array.flags.c_contiguous)))
+        order = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else None
+        kinds.append(Leaf(array.dtype, array.ndim, is_array, weak, order))
     if any(_shares(a, b) for k, a in enumerate(leaves) for b in leaves[:k]):
         return None
     written = tuple(k for k, (a, b) in enumerate(zip(before, after, strict=True)) if not _same_bits(a, b))

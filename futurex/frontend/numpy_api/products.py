@@ -22,7 +22,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         result = emit("multiply", x, y)
     else:
         result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
-    return fresh(result) if out is None else exactly_into(out, fresh(result), "numpy.dot")
+    if out is not None:
+        return exactly_into(out, fresh(result), "numpy.dot")
+    return new_array(result) if result.op == "matmul" and result.ndim else fresh(result)
 
 
 def _tensordot(x: Node, y: Node, axes: Any) -> Node:
@@ -73,7 +75,7 @@ def _line(a: Any) -> Node:
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = _line(a), _line(b)
     x, y = emit("reshape", x, shape=(x.size, 1)), emit("reshape", y, shape=(1, y.size))
-    return call_ufunc(np.multiply, "__call__", (fresh(x), fresh(y)), {} if out is None else {"out": (out,)})
+    return call_ufunc(np.multiply, "__call__", (new_array(x), new_array(y)), {} if out is None else {"out": (out,)})
 
 
 @handles(np.inner)
