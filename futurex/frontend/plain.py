@@ -47,7 +47,7 @@ def _completed(value: Any) -> Any:
         return value
     future: Future[Any] = Future()
     future.set_result(value)
-    return Array(future, aval_of(value))
+    return Array(future, aval_of(value), None, isinstance(value, np.ndarray))
 
 
 class _StandIns:
