@@ -101,6 +101,8 @@ def _matmul(node: Node, threads: int) -> Call | None:
     x, y = node.inputs[:2]
     if min(x.ndim, y.ndim) < 2 or node.size * x.shape[-1] <= LEAST_PRODUCT:
         return None
+    if node.ndim == 2 and 1 in node.shape:  # a matrix times a vector: BLAS has a routine of its own for it
+        return None
     product = _Product(node, threads)
     return product if product.plain is not None else None
 
