@@ -161,7 +161,7 @@ class _Loop:
         outs = self._steps[len(chosen)]([*self._kept, key, self._votes, *self._batches.gather(share)])
         value, votes, *rest = outs
         figures = len(self._task.aux_names)
-        self._kept = rest[figures:]
+        self._kept = rest[figures : figures + len(self._kept)]  # what the step checks stands behind it
         self._step += 1
         self._stopped = float(votes) > 0
         epoch.add(len(chosen), [float(value), *map(float, rest[:figures])])
@@ -192,7 +192,7 @@ class _Loop:
             rows = np.arange(start, min(start + chunk, n))
             share = Sampler.share(rows, self._locality.rank, self._locality.size)
             batch = [np.ascontiguousarray(array[share]) for array in self._validation]
-            values = self._evaluations[len(rows)]([*self._kept[: self._n_params], *batch])
+            values = self._evaluations[len(rows)]([*self._kept[: self._n_params], *batch])[: len(total)]
             total += len(rows) * np.array([float(value) for value in values])
         loss, *metrics = (total / n).tolist()
         return {"val_loss": loss, **dict(zip(self._task.metric_names, metrics, strict=True))}

@@ -216,15 +216,20 @@ def _canonical(graph: Graph) -> bytes:
     position: dict[Node, int] = {node: index for index, node in enumerate(graph.params)}
     names = symbol_names(graph)
     lines = [f"params {[(node.aval.text(names), node.aval.weak) for node in graph.params]}".encode()]
+    found: dict[bytes, int] = {}  # equal nodes may stand in a graph twice; where it is unpickled they are one
     for node in graph.nodes:
         if node in position:
             continue
-        position[node] = len(position)
         inputs = [position[source] for source in node.inputs]
         attrs = ",".join(f"{name}={stable(value, names)}" for name, value in sorted(node.attrs.items()))
         avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         aval = f"{isinstance(node.aval, tuple)}({', '.join(each.text(names) for each in avals)})"
-        lines.append(f"{node.op} {inputs} {attrs} {aval}".encode())
+        line = f"{node.op} {inputs} {attrs} {aval}".encode()
+        position[node] = len(graph.params) + len(lines) - 1
+        if not node.record.effect:
+            position[node] = found.setdefault(line, position[node])
+        if position[node] == len(graph.params) + len(lines) - 1:
+            lines.append(line)
     lines.append(f"outs {[position[node] for node in graph.outs]}".encode())
     return b"\n".join(lines)
 

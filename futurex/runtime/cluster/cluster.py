@@ -234,7 +234,7 @@ class Cluster:
     def _uploaded(self, graph: Graph) -> GraphRef:
         """Send a graph to the workers, the first time only."""
         if graph.hash not in self._graphs:
-            self.client.run(host.put_graph, pickle.dumps(graph), workers=self.addresses)
+            self.client.run(host.put_graph, graph.hash, pickle.dumps(graph), workers=self.addresses)
             self._graphs.add(graph.hash)
         return GraphRef(graph.hash)
 

@@ -101,11 +101,10 @@ async def begin_generation(session: str, generation: int, dask_worker: Worker) -
         await asyncio.to_thread(communicator.begin_generation, generation)
 
 
-def put_graph(pickled: bytes, dask_worker: Worker) -> str:
-    """Keep a graph for later runs."""
+def put_graph(name: str, pickled: bytes, dask_worker: Worker) -> None:
+    """Keep a graph for later runs, under the hash that the driver gave it."""
     graph = pickle.loads(pickled)  # from the driver, over Dask's own authenticated channel
-    host_of(dask_worker).graphs[graph.hash] = graph
-    return str(graph.hash)
+    host_of(dask_worker).graphs[name] = graph
 
 
 async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
