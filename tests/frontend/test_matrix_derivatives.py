@@ -149,3 +149,34 @@ def test_only_the_triangle_that_is_read_has_a_gradient():
 def test_what_has_no_derivative_says_so(function):
     with pytest.raises(TypeError, match=r"has no derivative|have no derivative"):
         fx.grad(function)(np.arange(6.0).reshape(3, 2))
+
+
+def evidence(theta, x, y):
+    """Minus the logarithm of the likelihood of a Gaussian process."""
+    distance = ((x[:, None] - x[None]) ** 2).sum(-1)
+    covariance = np.exp(theta[0] - distance / np.exp(theta[1])) + np.exp(theta[2]) * np.eye(len(x))
+    factor = L.cholesky(covariance)
+    weights = L.solve(factor.T, L.solve(factor, y))
+    return 0.5 * y @ weights + np.log(np.diag(factor)).sum()
+
+
+def filtered(a, c, observed):
+    """The same of a linear system that is observed through noise: Kalman's filter."""
+    x, p, total = np.zeros(len(a)), np.eye(len(a)), 0.0
+    for t in range(observed.shape[0]):
+        x, p = a @ x, a @ p @ a.T + 0.1 * np.eye(len(a))
+        spread = c @ p @ c.T + 0.2 * np.eye(len(c))
+        gain, rest = L.solve(spread, c @ p).T, observed[t] - c @ x
+        x, p = x + gain @ rest, p - gain @ c @ p
+        total = total + 0.5 * (rest @ L.solve(spread, rest) + L.slogdet(spread)[1])
+    return total
+
+
+@pytest.mark.parametrize("function, shapes", [(evidence, ((3,), (9, 2), (9,))), (filtered, ((3, 3), (2, 3), (20, 2)))])
+def test_values_and_gradients_of_programs(function, shapes):
+    rng = np.random.default_rng(11)
+    first, *others = (0.5 * rng.normal(size=shape) for shape in shapes)
+    value, gradient = fx.value_and_grad(function)(first, *others)
+    assert float(value) == function(first, *others)
+    expected = differences(lambda x: function(x, *others), first)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
