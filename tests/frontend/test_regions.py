@@ -99,6 +99,61 @@ def test_effects_of_a_checkpoint_run_once(capsys):
     assert capsys.readouterr().out == "inside 6\n"
 
 
+def overwrite(x):
+    x[0] = 7.0
+    return x.sum()
+
+
+def written_argument(x):
+    x = x + 0
+    s = fx.checkpoint(overwrite)(x)
+    return x.sum() + s
+
+
+def returned_view(x):
+    x = x + 0
+    tail = fx.checkpoint(lambda x: x[1:])(x)
+    tail[0] = 9.0
+    return x.sum()
+
+
+def results_of_one_storage(x):
+    whole, tail = fx.checkpoint(lambda x: (lambda y: (y, y[1:]))(x * 2))(x)
+    tail[0] = 5.0
+    return whole.sum()
+
+
+def numbers_of_python(x):
+    half, count, y = fx.checkpoint(lambda x: (0.5, 3, x * 1))(x)
+    for _ in range(count):
+        y = y * half
+    return y.sum()
+
+
+def returned_argument(x):
+    x = x + 0
+    y = same(x)
+    y[0] = 5.0
+    return x.sum()
+
+
+@fx.custom_vjp
+def same(x):
+    return x
+
+
+same.defvjp(lambda x: (x, None), lambda _, g: (g,))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "function", [written_argument, returned_view, results_of_one_storage, numbers_of_python, returned_argument]
+)
+def test_regions_are_their_functions_aliases_and_numbers_too(function, dtype):
+    x = np.arange(1, 5).astype(dtype)
+    assert same_bits(fx.futurize(function)(x), function(x.copy()))
+
+
 @fx.custom_vjp
 def root(x):
     return np.sqrt(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,8 @@ class Inner:
 
     ``graph`` maps the stand-ins and then ``free``, the values from outside that the function reads, to the arrays and
     numbers of its result, then to its effects and to the states of the ``generators`` that it draws from. ``leaves`` is
-    the result with VALUE where such a value stands.
+    the result with VALUE where such a value stands. ``shared`` lists leaves that are storage of something else: of what
+    (None: of one another), and which leaf.
     """
 
     graph: Graph
@@ -60,6 +61,8 @@ class Inner:
     leaves: list[Any]
     n_outs: int
     generators: list[Cell]
+    written: bool = False  # does the function write into a stand-in
+    shared: tuple[tuple[Cell | None, int], ...] = ()
 
     @property
     def outs(self) -> Sequence[Node]:
@@ -93,12 +96,19 @@ class Inner:
 
 
 def trace_inner(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stand_ins: Sequence[StandIn | None]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    stand_ins: Sequence[StandIn | None],
+    *,
+    exact: bool = False,
 ) -> Inner:
     """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
 
     The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
     write into any other array.
+
+    ``exact`` is for what must mean the function itself: numbers of Python stay what they are.
     """
     leaves, structure = flatten((args, kwargs))
     with current().scope() as scope:
@@ -113,7 +123,10 @@ def trace_inner(
             out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
         finally:
             current().transforms -= 1
-        nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
+        if exact:
+            nodes = [leaf._node if _is_traced(leaf) else None for leaf in out_leaves]
+        else:
+            nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
         states = [cell for cell in scope.journal if cell.value.aval == STATE]
         if len(states) < len(scope.journal):
             raise Escape(
@@ -126,7 +139,39 @@ def trace_inner(
         current().settle_failing([*outs, *drawn])
         (graph,), free = close([[*outs, *scope.effects, *drawn]], [own], scope.start, [name])
     kept = [VALUE if node is not None else leaf for leaf, node in zip(out_leaves, nodes, strict=True)]
-    return Inner(graph, free, out_structure, kept, len(outs), states)
+    cells = {value._cell: leaf._cell for value, leaf in _replaced(values, leaves, stand_ins)}
+    written = any(cell.written for cell in cells)
+    shared = tuple(_shared(out_leaves, kept, cells, scope.start))
+    return Inner(graph, free, out_structure, kept, len(outs), states, written, shared)
+
+
+def _replaced(
+    values: Sequence[Any], leaves: Sequence[Any], stand_ins: Sequence[StandIn | None]
+) -> Iterator[tuple[Tracer, Tracer]]:
+    for value, leaf, each in zip(values, leaves, stand_ins, strict=True):
+        if each is not None and isinstance(value, Tracer) and isinstance(leaf, Tracer):
+            yield value, leaf
+
+
+def _shared(
+    out_leaves: Sequence[Any], kept: Sequence[Any], cells: dict[Cell, Cell], start: int
+) -> Iterator[tuple[Cell | None, int]]:
+    """The results that are storage of an argument, of something outside or of another result: that, and which."""
+    mine = [leaf._cell if mark is VALUE and isinstance(leaf, Tracer) and not leaf.is_scalar else None
+            for leaf, mark in zip(out_leaves, kept, strict=True)]  # fmt: skip
+    for position, cell in enumerate(mine):
+        if cell is None:
+            continue
+        if cell in cells:
+            yield cells[cell], position
+        elif cell.born < start:
+            yield cell, position
+        elif mine.count(cell) > 1:
+            yield None, position
+
+
+def _is_traced(leaf: Any) -> bool:
+    return isinstance(leaf, Tracer) and leaf._node.op != "const"
 
 
 def is_value(leaf: Any) -> bool:

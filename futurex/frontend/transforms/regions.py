@@ -13,7 +13,7 @@ from futurex.autodiff.segment import segmented
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import emit_many, tracing
+from futurex.frontend.trace import current, emit_many, tracing
 from futurex.frontend.tracer import Tracer, entered, node_of
 from futurex.frontend.transforms.inner import VALUE, Inner, StandIn, Transform, trace_inner
 from futurex.ops.elementwise import zeros_like
@@ -72,6 +72,9 @@ class _Checkpointed(_Region):
         if any(isinstance(leaf, Tracer) and not leaf.aval.static for leaf in leaves):
             return calls.call(self.function, args, kwargs)  # what its parts are may differ from run to run
         inner, outer = _traced(self.function, args, kwargs)
+        if inner.written or inner.shared:
+            current().notes.append(f"{self.__name__} keeps what it computes: it writes into arguments or returns them")
+            return calls.call(self.function, args, kwargs)
         inputs = [*outer, *inner.free]
         if self.every is not None:
             nodes = segmented(inner.graph, self.every).inline(inputs)
@@ -89,7 +92,7 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     outer = [node_of(leaf) for leaf in leaves if isinstance(leaf, Tracer)]
     stand_ins = [StandIn.of(leaf) if isinstance(leaf, Tracer) else None for leaf in leaves]
     args, kwargs = unflatten(structure, leaves)
-    return trace_inner(function, args, kwargs, stand_ins), outer
+    return trace_inner(function, args, kwargs, stand_ins, exact=True), outer
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
@@ -144,12 +147,19 @@ class CustomVjp(_Region):
         if self in _making.functions:
             return calls.call(self.function, args, kwargs)  # by its own rule: the node that is being made
         value, outer = _traced(self.function, args, {})
+        if value.written:
+            raise Escape(f"a write of {self.__name__} into its argument", "a function with its own derivative is pure")
         _making.functions.append(self)
         try:
             nodes = self._node(value, args, outer)
         finally:
             _making.functions.pop()
-        return value.value(nodes)
+        result = value.value(nodes)
+        leaves = flatten(result)[0]
+        for other, position in value.shared:
+            for cell in (leaves[position]._cell, *([] if other is None else [other])):
+                cell.entangle(f"may be the same as a result of {self.__name__}")
+        return result
 
     def _node(self, value: Inner, args: tuple[Any, ...], outer: list[Node]) -> list[Node]:
         assert self._rule is not None
