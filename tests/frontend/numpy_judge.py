@@ -54,10 +54,32 @@ class Verdict:
 SILENT = {"param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to"}
 
 
-def function_of(code, names):
+#: What may happen between a call and the return of its result: it shows what is a view of what.
+THEN = {
+    "nothing": "",
+    "writes into the result": """
+    for each in found if isinstance(found, (tuple, list)) else [found]:
+        if isinstance(each, np.ndarray):
+            each[...] = 1
+""",
+    "writes into the arguments": """
+    x[...] = 7
+    v[...] = 7
+    m[...] = 7
+    t[...] = 7
+    q[...] = 7
+    z[...] = 7
+    n[...] = 0
+    b[...] = True
+""",
+}
+
+
+def function_of(code, names, then="nothing"):
     """A function of the named arguments that returns the value of an expression; its source can be found."""
-    file = f"<{code}>"
-    text = f"def example({', '.join(names)}):\n    return {code}\n"
+    file = f"<{code}>" if then == "nothing" else f"<{code} {then}>"
+    text = f"def example({', '.join(names)}):\n    found = {code}\n{THEN[then]}    return found\n"
+    text = f"def example({', '.join(names)}):\n    return {code}\n" if then == "nothing" else text
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {"np": np}
     exec(compile(text, file, "exec"), scope)
@@ -80,13 +102,13 @@ def simple(result):
     return tuple(map(simple, result)) if isinstance(result, tuple) else result
 
 
-def judge(code, arguments, *, rounded=False):
+def judge(code, arguments, *, rounded=False, then="nothing"):
     """Run an expression plainly and twice futurized on ``arguments()``, a dict of fresh arrays.
 
     ``rounded``: floats may differ in the last bits.
     """
     same = functools.partial(agree, rounding=COMPLEX_TOO) if rounded else operator.eq
-    function = function_of(code, arguments())
+    function = function_of(code, arguments(), then)
     futurized = fx.futurize(function)
     args = tuple(arguments().values())
     with warnings.catch_warnings():

@@ -36,8 +36,15 @@ def test_no_call_gives_another_result_than_numpy(verdicts):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_nor_on_other_arrays(variant):
     arrays = varied(VARIANTS[variant])
-    wrong = [each for codes in CASES.values() for each in (judge(code, arrays, rounded=True) for code in codes)
-             if not each.equal]  # fmt: skip
+    found = [judge(code, arrays, rounded=True) for codes in CASES.values() for code in codes]
+    wrong = [each for each in found if not each.equal]
+    assert not wrong, "\n".join(f"{each.code}: {each.detail}" for each in wrong)
+
+
+@pytest.mark.parametrize("then", ["writes into the result", "writes into the arguments"])
+def test_views_are_views_and_copies_are_copies(then):
+    found = [judge(code, arguments, rounded=True, then=then) for codes in CASES.values() for code in codes]
+    wrong = [each for each in found if not each.equal]
     assert not wrong, "\n".join(f"{each.code}: {each.detail}" for each in wrong)
 
 
