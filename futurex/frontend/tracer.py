@@ -9,6 +9,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import Index, encode
@@ -181,7 +182,7 @@ class Tracer:
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list | Tracer)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
         order = (
-            tuple(range(self.ndim))[::-1] if not axes else tuple(operator.index(a) % max(self.ndim, 1) for a in axes)
+            tuple(range(self.ndim))[::-1] if not axes else tuple(normalize_axis_index(a, self.ndim) for a in axes)
         )
         if sorted(order) != list(range(self.ndim)):
             raise ValueError("axes don't match array")
@@ -189,6 +190,7 @@ class Tracer:
 
     def swapaxes(self, first: int, second: int) -> Tracer:
         order = list(range(self.ndim))
+        first, second = (normalize_axis_index(axis, self.ndim) for axis in (first, second))
         order[first], order[second] = order[second], order[first]
         return self.transpose(*order)
 
@@ -351,7 +353,8 @@ class Tracer:
     def _write_masked(self, mask: Node, value: Any) -> None:
         """``x[mask] = value``: a ``where``, if the value does not depend on how many elements are selected."""
         node = node_of(value)
-        if node.aval.weak and self.dtype.kind in "iu":  # NumPy looks whether a Python number fits
+        if node.aval.weak and self.dtype.kind in ("iu" if node.dtype.kind != "c" else "iuf"):
+            # NumPy looks whether a Python number fits
             self._write(emit("masked_store", self._node, mask, node))
             return
         rest = self.ndim - mask.ndim
@@ -575,7 +578,7 @@ def _shifted(entry: tuple[Any, ...], offset: int) -> tuple[Any, ...]:
 
 def _axes(axis: Any, ndim: int) -> list[int]:
     axes = axis if isinstance(axis, tuple) else (axis,)
-    return [operator.index(k) % ndim for k in axes]
+    return [normalize_axis_index(k, ndim) for k in axes]
 
 
 def abstract(value: Any) -> Aval:

@@ -74,7 +74,7 @@ op(
 
 
 def _interp(x: Any, xp: Any, fp: Any, *outside: Any) -> Any:
-    return np.interp(x, xp, fp, *outside)
+    return np.interp(x, xp, fp, *(np.asarray(value).item() for value in outside))
 
 
 def _interp_aval(x: Aval, xp: Aval, fp: Aval, *outside: Aval) -> Aval:

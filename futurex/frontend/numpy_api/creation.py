@@ -127,6 +127,8 @@ def array(
         result = new_array(const(np.array(value, dtype)))  # NumPy looks whether Python numbers fit
     else:
         node = node_of(value)
+        if dtype is not None and node.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+            raise Escape("an array of real numbers made of complex ones", "NumPy refuses or casts them one by one")
         result = new_array(node if dtype is None else as_dtype(node, np.dtype(dtype)))
     return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 

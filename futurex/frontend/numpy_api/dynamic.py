@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import METHODS, handles
@@ -61,7 +62,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         x, axis = x.ravel(), 0
-    axis = axis % x.ndim
+    axis = normalize_axis_index(axis, x.ndim)
     counts = array_node(repeats)
     if counts.op == "const" and x.aval.static:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.asarray(counts.value)), axis)

@@ -30,7 +30,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
 
 
 @handles(np.meshgrid)
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tracer, ...]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     n = len(xi)
@@ -39,9 +39,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         as_tracer(x).reshape((1,) * place + (-1,) + (1,) * (n - 1 - place))
         for x, place in zip(xi, places, strict=True)
     ]
-    if not sparse:
-        grids = list(broadcast_arrays(*grids))
-    return tuple(new_array(grid._node) for grid in grids) if copy else tuple(grids)
+    if copy:
+        return tuple(new_array(grid._node) for grid in (grids if sparse else broadcast_arrays(*grids)))
+    return current().remember(grids) if sparse else broadcast_arrays(*grids)
 
 
 @handles(np.diag)

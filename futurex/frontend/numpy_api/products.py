@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, exactly_into
@@ -28,8 +29,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _tensordot(x: Node, y: Node, axes: Any) -> Node:
-    left = [k % x.ndim for k in axes[0]]
-    right = [k % y.ndim for k in axes[1]]
+    left = [normalize_axis_index(k, x.ndim) for k in axes[0]]
+    right = [normalize_axis_index(k, y.ndim) for k in axes[1]]
     if [x.shape[k] for k in left] != [y.shape[k] for k in right]:
         raise ValueError("shape-mismatch for sum")
     free_x = [k for k in range(x.ndim) if k not in left]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import call_numpy, handles
@@ -66,7 +66,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     x = as_tracer(a)
     if axis is None:
         x, axis = x.ravel(), 0
-    axis = operator.index(axis) % x.ndim
+    axis = normalize_axis_index(axis, x.ndim)
     taken = x[(slice(None),) * axis + (_positions(indices, x.shape[axis], mode),)]
     taken = taken if not taken.ndim else new_array(taken._node)
     return taken if out is None else exactly_into(out, taken, "numpy.take")
@@ -79,7 +79,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
         x, axis = new_array(emit("reshape", x._node, shape=(x.size,))), 0
     if axis is None or x.ndim != index.ndim:
         raise Escape("numpy.take_along_axis of differently shaped arrays", "NumPy refuses it")
-    return fresh(emit("take_along_axis", x._node, index._node, axis=operator.index(axis) % x.ndim))
+    return fresh(emit("take_along_axis", x._node, index._node, axis=normalize_axis_index(axis, x.ndim)))
 
 
 def _positions(indices: Any, extent: Any, mode: str) -> Tracer:

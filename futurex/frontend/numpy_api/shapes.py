@@ -14,7 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import const
 
@@ -163,37 +163,28 @@ def column_stack(tup: Any) -> Any:
 
 @handles(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
-    x = as_tracer(ary)
-    axis = axis % x.ndim
-    n = x.shape[axis]
-    if isinstance(indices_or_sections, int):
-        if n % indices_or_sections:
-            raise ValueError("array split does not result in an equal division")
-        bounds = [n // indices_or_sections * k for k in range(indices_or_sections + 1)]
-    else:
-        bounds = [0, *(operator.index(k) for k in indices_or_sections), n]
-    whole: list[Any] = [slice(None)] * x.ndim
-    return [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in itertools.pairwise(bounds)]
+    n = as_tracer(ary).shape[axis]
+    if isinstance(indices_or_sections, int) and n % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
 
 
 @handles(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
-    if not isinstance(indices_or_sections, int):
-        return split(ary, indices_or_sections, axis)
     x = as_tracer(ary)
-    each, extra = divmod(x.shape[axis], indices_or_sections)
-    sizes = [each + 1] * extra + [each] * (indices_or_sections - extra)
-    return split(x, [sum(sizes[: k + 1]) for k in range(indices_or_sections - 1)], axis)
-
-
-@handles(np.rot90)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
-    x, (a, b) = as_tracer(m), axes
-    if x.ndim < 2 or a % x.ndim == b % x.ndim:
-        raise ValueError("Axes must be different.")
-    turned = x if k % 4 in (0, 2) else swapaxes(x, a, b)
-    flips = {0: (), 1: (a,), 2: (a, b), 3: (b,)}[k % 4]
-    return flip(turned, flips) if flips else turned[:]
+    n = x.shape[axis]
+    axis = axis % x.ndim
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        each, extra = divmod(n, indices_or_sections)
+        sizes = [each + 1] * extra + [each] * (indices_or_sections - extra)
+        bounds = [0, *itertools.accumulate(sizes)]
+    else:
+        bounds = [0, *(operator.index(k) for k in indices_or_sections), n]
+    whole: list[Any] = [slice(None)] * x.ndim
+    parts = [x[(*whole[:axis], slice(lo, hi), *whole[axis + 1 :])] for lo, hi in itertools.pairwise(bounds)]
+    return current().remember(parts)
 
 
 @handles(np.flip)

@@ -72,6 +72,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """The k-th selected element takes the k-th value, counted round."""
     target, test = _target(arr, "numpy.place"), _flat(_test(mask))
+    _refuse_unsafe(vals, target)
     values = _flat(_in_dtype(vals, target.dtype))
     if test.size != target.size or not values.size:
         raise Escape("numpy.place with a mask of another size, or with no values", "NumPy refuses it")
@@ -85,9 +86,16 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     target, test = _target(a, "numpy.putmask"), _flat(_test(mask))
     if test.size != target.size:
         raise Escape("numpy.putmask with a mask of another size", "NumPy refuses it")
+    _refuse_unsafe(values, target)
     if array_node(values).size:
         chosen = _repeated(values, target.size, target.dtype)
         _write_flat(target, emit("where", test, chosen, _flat(target._node)))
+
+
+def _refuse_unsafe(values: Any, target: Tracer) -> None:
+    node = array_node(values)
+    if node.ndim and any_array(values) and not np.can_cast(node.dtype, target.dtype, "safe"):
+        raise TypeError(f"Cannot cast array data from {node.dtype!r} to {target.dtype!r} according to the rule 'safe'")
 
 
 def _test(mask: Any) -> Node:
