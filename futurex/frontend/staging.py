@@ -10,14 +10,15 @@ import os
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from futurex.frontend import calls
+from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
+from futurex.frontend.assembly import assemble, settled, sizes_of
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
@@ -25,19 +26,17 @@ from futurex.frontend.inflight import Result, launched, run_here
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
-from futurex.frontend.replay import Entry, repeats
+from futurex.frontend.replay import repeats
 from futurex.frontend.symbolic import Families
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
-from futurex.frontend.variants import Output, Variant, argument_paths, trace_call
+from futurex.frontend.variants import Variant, argument_paths, trace_call
 from futurex.ops.opaque import ChangedResult, Made
-from futurex.ops.streams import generator_of, restore, state_of
-from futurex.ops.views import Chain, view
+from futurex.ops.streams import restore, state_of
 from futurex.runtime import config, floating
 from futurex.runtime.local import LocalExecutor
-from futurex.tree.dims import Dim, Symbol, dims_in, renamed, replaced
 from futurex.tree.graph import Graph
-from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.pytree import Structure, flatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -242,10 +241,10 @@ class Futurized(Generic[P, R]):
                 settle(error)
                 raise error
             self._write_back(variant, leaves, captured, futures)
-        sizes = _sizes(variant, leaves) if variant.opened else {}
-        result = _assemble(variant.outputs, variant.structure, leaves, captured, futures, sizes)
+        sizes = sizes_of(variant, leaves) if variant.opened else {}
+        result = assemble(variant.outputs, variant.structure, leaves, captured, futures, sizes)
         for change in variant.changes:
-            change.apply((args, kwargs), lambda entry: _settled(entry, leaves, captured, futures))
+            change.apply((args, kwargs), lambda entry: settled(entry, leaves, captured, futures))
         return result
 
     @staticmethod
@@ -323,8 +322,8 @@ class Futurized(Generic[P, R]):
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
         for variant in traces:
-            lines.append(f"- {_describe_leaves(variant)}")
-            lines += [f"    {line}" for line in _describe(variant)]
+            lines.append(f"- {explain.leaves_of(variant)}")
+            lines += [f"    {line}" for line in explain.lines_of(variant)]
         return "\n".join(lines)
 
     def on(self, cluster: Any) -> Any:
@@ -335,97 +334,6 @@ class Futurized(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}>"
-
-
-def _describe_leaves(variant: Variant) -> str:
-    parts = []
-    names: dict[Symbol, str] = {}
-    for place, (kind, *values) in enumerate(variant.leaves):
-        aval = variant.opened.get(place)
-        if aval is not None:
-            for dim in dims_in(aval.shape):
-                names.update((symbol, f"n{len(names)}") for symbol in dim.symbols if symbol not in names)
-            parts.append("any int" if aval.weak else aval.text(names))
-        elif kind in (np.ndarray, Array):
-            parts.append(f"{values[0].name}[{','.join(map(str, values[1]))}]")
-        else:
-            parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
-    return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
-
-
-def _describe(variant: Variant) -> list[str]:
-    if variant.escape is not None:
-        return ["runs as plain NumPy:", *variant.escape.explain().splitlines()]
-    if variant.error is not None:
-        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
-    assert variant.graph is not None
-    out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
-    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
-    if variant.captures:
-        out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
-    return out + variant.notes
-
-
-def _viewed(chain: Chain, value: Any) -> Any:
-    return view(value, chain, ())
-
-
-def _settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
-    """What a run puts into the caller's object: arrays that the caller may change, not futures."""
-    nest = _assemble(entry.outputs, entry.structure, leaves, captured, futures, {})
-    values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in flatten(nest)[0]]
-    own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
-    return unflatten(entry.structure, own)
-
-
-def _assemble(
-    outputs: Sequence[Output],
-    structure: Structure,
-    leaves: list[Any],
-    captured: list[Any],
-    futures: Sequence[Result],
-    sizes: Mapping[Symbol, int],
-) -> Any:
-    out = []
-    for output in outputs:
-        if output.kind == "static":
-            out.append(output.value)
-        elif output.kind == "set":
-            out.append(set(output.value))
-        elif output.kind == "generator":
-            out.append(generator_of(futures[output.index].result()))
-        elif output.kind == "arg":
-            target = leaves[output.index] if output.index >= 0 else captured[~output.index]
-            if isinstance(target, Array) and not output.chain:
-                out.append(target)
-            else:
-                out.append(_view_of(np.asarray(target), output, futures) if output.chain else target)
-        else:
-            assert output.aval is not None
-            chain = functools.partial(_viewed, output.chain) if output.chain else None
-            aval = output.aval
-            if sizes and not aval.static:
-                aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
-            out.append(Array(futures[output.index], aval, chain, output.is_array))
-    return unflatten(structure, out)
-
-
-def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:
-    """A view of an argument; where it begins and ends the run may have computed."""
-    first, count = output.inner
-    values = [future.result() for future in futures[first : first + count]]
-    split = count - len(output.dims)
-    known = dict(zip(output.dims, values[split:], strict=True))
-    return view(target, replaced(output.chain, known.__getitem__), values[:split])
-
-
-def _sizes(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
-    """What the symbols of a trace for many sizes are in a call."""
-    known: dict[Symbol, int] = {}
-    for place, aval in variant.opened.items():
-        pairs = zip(aval.shape, np.shape(leaves[place]) if aval.shape else (), strict=True)
-        known.update((mine.symbol, extent) for mine, extent in pairs if isinstance(mine, Dim) and mine.symbol)
-    return known
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:

@@ -1,7 +1,6 @@
 """Calls that cannot be staged: they stay in the tree as calls, and run exactly once per call of the function."""
 
 import ctypes.util
-import math
 import os
 import pickle
 import tempfile
@@ -86,7 +85,7 @@ def nested(x):
 def in_one_branch(x):
     y = x * 2
     if y.sum() > 0:
-        y = y + math.gamma(y[-1])
+        y = y + listed(y)
     return y
 
 

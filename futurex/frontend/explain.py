@@ -1,0 +1,40 @@
+"""What a futurized function says of its traces."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.variants import Variant
+from futurex.tree.dims import Symbol, dims_in
+
+
+def leaves_of(variant: Variant) -> str:
+    """The arguments that a trace is for."""
+    parts = []
+    names: dict[Symbol, str] = {}
+    for place, (kind, *values) in enumerate(variant.leaves):
+        aval = variant.opened.get(place)
+        if aval is not None:
+            for dim in dims_in(aval.shape):
+                names.update((symbol, f"n{len(names)}") for symbol in dim.symbols if symbol not in names)
+            parts.append("any int" if aval.weak else aval.text(names))
+        elif kind in (np.ndarray, Array):
+            parts.append(f"{values[0].name}[{','.join(map(str, values[1]))}]")
+        else:
+            parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
+    return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
+
+
+def lines_of(variant: Variant) -> list[str]:
+    """What was staged, what it depends on, and what was not staged and why."""
+    if variant.escape is not None:
+        return ["runs as plain NumPy:", *variant.escape.explain().splitlines()]
+    if variant.error is not None:
+        return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
+    assert variant.graph is not None
+    out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
+    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
+    if variant.captures:
+        out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
+    return out + variant.notes
