@@ -21,6 +21,7 @@ _OF_NUMBERS = frozenset(
     {np.add, np.subtract, np.multiply, np.floor_divide, np.remainder, np.negative, np.positive, np.invert, np.absolute,
      np.left_shift, np.right_shift, np.divide}
 )  # fmt: skip
+_ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 
 
 def operate(ufunc: Any, *inputs: Any) -> Any:
@@ -31,6 +32,8 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
         return operate(np.floor_divide, *values), operate(np.remainder, *values)
     nodes = [node_of(value) for value in values]
+    if ufunc in _ORDERS and not any(map(_is_array, values, nodes)) and any(node.dtype.kind == "c" for node in nodes):
+        raise Escape("the order of complex numbers", "NumPy treats NaN in scalars otherwise than in arrays")
     if not all(node.aval.weak for node in nodes):
         return compute(ufunc, *values)
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python

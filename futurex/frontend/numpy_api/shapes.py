@@ -235,8 +235,7 @@ def tile(A: Any, reps: Any) -> Tracer:
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:
     x = array_node(m)
-    rows, columns = x.shape[-2:]
-    mask = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+    mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)  # of a row: a square
     zero = const(np.zeros((), x.dtype)[()])
     return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))
 
