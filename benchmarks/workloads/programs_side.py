@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import futurex as fx
+from futurex.tree.pytree import flatten
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "programs"
 
@@ -50,6 +51,6 @@ class Program:
     def step(self) -> None:
         """Call the program once; it gets copies, since some write into their arguments."""
         with np.errstate(all="ignore"):
-            for leaf in fx.tree.flatten(self.function(*copy.deepcopy(self.args)))[0]:
+            for leaf in flatten(self.function(*copy.deepcopy(self.args)))[0]:
                 if isinstance(leaf, fx.Array):
                     leaf.result()
