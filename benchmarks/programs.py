@@ -53,8 +53,8 @@ def main(arguments: argparse.Namespace) -> int:
     noisy, close = sum(one.noisy for one in complete), sum(each <= 1.1 for each in ratios)
     body = (
         f"{report.table(head, [row(one) for one in complete])}\n\n"
-        f"Median of the ratios: {statistics.median(ratios):.2f}; {close} of {len(ratios)} programs take at most 1.1 times "
-        f"as long as with NumPy. {noisy} were measured while others used the machine.\n\n"
+        f"Median of the ratios: {statistics.median(ratios):.2f}; {close} of {len(ratios)} programs take at most 1.1 "
+        f"times as long as with NumPy. {noisy} were measured while others used the machine.\n\n"
         "Arrays are small, as the examples of the programs are: what is measured is mostly the cost of a call and of "
         "a node. A call includes a copy of its arguments on both sides."
     )
