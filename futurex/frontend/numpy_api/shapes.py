@@ -235,7 +235,8 @@ def tile(A: Any, reps: Any) -> Tracer:
 
 def _triangle(m: Any, k: int, lower: bool) -> Tracer:
     x = array_node(m)
-    mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)  # of a row: a square
+    extents = x.shape[-2:]  # the triangle of a row is a square
+    mask = np.tri(extents[0], extents[-1], k if lower else k - 1, dtype=bool)
     zero = const(np.zeros((), x.dtype)[()])
     return fresh(emit("where", const(mask), x, zero) if lower else emit("where", const(mask), zero, x))
 
