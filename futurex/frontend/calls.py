@@ -257,7 +257,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     if is_rewritten(function):
         with called_from(here()):
             result = function(*args, **kwargs)
-        return current().remember(result) if isinstance(result, types.GeneratorType) else result
+        return current().made(result) if isinstance(result, types.GeneratorType) else result
     if function.__code__.co_flags & _COROUTINES:
         raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     in_numpy = _module(function) == "numpy"
@@ -265,7 +265,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         guard_function(function)
     twin = staged_twin(function)
     if function.__code__.co_flags & inspect.CO_GENERATOR:
-        return current().remember(twin(*args, **kwargs))
+        return current().made(twin(*args, **kwargs))
     with _nested(function, in_numpy):
         return control.body(lambda: twin(*args, **kwargs))
 

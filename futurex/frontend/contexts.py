@@ -12,7 +12,7 @@ import numpy as np
 
 from futurex.frontend.calls import call, special
 from futurex.frontend.control import is_unknown
-from futurex.frontend.errors import Escape, is_own
+from futurex.frontend.errors import Escape, Signal, is_own
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import entered
 
@@ -105,6 +105,8 @@ class _Suppressed:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
         self.guard.__exit__(kind, error, traceback)
+        if isinstance(error, Signal):
+            return False
         return bool(self.manager.__exit__(kind, error, traceback))
 
 

@@ -19,11 +19,12 @@ class StagingError(FuturexError, TypeError):
     source: Source | None = None
 
 
-class Escape(BaseException):
-    """Staging stops here and the call runs as plain NumPy.
+class Signal(BaseException):
+    """Raised by the tracer through the user's code: no ``except``, ``finally`` or ``with`` of the user's may see it."""
 
-    Not an Exception: the user's ``except`` must not catch it.
-    """
+
+class Escape(Signal):
+    """Staging stops here and the call runs as plain NumPy."""
 
     def __init__(self, what: str, why: str, do: str = "", site: Any = None) -> None:
         super().__init__(what)

@@ -6,6 +6,7 @@ import builtins
 import collections
 import contextlib
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.errors import Escape, mark, python
+from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -51,7 +52,7 @@ class Runtime:
     """``__fx__`` of one rewritten function."""
 
     UNDEF = UNDEF
-    Escape = Escape
+    Signal = Signal
     slice = builtins.slice
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -172,6 +173,11 @@ class Runtime:
     @staticmethod
     def matched(found: Match, name: str) -> Any:
         return current().remember_all(found.names[name])
+
+    @staticmethod
+    def finishes() -> bool:
+        """Does a ``finally`` run as it would in Python? Not where the tracer gives the code up."""
+        return not isinstance(sys.exc_info()[1], Signal | GeneratorExit)
 
     context = staticmethod(context)
     protected = staticmethod(protected)

@@ -161,6 +161,8 @@ class Trace:
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
         self.forks = 0
+        self.generators: list[Any] = []  # those that the traced code made
+        self.begun = next_id()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
@@ -208,6 +210,11 @@ class Trace:
         """Mark a container as made during the trace: changing it is nobody else's business."""
         self.regions[-1].born[id(value)] = value
         return value
+
+    def made(self, generator: Any) -> Any:
+        """Keep a generator, to see at the end whether it was left before its own end."""
+        self.generators.append(generator)
+        return self.remember(generator)
 
     def is_own(self, value: Any) -> bool:
         """Was this object made by the traced code?"""
@@ -300,7 +307,7 @@ class Trace:
         effects = self.scopes[-1].effects if self.scopes else self.effects
         n_effects = len(effects)
         failing = (self.scopes[-1] if self.scopes else self).failing
-        n_failing = len(failing)
+        n_failing, n_generators = len(failing), len(self.generators)
         try:
             yield
         except BaseException:
@@ -311,6 +318,7 @@ class Trace:
             restore(region.state)
             del effects[n_effects:]
             del failing[n_failing:]
+            del self.generators[n_generators:]
             raise
         else:
             outer = self.regions[-2]
@@ -370,7 +378,7 @@ def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
 def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
     if _stack.traces and _stack.traces[-1].protected:
-        _refuse_failing(_stack.traces[-1], name, attrs)
+        _refuse_failing(_stack.traces[-1], name, attrs, inputs)
     node = apply(name, *inputs, **attrs)
     if (
         isinstance(node.aval, Aval)
@@ -405,11 +413,16 @@ def _folds(node: Node) -> bool:
     return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
 
 
-def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any]) -> None:
-    if not trace.protected:
+def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any], inputs: Sequence[Any] = ()) -> None:
+    if not trace.protected or (name == "python_scalar" and _converts(attrs["kind"], *inputs)):
         return
     if name == "print" or record(name).fails or _is_dynamic(attrs.get("chain", ())) or _is_open(attrs):
         raise Escape(f"{name} in a try statement", "if it failed at run time, the handlers would not see it")
+
+
+def _converts(kind: str, value: Any) -> bool:
+    """Can every value be made such a Python number? NaN and infinity are no integers, complex numbers no floats."""
+    return isinstance(value, Node) and (value.dtype.kind in "biu" or (value.dtype.kind == "f" and kind != "i"))
 
 
 def _is_open(attrs: dict[str, Any]) -> bool:

@@ -224,6 +224,10 @@ def _collect(
     variant: Variant, trace: Trace, params: list[Node], cells: dict[Cell, int], leaves: list[Any], result: Any
 ) -> None:
     """Outputs, write-backs, effects and captured arrays of a finished trace."""
+    for generator in trace.generators:
+        ends = {"finishes", "context"} & set(generator.gi_code.co_names)
+        if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
+            raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
     result_leaves, variant.structure = flatten(result)
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):

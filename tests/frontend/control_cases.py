@@ -1030,3 +1030,46 @@ def a_write_out_of_bounds_that_nobody_reads(x, i):
     for k in range(20):
         x[[0, 1]][i[2]] = k
     x[0] = 1
+
+
+@cases(V)
+@cases(-V)
+def a_finally_around_a_choice(x):
+    seen = []
+    try:
+        if x[0] > 0:
+            return x * 2, seen
+        y = x
+    finally:
+        seen.append(len(seen) + 1)
+    return y, seen
+
+
+@cases(V)
+@cases(-V)
+def a_bare_except_around_a_choice(x):
+    y = x
+    try:
+        if x[0] > 0:
+            raise ValueError("no")
+        y = y + 1
+    except:  # noqa: E722
+        y = y * 2
+    return y
+
+
+@cases(V, staged=False)
+def a_generator_that_is_left(x):
+    seen = []
+
+    def rows():
+        try:
+            yield x
+            yield x * 2
+        finally:
+            seen.append(1)
+
+    for row in rows():
+        y = row
+        break
+    return y, seen

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from compare import bits, is_staged, plain
 from language_cases import cases
+from language_programs import disagreement
 
 import futurex as fx
 
@@ -43,3 +44,8 @@ def test_language(case):
     for _ in range(2):
         assert observed(futurized, case.args) == expected, futurized.explain()
     assert is_staged(futurized, case.args) == case.staged, futurized.explain()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed):
+    assert not disagreement(seed, observed, fx.futurize)

@@ -178,7 +178,8 @@ def _initial(name: str, value: Any) -> _Carried:
     if value is UNDEF:
         return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
-    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) else None for leaf in leaves]
+    known = is_internal_name(name) and not isinstance(value, Tracer)  # a flag that no round sets stays known
+    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not known else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
     return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose)
@@ -312,7 +313,13 @@ def _settled_name(entry: _Carried, value: Any) -> bool:
                 settled = False
             continue
         if aval is None:
-            if leaf is not entry.leaves[position] and not same_value(leaf, entry.leaves[position]):
+            before = entry.leaves[position]
+            if leaf is before or (type(leaf) is type(before) and same_value(leaf, before)):
+                continue
+            if is_internal_name(entry.name) and is_numeric(before) and is_numeric(leaf):
+                entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
+                settled = False
+            else:
                 raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
             continue
         if Kind.of(leaf).is_array != entry.arrays[position]:
@@ -393,6 +400,14 @@ def _build_loop(
     return state
 
 
+def _known_after_loop(entry: _Carried, final: Any, runs_once: bool) -> Any:
+    """A name first bound in the body, to what is no array and no number: the same in every round."""
+    traced = any(isinstance(leaf, Tracer | Conflict) for leaf in flatten(final)[0])
+    if not traced and (runs_once or is_internal_name(entry.name)):
+        return final
+    return Conflict(f"{entry.name}, which a loop binds", "it may be unbound, or changes from round to round", None)
+
+
 def _start(leaf: Any) -> Node:
     return leaf if isinstance(leaf, Node) else raw(leaf)
 
@@ -406,6 +421,8 @@ def _after_loop(
     carried: list[_Carried],
     runs_once: bool,
 ) -> Any:
+    if entry.unbound and final is not UNDEF and entry.conflict is None:
+        return _known_after_loop(entry, final, runs_once)
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
     finals, _ = flatten(final)

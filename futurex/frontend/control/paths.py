@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Signal
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, Tracer, fresh
-from futurex.tree.node import Node
+from futurex.tree.node import Node, next_id
 from futurex.tree.pytree import flatten
 
 FORKS = 32  # choices of one trace that are merged later
+FEW = 4  # choices that may be, whatever they cost
+NODES = 20_000  # nodes that a trace may make before more of them are refused
 
 
 @dataclass(eq=False)
@@ -48,14 +50,19 @@ class Site:
 
     def fork(self, test: Node, why: Escape) -> NoReturn:
         """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
-        trace = current()
-        trace.forks += 1
-        if trace.forks > FORKS:
-            raise Escape(why.what, f"{why.why}; more than {FORKS} choices of this kind", why.do)
+        _count_again(why)
         raise _Fork(self, test)
 
 
-class _Fork(BaseException):
+def _count_again(why: Escape) -> None:
+    """A body is about to be traced again: not too often, and not once the trace has grown long."""
+    trace = current()
+    trace.forks += 1
+    if trace.forks > FORKS or (trace.forks > FEW and next_id() - trace.begun > NODES):
+        raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
+
+
+class _Fork(Signal):
     def __init__(self, site: Site, test: Node) -> None:
         super().__init__()
         self.site, self.test = site, test
@@ -119,6 +126,7 @@ def _explored(
         if not isinstance(site, Site) or site.path is not path or site.number in forced:
             raise
         number, test = site.number, None
+        _count_again(escape)
     finally:
         trace.paths.remove(path)
     undo()

@@ -334,11 +334,12 @@ class Rewriter(Expressions):
             handler.type = handler.type and self.visit(handler.type)
             handler.body = self._block(handler.body) or [ast.Pass()]
         if node.handlers:
-            escape = ast.ExceptHandler(ast.Attribute(load(FX), "Escape", ast.Load()), None, [ast.Raise()])
+            escape = ast.ExceptHandler(ast.Attribute(load(FX), "Signal", ast.Load()), None, [ast.Raise()])
             place_missing(ast.copy_location(escape, node), node.lineno, node.col_offset)
             node.handlers.insert(0, escape)
         node.orelse = self._block(node.orelse)
-        node.finalbody = self._block(node.finalbody)
+        final = self._block(node.finalbody)
+        node.finalbody = [self._placed(ast.If(fx("finishes"), final, []), node.finalbody[0])] if final else []
         return ast.fix_missing_locations(node)
 
     def visit_TryStar(self, node: ast.TryStar) -> Any:
