@@ -178,8 +178,8 @@ def _initial(name: str, value: Any) -> _Carried:
     if value is UNDEF:
         return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
-    known = is_internal_name(name) and not isinstance(value, Tracer)  # a flag that no round sets stays known
-    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not known else None for leaf in leaves]
+    flag = is_internal_name(name) and isinstance(value, bool)  # what no round sets stays known
+    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not flag else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
     return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose)
@@ -314,9 +314,9 @@ def _settled_name(entry: _Carried, value: Any) -> bool:
             continue
         if aval is None:
             before = entry.leaves[position]
-            if leaf is before or (type(leaf) is type(before) and same_value(leaf, before)):
+            if leaf is before or (not isinstance(leaf, Tracer) and same_value(leaf, before)):
                 continue
-            if is_internal_name(entry.name) and is_numeric(before) and is_numeric(leaf):
+            if is_internal_name(entry.name) and isinstance(before, bool) and is_numeric(leaf):
                 entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
                 settled = False
             else:
