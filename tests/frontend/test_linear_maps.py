@@ -162,3 +162,21 @@ def test_choices_where_there_is_no_derivative(function, expected):
     np.testing.assert_array_equal(np.asarray(fx.grad(function)(TIED)), expected)
     basis = [float(fx.jvp(function, (TIED,), (unit,))[1]) for unit in np.eye(4)]
     np.testing.assert_array_equal(basis, expected)
+
+
+def grown(x):
+    y = x
+    while (y * y).sum() < 50:
+        y = y * 2
+    return np.sin(y) * x[x > 0.15].sum()
+
+
+def test_calls_of_many_sizes():
+    for n in range(2, 8):
+        x, g = np.linspace(0.1, 1, n), np.cos(np.arange(n))
+        unit = 1e-6 * np.eye(n)
+        expected = np.stack([(grown(x + e) - grown(x - e)) / 2e-6 for e in unit], axis=-1)
+        np.testing.assert_allclose(np.asarray(fx.vjp(grown, x)[1](g)[0]), g @ expected, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(fx.linearize(grown, x)[1](g)), expected @ g, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(fx.jvp(grown, (x,), (g,))[1]), expected @ g, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(fx.jacobian(grown)(x)), expected, rtol=1e-6, atol=1e-8)

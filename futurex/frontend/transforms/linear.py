@@ -10,7 +10,9 @@ from typing import Any
 from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
 from futurex.autodiff.partial import split
+from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
+from futurex.frontend.trace import tracing
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.frontend.transforms.inner import (
     StandIn,
@@ -92,8 +94,8 @@ def _made(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any,
     return _kept(kind, function)
 
 
-def _mapped(kind: type[Transform], function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
-    value, residuals, late = _made(kind, function)(*args)
+def _mapped(kind: type[_Linear], function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
+    value, residuals, late = _made(kind if tracing() else kind.alone, function)(*args)
     return value, _Applied(late, residuals)
 
 
@@ -157,6 +159,8 @@ class _Linear(Transform):
     """Value, residuals and tangent map at a point."""
 
     kind = "linearize"
+    alone: type[_Linear]
+    sized = False  # is the map applied outside of this trace, so that all sizes must be known in it
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = [leaf for k, arg in enumerate(args) for leaf in float_leaves(arg, f"argument {k}")]
@@ -164,6 +168,8 @@ class _Linear(Transform):
 
     def _split(self, args: tuple[Any, ...], leaves: list[Tracer], stand_ins: list[StandIn | None]) -> Any:
         outer = list(map(node_of, leaves))
+        if self.sized and not all(node.aval.static for node in outer):
+            raise Escape(f"{self.kind} for many sizes at once", "the map that it gives is for one size")
         inner = trace_inner(self.function, args, {}, stand_ins)
         derived = self._derived(inner.graph, range(len(outer)), inner.floats)
         n_outs, n_before = len(inner.graph.outs), len(outer) + len(inner.free)
@@ -207,3 +213,12 @@ class _Backward(_Linear):
         return _Late("pullback", graph, of_value, of_args, "cotangent")
 
 
+class _LinearAlone(_Linear):
+    sized = True
+
+
+class _BackwardAlone(_Backward):
+    sized = True
+
+
+_Linear.alone, _Backward.alone = _LinearAlone, _BackwardAlone
