@@ -25,7 +25,8 @@ def main(arguments: argparse.Namespace) -> int:
         title = f"{case}: {CASES[case]}"
         print(title, flush=True)
         peers = [
-            Peer(stack, f"benchmarks.workloads.calls:{factory}", {"case": case}, 1) for stack, factory in STACKS.items()
+            Peer(stack, f"benchmarks.workloads.calls:{factory}", {"case": case}, 1, own=stack == "NumPy")
+            for stack, factory in STACKS.items()
         ]
         found.append(compare(title, "futurex", peers, effort))
     body = report.comparison_table(found) + "\n\nEvery call is waited for. A time is that of one call."
