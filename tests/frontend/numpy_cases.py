@@ -98,7 +98,7 @@ CASES = {
     "argwhere": ["np.argwhere(x > 0)", "np.argwhere(n)"],
     "around": ["np.around(x)", "np.around(x, 2)", "np.around(n)"],
     "array": ["np.array(x)", "np.array([v, w])", "np.array([1, 2, 3])", "np.array(v, ndmin=2)", "np.array(s)",
-              "np.array(300, u.dtype)"],
+              "np.array(300, u.dtype)", "np.array([-1, n[0]], np.uint8)"],
     "array_equal": ["np.array_equal(x, y)", "np.array_equal(x, x)", "np.array_equal(x, v)"],
     "array_equiv": ["np.array_equiv(x, y)", "np.array_equiv(x, x[:1])"],
     "array_split": ["np.array_split(v, 4)", "np.array_split(x, [1, 3], axis=1)"],

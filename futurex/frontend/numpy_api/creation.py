@@ -13,8 +13,10 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, abstract, array_node, as_tracer, entered, extent_of, new_array, node_of
+from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.dims import Dim
 from futurex.tree.node import Node, const, dim_of
+from futurex.tree.pytree import flatten
 
 
 def as_shape(shape: Any) -> tuple[Any, ...]:
@@ -129,6 +131,10 @@ def array(
         node = node_of(value)
         if dtype is not None and node.dtype.kind == "c" and np.dtype(dtype).kind != "c":
             raise Escape("an array of real numbers made of complex ones", "NumPy refuses or casts them one by one")
+        if dtype is not None:
+            for leaf in flatten(value)[0]:
+                if type(leaf) in PYTHON_SCALARS:
+                    np.array(leaf, dtype)  # raises where a Python number does not fit
         result = new_array(node if dtype is None else as_dtype(node, np.dtype(dtype)))
     return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 
