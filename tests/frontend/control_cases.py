@@ -1073,3 +1073,14 @@ def a_generator_that_is_left(x):
         y = row
         break
     return y, seen
+
+
+@cases(V, -1.0, staged=False)
+@cases(V, 100.0, staged=False)
+def an_argument_that_some_rounds_replace(x, limit):
+    y = x
+    for _ in range(25):
+        if y.sum() > limit:
+            y = y * 0.5
+    y[0] += 1
+    return y

@@ -432,7 +432,8 @@ def _after_loop(
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
-        if isinstance(finals[k], Tracer) and finals[k]._cell in round_.stand_ins:
+        last = finals[k]._cell if isinstance(finals[k], Tracer) else None
+        if last is not None and (last in round_.stand_ins or last.entangled):  # it may be what an earlier round left
             initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
         else:
             initial = [] if runs_once else _initial_aliases(entry)
