@@ -224,7 +224,7 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
             order = _order(leaf)
             if order is None:
                 raise _again(reason)
-            places.append(Hole(len(nodes), order))
+            places.append(Hole(len(nodes), order, not leaf.is_scalar))
             nodes.append(leaf._node)
         else:
             places.append(leaf)

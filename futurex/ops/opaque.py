@@ -118,15 +118,19 @@ class Call:
 
 @dataclass(frozen=True)
 class Hole:
-    """The place of an array of the run among the arguments, and the order (C or F) in which the call finds it."""
+    """The place of a value of the run among the arguments: whether it is an array, and in which order (C or F)."""
 
     index: int
     order: Any = "C"
+    is_array: bool = True
 
 
 def _given(value: Any, leaf: Any) -> Any:
-    """What the call gets: a copy that it may keep and change."""
-    return value.copy(order=leaf.order) if isinstance(value, np.ndarray) and isinstance(leaf, Hole) else value
+    """What the call gets: a copy that it may keep and change. A run holds what is 0-dimensional in either form."""
+    if not isinstance(leaf, Hole) or not isinstance(value, np.ndarray | np.generic):
+        return value
+    array = np.array(value, order=leaf.order)
+    return array if leaf.is_array else array[()]
 
 
 def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:

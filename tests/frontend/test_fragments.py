@@ -98,7 +98,17 @@ def after_a_failure(x):
     return refuses(y) - 1
 
 
-PROGRAMS = (counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure)
+def tells_arrays_from_scalars(v):
+    return eval("1.0 if isinstance(v, np.ndarray) else 0.0")
+
+
+def scalars_and_arrays(x):
+    return [tells_arrays_from_scalars(v) for v in (x[0], x.sum(), np.array(x.sum()), x[:1].reshape(()), x)]
+
+
+PROGRAMS = (
+    counted, chosen, written, writes_the_argument, nested, in_one_branch, compiled, after_a_failure, scalars_and_arrays,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
