@@ -155,6 +155,7 @@ class Trace:
         self.notes: list[str] = []
         self.protected = 0
         self.walking = False  # inside NumPy's own source
+        self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.transforms = 0  # how many derivatives or maps are being taken of what is traced
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
         self.recursions = 0

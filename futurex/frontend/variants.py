@@ -129,6 +129,7 @@ def _traced(
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     variant.opened = dict(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
+    trace.many_sizes = bool(opened)
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)

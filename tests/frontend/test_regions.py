@@ -41,6 +41,15 @@ def test_a_checkpoint_needs_less_memory_for_the_same_bits():
     assert saved.memory(WEIGHTS, BATCH).arena < (12 + within + 1) * BATCH.nbytes
 
 
+def test_a_checkpoint_saves_memory_at_every_size():
+    plain, saved = fx.grad(network(block)), fx.grad(network(fx.checkpoint(block)))
+    for rows in range(60, 66):
+        x = np.ones((rows, 32))
+        np.asarray(plain(WEIGHTS, x)[0])
+        np.asarray(saved(WEIGHTS, x)[0])
+        assert 0 < saved.memory(WEIGHTS, x).arena < 30 * x.nbytes
+
+
 @pytest.mark.parametrize("function", cases)
 def test_a_checkpoint_changes_no_bit(function):
     saved = fx.checkpoint(function)

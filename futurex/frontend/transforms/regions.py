@@ -70,6 +70,8 @@ class _Checkpointed(_Region):
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = flatten((args, kwargs))[0]
         if any(isinstance(leaf, Tracer) and not leaf.aval.static for leaf in leaves):
+            if current().many_sizes:
+                raise Escape("a checkpoint for many sizes at once", "memory is planned for one size")
             return calls.call(self.function, args, kwargs)  # what its parts are may differ from run to run
         inner, outer = _traced(self.function, args, kwargs)
         if inner.written or inner.shared:
