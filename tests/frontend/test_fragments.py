@@ -258,3 +258,26 @@ def test_scipy_inside_a_tree(function):
     for x in (X, X + 1, X):
         np.testing.assert_allclose(plain(futurized(x)), function(x), rtol=1e-12)
     assert "staged: " in futurized.explain()
+
+
+def test_plain_calls_give_futures_and_what_others_hold_stays_itself():
+    kept = np.arange(3.0)
+
+    def function(x, holder):
+        made = np.array([float(entry) for entry in eval("str(len(x))")])
+        return made, made.sum(), x, x[1:], holder.kept, "text", [made * 2]
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.kept = kept
+    made, total, same, view, held, text, (inner,) = fx.futurize(function, escape="eager")(X, holder)
+    assert [type(value) for value in (made, total, inner)] == [fx.Array] * 3
+    np.testing.assert_array_equal(made.result(), [7.0])
+    assert same is X
+    assert type(view) is np.ndarray
+    assert np.shares_memory(view, X)
+    assert held is kept
+    assert text == "text"
+    assert isinstance(total.result(), np.float64)

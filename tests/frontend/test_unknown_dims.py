@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.partition.mesh import Mesh, Replicate, Shard
 from futurex.partition.virtual import run
-from futurex.tree import Dim, UnknownDimension
+from futurex.tree import Dim, Graph, UnknownDimension, apply, param
 from futurex.tree.dims import Symbol, broadcast_shapes, slice_length
 from futurex.tree.printer import compile_printed
 from futurex.tree.verify import verify
@@ -441,3 +441,16 @@ def test_lengths_of_slices(n, start, stop):
         length = eval(length.symbol.token, scope)
     if length is not None:
         assert length == len(range(n)[start:stop])
+
+
+def test_a_graph_used_twice_has_extents_of_its_own_each_time():
+    graph = fx.futurize(lambda x: x[x > 0] * 2).graph(X)
+    a, b = param(graph.params[0].aval, "a"), param(graph.params[0].aval, "b")
+    (first,), (second,) = graph.inline([a]), graph.inline([b])
+    with pytest.raises(UnknownDimension):
+        assert first.shape == second.shape
+    both = verify(Graph([a, b], [first, second, apply("concatenate", first, second, axis=0)]))
+    results = both(X, -X)
+    np.testing.assert_array_equal(results[2], np.concatenate([X[X > 0] * 2, -X[X < 0] * 2]))
+    with pytest.raises(ValueError, match="broadcast"):
+        Graph([a, b], [first + second])(X, np.where(np.arange(20) < 3, 1.0, -1.0))
