@@ -281,3 +281,22 @@ def test_plain_calls_give_futures_and_what_others_hold_stays_itself():
     assert held is kept
     assert text == "text"
     assert isinstance(total.result(), np.float64)
+
+
+def test_a_call_that_decides_a_choice_is_not_made_for_both_outcomes():
+    def function(x):
+        y = several(x)["parts"][0]
+        listed(x)
+        if listed(y) > 0:
+            z = None
+        else:
+            z = y * 2
+        return y if z is None else z
+
+    futurized = fx.futurize(function)
+    for x in (X, X + 3, X, X + 3, -X):
+        before = called()
+        expected = bits(function(x))
+        once = called() - before
+        assert bits(plain(futurized(x))) == expected
+        assert called() == before + 2 * once

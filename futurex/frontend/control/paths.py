@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from futurex.frontend.errors import Escape, Signal
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, Tracer, fresh
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node, next_id
 from futurex.tree.pytree import flatten
 
@@ -31,6 +32,7 @@ class Path:
     outcomes: dict[int, bool]
     forced: frozenset[int] = frozenset()
     met: int = field(default=0)
+    start: int = field(default_factory=next_id)
 
 
 @dataclass(eq=False)
@@ -50,6 +52,8 @@ class Site:
 
     def fork(self, test: Node, why: Escape) -> NoReturn:
         """Go back to the beginning of the body and trace it for each outcome. Raises the reason if that is too much."""
+        if _needs_effect(test, self.path.start):
+            raise Escape(why.what, f"{why.why}; a call that must not be made twice decides", why.do)
         _count_again(why)
         raise _Fork(self, test)
 
@@ -60,6 +64,24 @@ def _count_again(why: Escape) -> None:
     trace.forks += 1
     if trace.forks > FORKS or (trace.forks > FEW and next_id() - trace.begun > NODES):
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
+
+
+def _needs_effect(test: Node, start: int) -> bool:
+    """Does a test depend on something that must run once, and that the body would make again if it is traced again?"""
+    stack, seen = [test], {test}
+    while stack:
+        node = stack.pop()
+        if _is_effect(node):
+            return True
+        later = {source for source in node.inputs if source.id >= start} - seen
+        seen |= later
+        stack.extend(later)
+    return False
+
+
+def _is_effect(node: Node) -> bool:
+    inner = (each for value in node.attrs.values() if isinstance(value, Graph) for each in value.nodes)
+    return (node.op != "param" and node.record.effect) or any(map(_is_effect, inner))
 
 
 class _Fork(Signal):
