@@ -28,6 +28,7 @@ from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.node import const
@@ -466,7 +467,8 @@ def _scalar_type(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if len(args) == 1 and not kwargs and isinstance(args[0], Tracer):
         if np.dtype(kind).kind not in "biufc":
             raise Escape(f"numpy.{kind.__name__} of a traced value", "this dtype is not traced")
-        return fresh(emit("cast", args[0]._node, dtype=np.dtype(kind)))
+        node, dtype = args[0]._node, np.dtype(kind)
+        return fresh(emit("element" if node.aval.weak and may_refuse(node.aval, dtype) else "cast", node, dtype=dtype))
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"numpy.{kind.__name__} of containers with traced values", "use np.array")
     return _wrapped(kind(*args, **kwargs))

@@ -27,6 +27,7 @@ from futurex.frontend.layout import (
 from futurex.frontend.placeholders import Conflict, Placeholder
 from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
+from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
@@ -330,11 +331,24 @@ class Tracer:
             self._write_masked(mask, value)
             return
         encoded = self._encode(index)
+        value = self._element(value, encoded.advanced)
         if encoded.advanced:
             node = emit("scatter", self._node, node_of(value), *encoded.dynamic, pattern=encoded.entries, mode="set")
             self._write(node)
             return
         self._subview(encoded)._write(value)
+
+    def _element(self, value: Any, by_arrays: bool = False) -> Any:
+        """A value to be written: NumPy looks whether a scalar fits, but not at its own scalars behind index arrays."""
+        value = entered(value)
+        if not (isinstance(value, (*SCALARS, np.generic)) or (isinstance(value, Tracer) and value.is_scalar)):
+            return value
+        node = node_of(value)
+        if not may_refuse(node.aval, self.dtype) or (by_arrays and not node.aval.weak):
+            return value
+        if isinstance(value, Tracer) and value._loose:
+            raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
+        return fresh(emit("element", node, dtype=self.dtype))
 
     def _mask(self, index: Any) -> Node | None:
         node = (

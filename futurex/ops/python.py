@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,32 @@ op(
         Sample((np.bool_(True),), {"kind": "b"}, order=0),
     ],
 )  # fmt: skip
+
+
+def _element(value: Any, dtype: Any) -> Any:
+    holder = np.zeros((), dtype)
+    holder[()] = value[()] if isinstance(value, np.ndarray) else value
+    return holder[()]
+
+
+op(
+    "element", _element, aval=lambda value, dtype: Aval((), np.dtype(dtype)), fails=True, factors=" -> ",
+    vjp=lambda g, out, value, dtype: (None,),
+    samples=lambda rng: [
+        Sample((np.int64(7),), {"dtype": np.dtype(np.int8)}, order=0),
+        Sample((2.5,), {"dtype": np.dtype(np.uint8)}, order=0),
+    ],
+)  # fmt: skip
+
+
+def may_refuse(source: Aval, target: np.dtype[Any]) -> bool:
+    """Does NumPy look at the value of such a scalar before it becomes an element? Then it goes by way of Python's ints.
+
+    Arrays without dimensions are cast like all arrays: what does not fit wraps.
+    """
+    if source.weak and source.dtype.kind == "c":
+        return target.kind in "iuf"
+    return target.kind in "iu" and source.dtype.kind in "iufc" and not np.can_cast(source.dtype, target, "safe")
 
 
 def _scalar_power(x: Any, y: Any) -> Any:
@@ -118,6 +145,30 @@ def filled(parts: Iterable[Any], values: Iterator[Any]) -> list[Any]:
         else:
             out.append(part.fill(values) if isinstance(part, Text) else part)
     return out
+
+
+def _scalar_compare(x: Any, y: Any, operator: str) -> Any:
+    x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
+    return np.bool_(_ORDERS[operator](x, y))
+
+
+_ORDERS = {"less": lt, "less_equal": le, "greater": gt, "greater_equal": ge}
+
+op(
+    "scalar_compare", _scalar_compare, aval=lambda x, y, operator: Aval((), np.dtype(bool)), factors=", -> ",
+    samples=lambda rng: [Sample((np.complex128(1 + 2j), np.complex128(1 + 3j)), {"operator": "less"}, order=0)],
+)  # fmt: skip
+
+
+def _scalar_absolute(x: Any) -> Any:
+    return abs(x[()] if isinstance(x, np.ndarray) else x)
+
+
+op(
+    "scalar_absolute", _scalar_absolute, aval=lambda x: Aval((), np.zeros((), x.dtype).real.dtype, x.weak),
+    vjp=record("absolute").vjp, factors=" -> ",
+    samples=lambda rng: [Sample((np.complex128(0.6 - 0.8j),), order=1), Sample((1 - 5j,), order=0)],
+)  # fmt: skip
 
 
 def _print(*values: Any, parts: tuple[str | Text | None, ...], sep: str, end: str) -> Any:

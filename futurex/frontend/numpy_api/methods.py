@@ -87,9 +87,8 @@ def _only_arrays(self: Tracer, name: str) -> None:
 
 def _fill(self: Tracer, value: Any) -> None:
     _only_arrays(self, "fill")
+    value = self._element(value)
     node = node_of(value)
-    if node.size != 1:
-        raise ValueError("fill() takes one value")
     if node.ndim:
         raise Escape("fill() with an array", "NumPy takes a scalar")
     self._write(node)

@@ -17,11 +17,11 @@ from futurex.tree.node import Node
 
 # ``array ** number`` takes these short cuts, which differ from np.power in the last bit.
 _SHORT_CUTS = {(int, -1): np.reciprocal, (int, 2): np.square, (float, 0.5): np.sqrt}
+_ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 _OF_NUMBERS = frozenset(
     {np.add, np.subtract, np.multiply, np.floor_divide, np.remainder, np.negative, np.positive, np.invert, np.absolute,
      np.left_shift, np.right_shift, np.divide}
 )  # fmt: skip
-_ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 
 
 def operate(ufunc: Any, *inputs: Any) -> Any:
@@ -32,8 +32,13 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
         return operate(np.floor_divide, *values), operate(np.remainder, *values)
     nodes = [node_of(value) for value in values]
-    if ufunc in _ORDERS and not any(map(_is_array, values, nodes)) and any(node.dtype.kind == "c" for node in nodes):
-        raise Escape("the order of complex numbers", "NumPy treats NaN in scalars otherwise than in arrays")
+    if ufunc in _ORDERS and any(node.dtype.kind == "c" for node in nodes):
+        if all(node.aval.weak for node in nodes):
+            raise TypeError("'<' not supported between instances of 'complex' and 'complex'")
+        if not any(_is_array(value, node) for value, node in zip(values, nodes, strict=True)):
+            return fresh(emit("scalar_compare", *nodes, operator=ufunc.__name__))  # NaN has another place there
+    if ufunc is np.absolute and nodes[0].dtype.kind == "c" and not _is_array(values[0], nodes[0]):
+        return fresh(emit("scalar_absolute", nodes[0]))
     if not all(node.aval.weak for node in nodes):
         return compute(ufunc, *values)
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
