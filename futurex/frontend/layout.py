@@ -93,9 +93,14 @@ def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:
         return True
     if strides is None:
         return False
-    if not is_static((*shape, *strides)):
+    if not is_static(shape) or not is_static(strides):
         later = zip(strides[:-1], strides[1:], shape[1:], strict=True)
         return all(same(stride, following * extent) for stride, following, extent in later)
+    return _is_c_sorted(shape, strides)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_c_sorted(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     steps = [abs(stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     return all(a >= b > 0 for a, b in itertools.pairwise(steps))
 
