@@ -1,4 +1,4 @@
-"""Discrete convolution and correlation of one-dimensional arrays, and piecewise linear interpolation."""
+"""Discrete convolution and correlation of one-dimensional arrays, differences, and linear interpolation."""
 
 from __future__ import annotations
 
@@ -117,4 +117,41 @@ def _tables(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "interp", _interp, aval=_interp_aval, decompose=_interp_decomposed, factors=_interp_factors, samples=_tables,
+)  # fmt: skip
+
+
+def _part(x: Node, axis: int, start: int | None, stop: int | None) -> Node:
+    whole: list[tuple[Any, ...]] = [("s", None, None, None)] * x.ndim
+    whole[axis] = ("s", start, stop, None)
+    return apply("load", x, chain=(("index", tuple(whole)),))
+
+
+def _gradient_decomposed(f: Node, x: Node, axis: int) -> Node:
+    """Second-order differences inside, one-sided ones at both ends.
+
+    Source: Quarteroni, Sacco & Saleri, *Numerical Mathematics*, section 10.10.
+    """
+    gaps = _part(x, 0, 1, None) - _part(x, 0, None, -1)
+    gaps = apply("reshape", gaps, shape=tuple(gaps.shape[0] if k == axis else 1 for k in range(f.ndim)))
+    left, right = _part(gaps, axis, None, -1), _part(gaps, axis, 1, None)
+    before, here, after = (_part(f, axis, k, stop) for k, stop in ((0, -2), (1, -1), (2, None)))
+    inner = (
+        before * (-right / (left * (left + right)))
+        + here * ((right - left) / (left * right))
+        + after * (left / (right * (left + right)))
+    )
+    first = (_part(f, axis, 1, 2) - _part(f, axis, 0, 1)) / _part(gaps, axis, 0, 1)
+    last = (_part(f, axis, -1, None) - _part(f, axis, -2, -1)) / _part(gaps, axis, -1, None)
+    return apply("concatenate", first, inner, last, axis=axis)
+
+
+def _gradient_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((rng.normal(size=6), np.cumsum(rng.uniform(0.5, 1.5, 6))), {"axis": 0})
+    yield Sample((rng.normal(size=(3, 5)), np.cumsum(rng.uniform(0.5, 1.5, 5))), {"axis": 1})
+    yield Sample((rng.normal(size=(2, 3)), np.arange(2.0)), {"axis": 0})
+
+
+op(
+    "gradient", lambda f, x, axis: np.gradient(f, x, axis=axis), aval=lambda f, x, axis: f,
+    decompose=_gradient_decomposed, samples=_gradient_samples,
 )  # fmt: skip

@@ -142,3 +142,17 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         ends = as_tracer(values)
         outside = [node_of(ends[0] if left is None else left), node_of(ends[-1] if right is None else right)]
     return fresh(emit("interp", at, table, values, *outside))
+
+
+@handles(np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Tracer:
+    """Along one axis, at given coordinates; NumPy's source says what equal distances mean."""
+    y = as_tracer(f)
+    if len(varargs) != 1 or edge_order != 1 or (axis is None and y.ndim != 1):
+        raise Escape("numpy.gradient of this form", "only one axis with its coordinates has an operation")
+    place = normal_axes(0 if axis is None else operator.index(axis), y.ndim)
+    x = array_node(varargs[0])
+    assert place is not None
+    if x.ndim != 1 or x.shape[0] != y.shape[place[0]] or x.shape[0] < 2 or not y.dtype == x.dtype == np.float64:
+        raise Escape("numpy.gradient with such coordinates", "NumPy refuses them, or casts")
+    return fresh(emit("gradient", y._node, x, axis=place[0]))
