@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 INLINE_BELOW, SPAWN_ABOVE = 50e-6, 100e-6  # a hand-over to another thread and back costs about 12 µs
 _WEIGHT = 0.25  # of the newest measurement in the mean
-_FAR, _SLICE = 8.0, 20e-3  # times the mean; seconds for which another process may take the CPU
+_FAR, _SLICE = 2.0, 20e-3  # times the mean; seconds for which another process may take the CPU
 TIMED_FIRST, TIMED_EVERY = 4, 16
 
 
