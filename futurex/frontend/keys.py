@@ -25,7 +25,7 @@ _SINGLETONS = frozenset({type(None), type(Ellipsis), type(NotImplemented)})
 
 
 class Untraceable(Exception):
-    """An argument of a kind that no trace takes: a subclass of ndarray."""
+    """An argument of a kind that no trace takes: a subclass of ndarray, a slice whose bounds are arrays."""
 
 
 def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]) -> Key:
@@ -96,6 +96,15 @@ def _parts(kind: Any) -> Parts | None:
     return None
 
 
+def _bound_key(bound: Any) -> Key:
+    """A bound of a slice or range: its value is part of the trace, whatever type of number it is."""
+    if bound is None or isinstance(bound, int | float):
+        return type(bound), bound
+    if isinstance(bound, np.generic):
+        return type(bound), bound.item()
+    raise Untraceable(f"slice with a bound of type {type(bound).__name__}")
+
+
 def leaf_key(leaf: Any) -> Key:
     """What of an argument leaf a trace depends on. Objects are told apart by identity: traces keep them alive."""
     kind = type(leaf)
@@ -112,7 +121,7 @@ def leaf_key(leaf: Any) -> Key:
     if kind in GENERATORS:
         return kind, type(bits_of(leaf)).__name__
     if kind is slice or kind is range:
-        return kind, *(part for each in (leaf.start, leaf.stop, leaf.step) for part in leaf_key(each))
+        return kind, *(part for each in (leaf.start, leaf.stop, leaf.step) for part in _bound_key(each))
     if kind is set or kind is frozenset:
         return kind, fingerprint(leaf)
     if kind is types.MethodType:

@@ -326,3 +326,12 @@ def test_a_run_under_way_reads_results_as_they_were(monkeypatch):
         assert array.result()[0, 0] == 9.0
         gate.open() if not gate.future.done() else None
         assert float(pending.result(timeout=10)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_slices_are_told_apart_by_the_values_of_their_bounds():
+    double = fx.futurize(lambda x: x * 2)
+    result = double(np.arange(4.0))
+    for bound in (int, np.int32, np.array, fx.futurize(lambda k: np.int64(k) + 0)):
+        for k in range(3):
+            low, high = bound(k), bound(k + 1)
+            assert np.asarray(result[low:high]).tolist() == (np.arange(4.0) * 2)[int(low) : int(high)].tolist()
