@@ -143,7 +143,9 @@ class Runtime:
     def changes(closure: Callable[[], Any]) -> None:
         """A function that writes variables of the function around it is about to run."""
         for name, cell in zip(closure.__code__.co_freevars, closure.__closure__ or (), strict=True):
-            own_container(cell, f"the variable {name}")
+            if not current().is_newest(cell):
+                what = f"changing {name} through a call inside a staged branch or loop"
+                raise Escape(what, "the branch would not know of it", site=control.IN_BRANCH)
 
     # -- known values ------------------------------------------------------------------------------------------------
 

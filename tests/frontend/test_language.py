@@ -46,6 +46,6 @@ def test_language(case):
     assert is_staged(futurized, case.args) == case.staged, futurized.explain()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(10), 390, 1072])
 def test_random_programs(seed):
     assert not disagreement(seed, observed, fx.futurize)
