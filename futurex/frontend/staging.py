@@ -27,7 +27,7 @@ from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly
 from futurex.frontend.replay import repeats
-from futurex.frontend.symbolic import Families
+from futurex.frontend.symbolic import Families, needs_sizes
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
@@ -149,7 +149,7 @@ class Futurized(Generic[P, R]):
             return None
         if found.variant is None or not found.variant.valid():
             variant = trace_call(self.plain, leaves, structure, self._fragments, found.avals)
-            if variant.escape is not None or variant.error is not None:
+            if variant.graph is None or needs_sizes(variant.graph):
                 found.variant, found.refused = None, True
                 return None
             found.variant = variant

@@ -2,7 +2,8 @@
 
 The third call that differs from earlier ones only in extents (of at least 2: 0 and 1 mean broadcasting) or in ints is
 traced with symbols for what changed. The trace serves all further sizes without being made anew; a size that comes
-back often gets a trace of its own, which compiled kernels can run.
+back often gets a trace of its own, which compiled kernels can run. Networks in single precision get one for every
+size.
 """
 
 from __future__ import annotations
@@ -19,8 +20,14 @@ from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.variants import Variant
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, new_symbol
+from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure
 
+_BY_SIZE = frozenset((
+    "conv", "conv_input_grad", "conv_weight_grad", "max_pool", "max_pool_grad", "max_pool_pick", "avg_pool",
+    "avg_pool_grad", "batch_norm", "batch_norm_grad", "layer_norm", "layer_norm_grad", "matmul", "einsum",
+))  # fmt: skip
+"""Operations of networks: compiled for known sizes they are many times faster in float32, and round otherwise."""
 OFTEN = 3  # calls of one size that make a trace of its own worth while
 _KEPT = 8  # families, and traces of one
 _INT = np.dtype(np.int64)
@@ -73,6 +80,17 @@ class Symbolic:
 
 def _may_be(symbol: Symbol, extent: int) -> bool:
     return extent >= symbol.low if symbol.low is not None else -(1 << 63) <= extent < 1 << 63
+
+
+def needs_sizes(graph: Graph) -> bool:
+    """Does a trace hold work that should not be left to NumPy's kernels, which know no sizes?"""
+    for node in graph.nodes:
+        if node.op in _BY_SIZE and node.inputs[0].dtype == np.float32:
+            if not all(each.is_static for each in (node, *node.inputs)):
+                return True
+        elif any(needs_sizes(value) for value in node.attrs.values() if isinstance(value, Graph)):
+            return True
+    return False
 
 
 @dataclass

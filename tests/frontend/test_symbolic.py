@@ -220,3 +220,17 @@ FUTURIZED = fx.futurize(kernel)
 def test_any_mixture_of_sizes_and_numbers(size, n):
     x = np.random.default_rng(size).normal(size=size) * 4
     assert agree(outcome(FUTURIZED, (x, n)), outcome(kernel, (x, n)))
+
+
+def test_networks_in_single_precision_are_traced_for_every_size():
+    def layer(x, w):
+        return np.maximum(x @ w, 0)
+
+    staged, w = fx.futurize(layer), np.ones((4, 3), np.float32)
+    for rows in (5, 6, 7, 8):
+        staged(np.ones((rows, 4), np.float32), w)
+    assert "one trace for all sizes" not in staged.explain()
+    double = fx.futurize(layer)
+    for rows in (5, 6, 7, 8):
+        double(np.ones((rows, 4)), w.astype(float))
+    assert "one trace for all sizes" in double.explain()
