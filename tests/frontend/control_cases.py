@@ -1084,3 +1084,17 @@ def an_argument_that_some_rounds_replace(x, limit):
             y = y * 0.5
     y[0] += 1
     return y
+
+
+@cases(V, -0.5)
+@cases(-V, -0.5)
+@cases(V, 0.5)
+def a_choice_that_hides_later_ones(x, a):
+    w = 1
+    for _ in range(2):
+        if a < 0:
+            break
+        w = a
+    if w is not None and (x * 2).max() > 1:
+        x[0] += 1
+    return x * 1.0

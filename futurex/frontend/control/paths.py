@@ -152,6 +152,9 @@ def _explored(
     finally:
         trace.paths.remove(path)
     undo()
+    # Choices are counted: another outcome of this one gives those behind it other numbers.
+    outcomes = {place: value for place, value in outcomes.items() if place < number}
+    forced = frozenset(place for place in forced if place < number)
     if test is None:
         return _explored(run, merge, undo, outcomes, forced | {number})
 
