@@ -92,6 +92,9 @@ class Tracer:
         if self._readonly:
             raise ValueError("assignment destination is read-only")
         node = node_of(value)
+        scalar = isinstance(value, np.generic) or (isinstance(value, Tracer) and value.is_scalar)
+        if scalar and node.dtype.kind in "fc" and self.dtype.kind in "iu" and self.ndim == 0:
+            raise Escape("a floating scalar written into an integer", "NumPy raises where it is infinite or too large")
         if self._chain:
             self._cell.write(emit("store", self._cell.value, node, *self._dynamic, chain=self._chain, mode="set"))
             return

@@ -51,6 +51,8 @@ def clip(
         limits = np.iinfo(result.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
+    if any(bound is not None and node_of(bound).dtype.kind == "c" for bound in (result, low, high)):
+        raise Escape("numpy.clip of complex numbers", "it orders NaN in its own way")
     steps = [(np.maximum, low), (np.minimum, high)]
     steps = [(ufunc, bound) for ufunc, bound in steps if bound is not None]
     if not steps:
