@@ -574,13 +574,9 @@ def index_node(value: Any) -> Node | None:
     if isinstance(value, range | tuple):  # inside an index, any sequence is an array
         value = list(value)
     if isinstance(value, np.ndarray | list):
-        array = (
-            np.asarray(value)
-            if isinstance(value, np.ndarray) or not any(isinstance(v, Tracer) for v in value)
-            else None
-        )
-        if array is None:
+        if isinstance(value, list) and any(isinstance(entry, Tracer) for entry in value):
             return node_of(value)
+        array = np.asarray(value)
         if isinstance(value, list):
             return const(array.astype(np.intp) if array.size == 0 else array)
         return lift(array)._node
