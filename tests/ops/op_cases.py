@@ -25,6 +25,7 @@ WITHOUT_SAMPLES = {
     "zero_tape": "takes a tape, which only loops record; derivatives of loops run it",
     "all_reduce": "communicates: it needs the other ranks",
     "all_gather": "communicates: it needs the other ranks",
+    "fragment": "runs the user's code; the tests of fragments run it",
 }
 
 
