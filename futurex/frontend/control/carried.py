@@ -275,7 +275,7 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -
         if entry.conflict is None:
             settled &= _settled_or_conflict(entry, value)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
-            settled &= _settled_aliases(entry, value, round_.owned)
+            settled &= _settled_aliases(entry, value, round_)
     return settled
 
 
@@ -290,11 +290,15 @@ def _settled_or_conflict(entry: _Carried, value: Any) -> bool:
     return False
 
 
-def _settled_aliases(entry: _Carried, value: Any, owned: dict[Cell, int]) -> bool:
-    """What a round binds a name to may be other names' storage: then the next round may not write there."""
+def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
+    """What a round binds a name to may be other names' storage: then the next round may not write there.
+
+    Storage that the round made is new in every round; the next one has stand-ins for it.
+    """
     leaves, _ = flatten(value)
-    cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], owned)]
-    return not any(cell.entangle(SAME_IN_SOME_BRANCHES) for cell in cells)
+    cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], round_.owned)]
+    found = [cell for cell in cells if cell.entangle(SAME_IN_SOME_BRANCHES)]
+    return all(cell.born >= round_.scope.start for cell in found)
 
 
 def _settled_name(entry: _Carried, value: Any) -> bool:

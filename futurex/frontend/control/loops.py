@@ -16,10 +16,12 @@ from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
+from futurex.tree.node import next_id
 
 FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
+UNROLLED = 1 << 13  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
 
@@ -179,9 +181,12 @@ class _Loop:
 
     def unroll(self, values: Iterable[Any]) -> None:
         """Every round by itself."""
+        first, most = next_id(), UNROLLED << 4 * bool(current().transforms)
         for count, value in enumerate(values):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
+            if count > UNROLL and next_id() - first > most:
+                _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
             if not self._round(value):
                 return
 
