@@ -25,3 +25,13 @@ def test_expressions(number, dtype):
 def test_most_of_it_is_staged():
     staged = [is_staged(fx.futurize(function), arrays(np.float64)) for function in EXPRESSIONS]
     assert sum(staged) > 45
+
+
+def test_rounding_an_array_without_dimensions_gives_a_scalar_that_fill_leaves_alone():
+    def rounded(x):
+        s = np.round(np.asarray(x.sum()), 1)
+        s.fill(200)
+        return s
+
+    x = np.array([1.26, 2.0])
+    assert float(fx.futurize(rounded)(x)) == rounded(x) == 3.3

@@ -11,7 +11,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh
 
 
 @handles(np.choose)
@@ -30,7 +30,7 @@ def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     result._cell.strides = layout_of(result.aval, [x], [result._node])
     if out is not None:
         return exactly_into(out, result, "numpy.round")
-    return result if x.is_scalar or x.ndim else new_array(result._node)
+    return result
 
 
 METHODS.update(choose=choose)
