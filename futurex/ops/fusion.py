@@ -63,7 +63,7 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
         inputs = (np.dtype(bool),) * len(avals)  # the truth of an operand is all that counts
     else:
         ufunc: Any = record(name).kernel
-        resolved = ufunc.resolve_dtypes((*map(_operand, avals), None))
+        resolved = ufunc.resolve_dtypes((*map(operand_kind, avals), None))
         inputs = resolved[:-1]
         if resolved[-1] != result or len(set(inputs)) != 1:
             return None
@@ -74,7 +74,7 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     return (inputs, result) if all(dtype in SUPPORTED and dtype.isnative for dtype in loops) else None
 
 
-def _operand(aval: Aval) -> Any:
+def operand_kind(aval: Aval) -> Any:
     """What NumPy resolves loops by: a dtype, or the Python type of a weak scalar (a bool is not weak there)."""
     return type(aval.dtype.type(0).item()) if aval.weak and aval.dtype.kind != "b" else aval.dtype
 

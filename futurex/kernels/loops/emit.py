@@ -22,7 +22,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, constant, supported
 from futurex.kernels.numba_.scalar import memory_type, operate, register_type
-from futurex.ops.fusion import resolved_loop
+from futurex.ops.fusion import operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -227,7 +227,7 @@ class Emitter:
         ufunc = node.record.kernel
         if not isinstance(ufunc, np.ufunc) or node.attrs or resolved_loop(node) is not None:
             return None
-        kinds = [source.dtype if node.aval.weak else _operand(source.aval) for source in node.inputs]
+        kinds = [source.dtype if node.aval.weak else operand_kind(source.aval) for source in node.inputs]
         *ins, out = ufunc.resolve_dtypes((*kinds, None))
         for dtype in (*ins, out):
             supported(dtype)
@@ -568,10 +568,6 @@ def _is_flat(node: Node, loop: InnerLoop) -> bool:
         not source.shape or (source.shape == node.shape and source.dtype == dtype)
         for source, dtype in zip(node.inputs, loop.inputs, strict=True)
     )
-
-
-def _operand(aval: Aval) -> Any:
-    return type(aval.dtype.type(0).item()) if aval.weak and aval.dtype.kind != "b" else aval.dtype
 
 
 _STRUCTURED = {"cond": Emitter._cond, "loop": Emitter._loop}
