@@ -132,6 +132,18 @@ def test_an_exception_on_one_rank_ends_all_and_the_cluster_lives_on(cluster):
     assert cluster.spmd(programs.descend, program.graph, 3, cluster.tile(x)).result(60)[0][0] > 0
 
 
+def test_what_is_left_of_a_failed_run_never_meets_the_next_one(cluster):
+    x = np.arange(12.0).reshape(4, 3)
+    tiled = cluster.tile(x)
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    _, w = program.graph(np.ones((3, 2)), x)
+    for turn in range(8):
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            cluster.spmd(programs.fail_on, turn % 2).result(60)
+        for _, got, _ in cluster.spmd(programs.descend, program.graph, 1, tiled).result(60):
+            np.testing.assert_allclose(got, w, rtol=1e-12)
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_is_named_and_nothing_hangs(victim):
     x = np.ones((6, 3))

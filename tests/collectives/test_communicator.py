@@ -9,7 +9,7 @@ import pytest
 
 from futurex.ops.comm import REDUCTIONS
 from futurex.partition import Mesh, Replicate, Shard, local_part, partition
-from futurex.runtime.collectives import Communicator
+from futurex.runtime.collectives import CollectiveError, Communicator
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.transport import open_endpoint
 from futurex.tree import Aval, Graph, apply, item, param
@@ -123,3 +123,20 @@ def test_time_in_flight_and_time_waited_are_measured():
     for communication, exposed in on_all_ranks(2, body):
         assert communication > 0
         assert exposed > 0
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_what_starts_after_its_generation_has_ended_fails_at_once(size):
+    """A sum of one element leaves a rank without anything to send, which is where such a call could wait for ever."""
+
+    def body(communicator):
+        later = communicator.begin_generation(7)
+        array = np.ones(size)
+        with pytest.raises(CollectiveError, match=r"generation 0.*generation 7 began|in generation 7"):
+            communicator.start("all_reduce", {"reduce": "sum", "tag": 1}, [array], [array]).result()
+        later.begin_step()
+        later.start("all_reduce", {"reduce": "sum", "tag": 1}, [array], [array]).result()
+        return array
+
+    for array in on_all_ranks(2, body):
+        np.testing.assert_array_equal(array, np.full(size, 2.0))

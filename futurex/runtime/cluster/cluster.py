@@ -10,6 +10,7 @@ import secrets
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask
@@ -203,14 +204,16 @@ class Cluster:
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
-        run = ClusterRun(name, self.client, self.addresses, self._abort)
         with self._lock:
+            self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
+            generation = self._generation
+            run = ClusterRun(name, self.client, self.addresses, partial(self._abort, generation))
             self._runs[name] = run
         run.add_done_callback(lambda _: self._runs.pop(name, None))
         shipped = self._shipped(prepared)
         tasks = [
             self.client.submit(
-                host.run_spmd, name, self._session, rank, self.size, function, shipped,
+                host.run_spmd, name, self._session, generation, rank, self.size, function, shipped,
                 tuple(tiled.shards[rank] for tiled in shards), workers=[address], allow_other_workers=False, pure=False,
                 retries=0, key=f"futurex-{name}-{rank}",
             )
@@ -245,15 +248,13 @@ class Cluster:
         [data] = self.client.scatter([args], broadcast=True, hash=False)
         return data
 
-    def _abort(self) -> None:
-        """A run failed: end what is in flight on the workers that are left."""
+    def _abort(self, generation: int) -> None:
+        """A run failed: end what it has in flight on the workers that are left."""
         if self.size == 1:
             return
-        with self._lock:
-            self._generation += 1
-            workers = self.client.scheduler_info(n_workers=-1)["workers"]
-            alive = [address for address in self.addresses if address in workers]
-            self.client.run(host.begin_generation, self._session, self._generation, workers=alive, wait=False)
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        alive = [address for address in self.addresses if address in workers]
+        self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
 
 
 def _check_options(transport: str, unknown: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from futurex.runtime import config
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
 from futurex.runtime.plan import Plan
-from futurex.runtime.transport import open_endpoint
+from futurex.runtime.transport import StaleGeneration, open_endpoint
 from futurex.tree.graph import Graph
 
 
@@ -37,6 +37,15 @@ class Host:
     running: dict[str, Locality] = field(default_factory=dict)
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.Lock)
+
+    def begin_generation(self, session: str, generation: int) -> Communicator | None:
+        """Enter a generation of a session; None if the session is over or a later generation has begun."""
+        with self.lock:
+            communicator = self.sessions.get(session)
+            if communicator is None or communicator.endpoint.generation > generation:
+                return None
+            self.sessions[session] = communicator.begin_generation(generation)
+            return self.sessions[session]
 
     def close(self) -> None:
         for communicator in self.sessions.values():
@@ -94,11 +103,9 @@ async def close_session(session: str, dask_worker: Worker) -> None:
         await asyncio.to_thread(communicator.endpoint.close)
 
 
-async def begin_generation(session: str, generation: int, dask_worker: Worker) -> None:
-    """End what is in flight on this worker: its collectives fail, and later ones belong to a new generation."""
-    communicator = host_of(dask_worker).sessions.get(session)
-    if communicator is not None:
-        await asyncio.to_thread(communicator.begin_generation, generation)
+async def end_generation(session: str, generation: int, dask_worker: Worker) -> None:
+    """A run failed: what it has in flight on this worker fails too. Nothing happens where a later run is under way."""
+    await asyncio.to_thread(host_of(dask_worker).begin_generation, session, generation + 1)
 
 
 def put_graph(name: str, pickled: bytes, dask_worker: Worker) -> None:
@@ -122,11 +129,23 @@ async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker
 
 
 def run_spmd(
-    run: str, session: str, rank: int, size: int, function: Any, args: tuple[Any, ...], mine: tuple[Any, ...]
+    run: str,
+    session: str,
+    generation: int,
+    rank: int,
+    size: int,
+    function: Any,
+    args: tuple[Any, ...],
+    mine: tuple[Any, ...],
 ) -> Any:
-    """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, for the marks :class:`Mine`."""
+    """One rank of a run, as a Dask task on its worker. ``mine`` are this rank's shards, for the marks :class:`Mine`.
+
+    Every run is a generation of its own, so that no message of one can be taken for another's.
+    """
     host = host_of(get_worker())
-    communicator = host.sessions[session] if size > 1 else None
+    communicator = host.begin_generation(session, generation) if size > 1 else None
+    if size > 1 and communicator is None:
+        raise StaleGeneration(f"run {run!r} (generation {generation}) ended before rank {rank} started")
 
     def emit(event: dict[str, Any]) -> None:
         host.worker.log_event(topic(run), {"rank": rank, "event": event})

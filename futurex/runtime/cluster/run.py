@@ -36,6 +36,7 @@ class ClusterRun(SpmdRun):
         self._done = 0
         self._state = threading.Lock()
         self._settling: threading.Timer | None = None
+        self._ended = False
         client.subscribe_topic(topic(name), self._event)
 
     def watch(self, tasks: Sequence[Future]) -> None:
@@ -83,6 +84,8 @@ class ClusterRun(SpmdRun):
     def _failed(self, rank: int, error: BaseException) -> None:
         """Note a failure; a moment later, when the cause has arrived behind its symptoms, the run ends with it."""
         with self._state:
+            if self._ended:
+                return  # what ending the run itself brings about
             self._errors.setdefault(rank, error)
             if isinstance(error, LocalityLost):
                 self._errors[rank] = error
@@ -97,6 +100,7 @@ class ClusterRun(SpmdRun):
 
     def _end(self) -> None:
         with self._state:
+            self._ended = True
             causes = [error for _, error in sorted(self._errors.items())]
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +47,7 @@ class Operation:
 
 
 class Communicator:
-    """The collectives of one rank.
+    """The collectives of one rank in one generation.
 
     Every run of a plan is a *step*; (generation, step, tag) names one exchange on all ranks. ``communication`` sums the
     seconds in which something was in flight, ``exposed`` those in which the computation waited for it.
@@ -58,9 +58,12 @@ class Communicator:
         self.rank, self.size = endpoint.rank, endpoint.size
         self.small = SmallCollectives(endpoint)
         self._ring = RingAllReduce(endpoint)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._generation = self.endpoint.generation
         self._step = 0
         self._buffers: dict[tuple[int, str, int], np.ndarray] = {}
-        self._lock = threading.Lock()
         self._flights: list[Operation] = []
         self.communication = 0.0
         self.exposed = 0.0
@@ -71,11 +74,15 @@ class Communicator:
         self._step += 1
         return self._step
 
-    def begin_generation(self, generation: int) -> None:
-        """Leave whatever is in flight behind."""
+    def begin_generation(self, generation: int) -> Communicator:
+        """Leave whatever is in flight behind; returns the communicator of the new generation.
+
+        This one stays with its own: what a thread that has not noticed yet starts on it fails as stale.
+        """
         self.endpoint.set_generation(generation)
-        self._flights.clear()
-        self._step = 0
+        begun = copy.copy(self)
+        begun._begin()
+        return begun
 
     def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Operation:
         """Begin an ``all_reduce`` or ``all_gather`` node."""
@@ -112,7 +119,7 @@ class Communicator:
 
     def _launch(self, buffer: np.ndarray, tag: int, land: Callable[[], None]) -> Operation:
         pending = self._ring.start(
-            buffer, generation=self.endpoint.generation, step=self._step, tag=tag, timeout=config.deadline()
+            buffer, generation=self._generation, step=self._step, tag=tag, timeout=config.deadline()
         )
         return Operation(pending, land)
 

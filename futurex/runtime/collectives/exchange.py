@@ -160,6 +160,8 @@ class Exchange:
         self._set_alarm(pending.deadline)
         for error in tuple(self.endpoint.lost.values()):
             pending.fail(error)
+        if key[0] < self.endpoint.generation:  # it may have nothing to send, and so would not be refused
+            pending.fail(StaleGeneration(f"generation {self.endpoint.generation} began"))
         if not pending.done():
             pending.launch()
         for header, payload in early:
