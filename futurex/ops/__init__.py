@@ -19,6 +19,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     epilogue,
     factorizations,
     fourier,
+    framing,
     fusion,
     index,
     library,

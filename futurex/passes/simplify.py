@@ -20,10 +20,11 @@ from futurex.tree.node import Node, apply, const
 
 def simplify(graph: Graph) -> Graph:
     """Fold constants and apply :data:`RULES` until nothing changes."""
-    return until_stable(graph, _simplified)
+    return until_stable(graph, simplified)
 
 
-def _simplified(node: Node) -> Node | None:
+def simplified(node: Node) -> Node | None:
+    """The node after the first rule that applies to it; None if none does."""
     if "dims" in node.attrs:
         return None
     rules = (fold, *RULES.get(node.op, ()))

@@ -1,0 +1,210 @@
+"""Long one-dimensional convolutions as products of their Fourier transforms, which are matrix products, too.
+
+A convolution with ``taps`` weights to ``outputs`` positions is bilinear: ``y = C' ((A w) * (B x))`` for constant
+matrices, in the notation of Winograd (Arithmetic Complexity of Computations, 1980). ``A``, ``B`` and ``C`` are discrete
+Fourier transforms here, and each complex product is three real ones (Gauss). That is 1.5 products a position instead
+of one for each tap, errors grow with the logarithm of the length only, and both derivatives are the same three
+matrices in other places: ``dx = B' ((A w) * (C g))``, ``dw = A' ((B x) * (C g))``. What the forward pass transformed
+is transformed once.
+
+The transforms and the sum over channels are matrix products over contiguous memory if positions come first, so the
+axes are ``(position, batch, channel)`` inside; the pass :mod:`futurex.passes.layout` keeps them so between layers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.convolution import conv_shape
+from futurex.passes.layout import sink, swap
+from futurex.passes.rewrite import rewrite, until_stable
+from futurex.passes.simplify import simplified
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, const
+
+LEAST_WORK = 16e6
+"""Multiply-adds of a convolution below which its transforms are not worth their calls."""
+LONGEST = 160
+"""Positions up to which a transform by a matrix is worth it (its work grows with their square)."""
+MOST_PATCH = 128
+"""Elements of a patch (taps times channels) up to which a convolution over few channels is one product of patches."""
+
+
+def transform_convolutions(graph: Graph) -> Graph:
+    """The graph with float32 convolutions over one axis as matrix products where that saves arithmetic."""
+    if not any(found.saves_work for node in graph.nodes if (found := _geometry(node)) is not None):
+        return graph
+    return until_stable(rewrite(graph, _rule), tidy)
+
+
+def tidy(node: Node) -> Node | None:
+    sunk = sink(node)
+    return simplified(node) if sunk is None else sunk
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """``x`` (batch, length, channels) with ``w`` (taps, channels, filters) to (batch, outputs, filters)."""
+
+    batch: int
+    length: int
+    channels: int
+    taps: int
+    filters: int
+    outputs: int
+    low: int
+    stride: int
+
+    @property
+    def direct(self) -> float:
+        """Multiply-adds of each of the three convolutions."""
+        return float(self.batch) * self.outputs * self.taps * self.channels * self.filters
+
+    @property
+    def saves_work(self) -> bool:
+        """Whether the transforms and their products take less arithmetic than the convolution."""
+        if self.stride != 1 or self.direct < LEAST_WORK or self.outputs + self.taps > LONGEST:
+            return False
+        rank = rank_of(self.outputs + self.taps - 1)
+        products = self.batch * self.channels * self.filters
+        transforms = (
+            self.length * self.batch * self.channels
+            + self.taps * self.channels * self.filters
+            + self.outputs * self.batch * self.filters
+        )
+        return rank * (products + transforms) < self.direct
+
+    @property
+    def in_patches(self) -> bool:
+        """Whether a product with patches beats the library, which works on sixteen channels at a time."""
+        return self.channels < 16 and self.taps * self.channels <= MOST_PATCH and self.direct >= LEAST_WORK
+
+
+def _geometry(node: Node) -> _Geometry | None:
+    """The sizes of a float32 convolution over one axis or of one of its gradients."""
+    if node.op not in _FORMS or not node.is_static or node.ndim != 3:
+        return None
+    if any(each.dtype != np.float32 for each in (node, *node.inputs)):
+        return None
+    attrs = node.attrs
+    if attrs["groups"] != 1 or attrs["dilation"] != (1,):
+        return None
+    first, second = (source.shape for source in node.inputs)
+    x = attrs["input_shape"] if node.op == "conv_input_grad" else first
+    w = node.shape if node.op == "conv_weight_grad" else second
+    geometry = {name: attrs[name] for name in ("stride", "padding", "dilation", "groups")}
+    outputs = conv_shape(x, w, **geometry)[1]
+    if not math.prod(x) or not math.prod(w):
+        return None
+    return _Geometry(x[0], x[1], x[2], w[0], w[2], outputs, attrs["padding"][0][0], attrs["stride"][0])
+
+
+def _rule(node: Node) -> Node | None:
+    geometry = _geometry(node)
+    if geometry is None:
+        return None
+    if geometry.saves_work:
+        return _FORMS[node.op](geometry, *node.inputs)
+    if geometry.in_patches and node.op in _PATCHED and node.attrs["padding"] == ((0, 0),):
+        return _PATCHED[node.op](geometry, *node.inputs)
+    return None
+
+
+def _conv(sizes: _Geometry, x: Node, w: Node) -> Node:
+    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
+    product = apply("matmul", _map(matrices.positions, swap(x)), _map(matrices.weights, w))
+    return swap(_map(matrices.results.T, product))
+
+
+def _input_grad(sizes: _Geometry, g: Node, w: Node) -> Node:
+    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
+    weights = apply("transpose", _map(matrices.weights, w), axes=(0, 2, 1))
+    return swap(_map(matrices.positions.T, apply("matmul", _map(matrices.results, swap(g)), weights)))
+
+
+def _weight_grad(sizes: _Geometry, x: Node, g: Node) -> Node:
+    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
+    turned = apply("transpose", _map(matrices.positions, swap(x)), axes=(0, 2, 1))
+    return _map(matrices.weights.T, apply("matmul", turned, _map(matrices.results, swap(g))))
+
+
+def _map(matrix: np.ndarray[Any, Any], x: Node) -> Node:
+    """A linear map along the first axis."""
+    rows = apply("matmul", const(matrix), apply("reshape", x, shape=(x.shape[0], math.prod(x.shape[1:]))))
+    return apply("reshape", rows, shape=(len(matrix), *x.shape[1:]))
+
+
+def _patches(sizes: _Geometry, x: Node) -> Node:
+    """(outputs * batch, taps * channels): what each output position sees."""
+    frames = apply("frames", swap(x), size=sizes.taps, hop=sizes.stride)
+    rows = apply("transpose", frames, axes=(1, 2, 0, 3))
+    return apply("reshape", rows, shape=(sizes.outputs * sizes.batch, sizes.taps * sizes.channels))
+
+
+def _conv_patched(sizes: _Geometry, x: Node, w: Node) -> Node:
+    flat = apply("reshape", w, shape=(sizes.taps * sizes.channels, sizes.filters))
+    rows = apply("matmul", _patches(sizes, x), flat)
+    return swap(apply("reshape", rows, shape=(sizes.outputs, sizes.batch, sizes.filters)))
+
+
+def _weight_grad_patched(sizes: _Geometry, x: Node, g: Node) -> Node:
+    rows = apply("reshape", swap(g), shape=(sizes.outputs * sizes.batch, sizes.filters))
+    product = apply("matmul", apply("transpose", _patches(sizes, x), axes=(1, 0)), rows)
+    return apply("reshape", product, shape=(sizes.taps, sizes.channels, sizes.filters))
+
+
+_FORMS = {"conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}
+_PATCHED = {"conv": _conv_patched, "conv_weight_grad": _weight_grad_patched}
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """The matrices of ``y = results' ((weights w) * (positions x))``, float32, all with one row for each product."""
+
+    weights: np.ndarray[Any, Any]
+    positions: np.ndarray[Any, Any]
+    results: np.ndarray[Any, Any]
+
+
+def rank_of(period: int) -> int:
+    """Real products of a cyclic convolution of this period: one for a real coefficient, three for a complex one.
+
+    >>> rank_of(11), rank_of(20)
+    (16, 29)
+    """
+    return 3 * ((period - 1) // 2) + 1 + (period % 2 == 0)
+
+
+@functools.lru_cache(maxsize=256)
+def algorithm(outputs: int, taps: int, length: int, low: int) -> Algorithm:
+    """The Fourier transforms that correlate ``length`` positions, behind ``low`` zeros, with ``taps`` weights.
+
+    With ``a - ib`` the transform of the positions and ``c + id`` that of the weights, the products are ``c (a - b)``,
+    ``a (d - c)`` and ``b (c + d)``.
+
+    >>> found = algorithm(outputs=2, taps=2, length=3, low=0)
+    >>> x, w = np.float32([1, 2, 4]), np.float32([3, 1])
+    >>> (found.results.T @ ((found.weights @ w) * (found.positions @ x))).round(4)
+    array([ 5., 10.], dtype=float32)
+    """
+    period = outputs + taps - 1
+    inside = np.arange(low, low + length)
+    weights, positions, results = [], [], []
+    for k in range(period // 2 + 1):
+        at = [2 * np.pi / period * (k * each % period) for each in (np.arange(taps), inside, np.arange(outputs))]
+        (c, d), (a, b), (real, imaginary) = ((np.cos(angle), np.sin(angle)) for angle in at)
+        share = (1 if 2 * k in (0, period) else 2) / period
+        if 2 * k in (0, period):
+            weights.append(c)
+            positions.append(a)
+            results.append(share * real)
+        else:
+            weights += [c, d - c, c + d]
+            positions += [a - b, a, b]
+            results += [share * (real - imaginary), -share * imaginary, share * real]
+    return Algorithm(*(np.array(each, np.float32) for each in (weights, positions, results)))
