@@ -68,6 +68,7 @@ def thread_environment(threads: int) -> dict[str, str]:
     return {f"{name}_NUM_THREADS": str(threads) for name in names} | {
         "FUTUREX_THREADS": str(threads),
         "NPROC": str(threads),
+        "FUTUREX_COMPILE": "wait",  # what is measured is the steady state
         "JAX_PLATFORMS": "cpu",
     }
 

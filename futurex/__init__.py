@@ -22,6 +22,7 @@ from futurex.frontend import (  # noqa: E402
     jvp,
     linearize,
     lower,
+    precompile,
     stop_gradient,
     value_and_grad,
     vjp,
@@ -37,7 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "checkpoint",
     "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian", "jvp", "linearize", "lower",
-    "models", "nn", "numpy", "optim", "random", "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

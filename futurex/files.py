@@ -9,8 +9,15 @@ from typing import BinaryIO
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be made again: `$FUTUREX_CACHE`, or `~/.cache/futurex`; it may not exist."""
-    return Path(os.environ.get("FUTUREX_CACHE") or Path.home() / ".cache" / "futurex")
+    """Return the folder for files that can be made again; it may not exist.
+
+    `$FUTUREX_CACHE`; or `futurex` in `$XDG_CACHE_HOME`, which is `~/.cache` unless it names another absolute folder.
+    """
+    own = os.environ.get("FUTUREX_CACHE")
+    if own:
+        return Path(own)
+    root = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    return (root if root.is_absolute() else Path.home() / ".cache") / "futurex"
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,6 +1,11 @@
 """Settings shared by every test."""
 
+import os
+
 from hypothesis import HealthCheck, settings
+
+# What is tested are the compiled kernels, from the first call on; tests of what happens until then say so themselves.
+os.environ.setdefault("FUTUREX_COMPILE", "wait")
 
 # How long an example takes depends on who else uses the machine: it is no evidence of a fault.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -33,4 +33,8 @@ def test_the_cache_folder_follows_the_environment(monkeypatch):
     monkeypatch.setenv("FUTUREX_CACHE", "/elsewhere")
     assert cache_folder() == Path("/elsewhere")
     monkeypatch.delenv("FUTUREX_CACHE")
-    assert cache_folder() == Path.home() / ".cache" / "futurex"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/futurex")
+    for nowhere in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
+        assert cache_folder() == Path.home() / ".cache" / "futurex"

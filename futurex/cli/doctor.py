@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import futurex
-from futurex.kernels import onednn
+from futurex.kernels import onednn, store
 from futurex.kernels.backends import default_backends
 from futurex.runtime import config
 from futurex.runtime.transport import ucx_library
@@ -45,6 +45,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "threads", f"{config.threads()} (FUTUREX_THREADS changes it), {os.cpu_count()} processors"
     yield "numpy", f"{np.__version__}, BLAS {_blas()}"
     yield "onednn", _onednn()
+    yield "kernels", _kernels()
     yield "backends", ", ".join(backend.name for backend in default_backends())
     yield "ucx", _ucx()
     for package in PACKAGES:
@@ -62,6 +63,12 @@ def _onednn() -> str:
     if not onednn.available():
         return f"not used: {onednn.why_not()}"
     return f"{'.'.join(map(str, onednn.version()))} from {onednn.library_path()}"
+
+
+def _kernels() -> str:
+    used = store.usage()
+    limit = f"{store.bound() // 10**6} MB (FUTUREX_CACHE_MB)"
+    return f"{used.files} compiled, {used.nbytes / 1e6:.1f} of at most {limit}, in {store.folder()} (FUTUREX_CACHE)"
 
 
 def _ucx() -> str:

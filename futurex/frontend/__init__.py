@@ -3,7 +3,7 @@
 from futurex.frontend.array import Array
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
-from futurex.frontend.staging import Futurized, disable, futurize
+from futurex.frontend.staging import Futurized, disable, futurize, precompile
 from futurex.frontend.transforms import (
     checkpoint,
     custom_vjp,
@@ -33,6 +33,7 @@ __all__ = [
     "jvp",
     "linearize",
     "lower",
+    "precompile",
     "stop_gradient",
     "value_and_grad",
     "vjp",

@@ -37,4 +37,6 @@ def lines_of(variant: Variant) -> list[str]:
     out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
     if variant.captures:
         out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
+    if variant._plan is not None and not variant._plan.ready:
+        out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
     return out + variant.notes

@@ -343,6 +343,28 @@ def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
     return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
 
 
+def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    """Have a call compiled without running it; every kernel is there when this returns.
+
+    A first call does not wait for a compiler: what is not in the cache on disk NumPy computes until its code is there
+    (``f.profile()`` counts such runs as ``interpreted``). That makes no difference to the results of operations that
+    give NumPy's bits; functions such as ``exp`` may differ in the last bits between the two. This, or
+    ``FUTUREX_COMPILE=wait`` for a whole process, makes every call compute alike. ``fx.fit`` and clusters always wait.
+
+    Of arrays only shapes and dtypes matter. Raises TypeError for what is not futurized, and StagingError at the user's
+    line where the function cannot be staged.
+
+    >>> import numpy as np, futurex as fx
+    >>> f = fx.futurize(lambda x: (x * 2 + 1).sum())
+    >>> fx.precompile(f, np.zeros(1000))
+    >>> float(f(np.ones(1000)))
+    3000.0
+    """
+    if not isinstance(function, Futurized):
+        raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
+    function.trace(*args, **kwargs).plan.prepare(wait=True)
+
+
 _library: dict[Any, Futurized[Any, Any]] = {}
 
 

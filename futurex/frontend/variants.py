@@ -77,7 +77,7 @@ class Variant:
     def plan(self) -> Plan:
         if self._plan is None:
             assert self.graph is not None
-            self._plan = compile_plan(self.graph, threads=config.threads())
+            self._plan = compile_plan(self.graph, threads=config.threads(), background=config.background())
         return self._plan
 
     def valid(self) -> bool:

@@ -12,6 +12,27 @@ from typing import Any, Protocol
 from futurex.tree.node import Node
 
 
+class Late(Protocol):
+    """A kernel whose machine code may come after its first calls, which NumPy computes."""
+
+    @property
+    def interpreted(self) -> int:
+        """Calls without it."""
+        ...
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Begin to compile; return when the code is there if ``wait``.
+
+        ``sharing`` says for each input in the memory of which result it lies, -1 for none.
+        """
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Is the code there that was prepared?"""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """How one node is computed.
@@ -22,6 +43,7 @@ class Kernel:
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
+    ``late``: what is compiled behind the first calls.
     """
 
     call: Callable[..., Any]
@@ -31,6 +53,7 @@ class Kernel:
     view: int | None = None
     contiguous: bool = False
     exclusive: bool = False
+    late: Late | None = None
 
 
 class Backend(Protocol):

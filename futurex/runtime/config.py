@@ -1,6 +1,6 @@
-"""What the runtime may use: threads, and how long it waits before it gives up.
+"""What the runtime may use: threads, how long it waits before it gives up, and whether it waits for the compiler.
 
- One budget of threads per process. A plan compiled for ``t`` threads uses ``t`` inside its kernels; a pool that runs
+One budget of threads per process. A plan compiled for ``t`` threads uses ``t`` inside its kernels; a pool that runs
 such plans has ``budget // t`` workers (at least one), so workers times threads inside kernels never exceed the
 budget.
 """
@@ -29,6 +29,14 @@ def workers(per_plan: int = 1) -> int:
     1
     """
     return max(1, threads() // per_plan)
+
+
+def background() -> bool:
+    """Are kernels of calls compiled behind their first runs? FUTUREX_COMPILE: ``background`` (default) or ``wait``."""
+    text = os.environ.get("FUTUREX_COMPILE", "background")
+    if text not in ("background", "wait"):
+        raise ValueError(f"FUTUREX_COMPILE={text!r} must be background or wait")
+    return text == "background"
 
 
 def deadline() -> float:

@@ -70,7 +70,8 @@ class Row:
     """The profile of one instruction.
 
     ``ns`` is the time of all ``count`` runs, estimated from those that were timed; ``bytes`` is read and written per
-    run; ``inlined`` counts runs on the thread that made the instruction ready.
+    run; ``inlined`` counts runs on the thread that made the instruction ready; ``interpreted`` those that NumPy
+    computed because the kernel's code was not compiled yet.
     """
 
     op: str
@@ -80,3 +81,4 @@ class Row:
     bytes: int
     backend: str
     inlined: int
+    interpreted: int = 0

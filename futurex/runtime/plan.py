@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.kernels.backends import default_backends
+from futurex.kernels.compiling import behind
 from futurex.kernels.registry import Backend, Kernel, kernel_for
 from futurex.passes.pipeline import optimise
 from futurex.runtime.counters import Counters, Grain, Row
@@ -50,12 +51,15 @@ def compile_plan(
     donate: Mapping[int, int] | None = None,
     backends: Sequence[Backend] | None = None,
     optimised: bool = False,
+    background: bool = False,
 ) -> Plan:
     """Compile a graph for this machine.
 
     ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a
     result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on
-    ``graph`` already. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
+    ``graph`` already. ``background``: kernels whose code is not on disk are compiled behind the first runs, which NumPy
+    computes; without it the plan is complete when this returns. Raises TypeError for a graph that is not closed,
+    ValueError for a donation that does not fit.
 
     >>> import numpy as np
     >>> from futurex.tree import Aval, Graph, param
@@ -69,14 +73,17 @@ def compile_plan(
         graph = optimise(graph)
 
     def compile_sub(inner: Graph) -> Plan:
-        return compile_plan(inner, threads=threads, backends=backends, optimised=True)
+        return compile_plan(inner, threads=threads, backends=backends, optimised=True, background=background)
 
-    low = Lowering(graph, threads, backends, compile_sub)
+    with behind(background):
+        low = Lowering(graph, threads, backends, compile_sub)
     planner = Planner(low, donate or {})
     planner.place_donated()
     order = _order(low)
     layout = planner.place(order)
-    return Plan(low, layout, order, planner.donate)
+    plan = Plan(low, layout, order, planner.donate)
+    plan.prepare(wait=not background)
+    return plan
 
 
 class Plan:
@@ -116,6 +123,32 @@ class Plan:
                 self.reads[reader] += (slot.index,)
             last = max(readers, key=self.rank.__getitem__)
             self.drops[last] = (*self.drops.get(last, ()), slot.index)
+
+    def prepare(self, *, wait: bool) -> None:
+        """Begin to compile the kernels that need it; with ``wait``, be done when this returns."""
+        for place in self.order:
+            each = self.instructions[place]
+            if each.kernel.late is not None:
+                shift = len(each.ins) - len(each.node.inputs)
+                written = [self._memory_of(out) for out in each.outs]
+                read = [self._memory_of(source) for source in each.ins[shift:]]
+                sharing = [written.index(memory) if memory in written else -1 for memory in read]
+                each.kernel.late.prepare(sharing, wait=wait)
+
+    def _memory_of(self, slot: int) -> int:
+        root = self._low.slots[slot].root
+        param = self._layout.donated.get(root)
+        return root if param is None else self._low.params[param]
+
+    @property
+    def ready(self) -> bool:
+        """Is no kernel left that NumPy computes until it is compiled?"""
+        return all(each.kernel.late is None or each.kernel.late.ready for each in self.instructions)
+
+    @property
+    def interpreted(self) -> int:
+        """How often NumPy computed an instruction whose kernel was not compiled yet."""
+        return sum(each.kernel.late.interpreted for each in self.instructions if each.kernel.late is not None)
 
     def run(
         self, args: Sequence[Any], communicator: Communicator | None = None, *, outs: Sequence[Any] | None = None
@@ -199,7 +232,7 @@ class Plan:
             rows.append(
                 Row(
                     each.node.op, str(each.node.src or ""), runs, round(total * runs / max(1, timed)), int(moved),
-                    each.kernel.backend, runs - spawned,
+                    each.kernel.backend, runs - spawned, each.kernel.late.interpreted if each.kernel.late else 0,
                 )
             )  # fmt: skip
         return rows

@@ -6,6 +6,7 @@ group. Their results are arrays of their own: never an input, never memory of th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +29,39 @@ class Runnable(Protocol):
         """Results for ``args``; ``outs`` are arrays that may be overwritten with them."""
         ...
 
+    def prepare(self, *, wait: bool) -> None:
+        """Begin to compile its kernels; be done when this returns, if ``wait``."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Are all its kernels compiled that will be?"""
+        ...
+
+    @property
+    def interpreted(self) -> int:
+        """How often NumPy computed what was not compiled yet."""
+        ...
+
+
+class _Inside:
+    """The kernels of sub-graphs, as part of the node that holds them."""
+
+    def __init__(self, plans: Sequence[Runnable]) -> None:
+        self._plans = plans
+
+    @property
+    def interpreted(self) -> int:
+        return sum(plan.interpreted for plan in self._plans)
+
+    @property
+    def ready(self) -> bool:
+        return all(plan.ready for plan in self._plans)
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        for plan in self._plans:
+            plan.prepare(wait=wait)
+
 
 def structured_kernel(
     node: Node, compile_sub: Callable[[Graph], Runnable], backends: Sequence[Backend], threads: int
@@ -37,21 +71,23 @@ def structured_kernel(
         claims = (backend.claim(node, threads) for backend in backends if backend.name != "numpy")
         whole = next((kernel for kernel in claims if kernel is not None), None)
         if whole is not None:
-            return Kernel(_compiled(whole.call, node, compile_sub), whole.backend)
+            return Kernel(_compiled(whole, node, compile_sub), whole.backend, late=whole.late)
     return _planned(node, compile_sub)
 
 
-def _compiled(whole: Callable[..., Any], node: Node, compile_sub: Callable[[Graph], Runnable]) -> Callable[..., Any]:
-    """A compiled loop that is run by plans where it gives up: they raise what there is to raise, at its line."""
-    planned: list[Kernel] = []
+def _compiled(whole: Kernel, node: Node, compile_sub: Callable[[Graph], Runnable]) -> Callable[..., Any]:
+    """A compiled loop. It is run by plans until it is compiled, which may be between two rounds, and where it gives up:
+    they raise what there is to raise, at its line."""
+    late = whole.late
+
+    @functools.cache
+    def plans() -> tuple[Runnable, Runnable]:
+        return compile_sub(node.attrs["test"]), compile_sub(node.attrs["body"])
 
     def call(out: None, communicator: Any, *inputs: Any) -> Any:
-        results = whole(None, *inputs)
-        if results is not None:
-            return results
-        if not planned:
-            planned.append(_planned(node, compile_sub))
-        return planned[0].call(out, communicator, *inputs)
+        coming = whole if late is not None and not late.ready else None
+        results = whole.call(None, *inputs)
+        return results if results is not None else _loop(*plans(), (), coming)(out, communicator, *inputs)
 
     return call
 
@@ -59,11 +95,13 @@ def _compiled(whole: Callable[..., Any], node: Node, compile_sub: Callable[[Grap
 def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
     """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
     plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
+    late = _Inside([*plans.values()])
     if node.op == "cond":
-        return Kernel(_cond(plans["then"], plans["orelse"]), "structured")
+        return Kernel(_cond(plans["then"], plans["orelse"]), "structured", late=late)
     if node.op == "loop":
-        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured")
-    return Kernel(_scan(plans["body"], **{k: v for k, v in node.attrs.items() if k != "body"}), "structured")
+        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", late=late)
+    attrs = {name: value for name, value in node.attrs.items() if name != "body"}
+    return Kernel(_scan(plans["body"], **attrs), "structured", late=late)
 
 
 def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:
@@ -98,12 +136,15 @@ def _own(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _loop(test: Runnable, body: Runnable, tape: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
+def _loop(
+    test: Runnable, body: Runnable, tape: tuple[int, ...], coming: Kernel | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """``coming``: the whole loop as a kernel that is being compiled; once it is there it takes over what is carried."""
     n = len(body.graph.outs)
 
     def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
         consts = inputs[n:]
-        carry = _Carry(inputs[:n])
+        carry, whole = _Carry(inputs[:n]), coming
         if tape:
             carry.values = carry.owned()
         tapes: list[list[Any]] = [[] for _ in tape]
@@ -111,6 +152,11 @@ def _loop(test: Runnable, body: Runnable, tape: tuple[int, ...]) -> Callable[...
             for steps, k in zip(tapes, tape, strict=True):
                 steps.append(carry.values[k])
             carry.step(body, (*carry.values, *consts), communicator, keep=tape)
+            if whole is not None and whole.late is not None and whole.late.ready:
+                results = whole.call(None, *carry.values, *consts)
+                if results is not None:
+                    return tuple(results)
+                whole = None
         return (*carry.owned(), *tapes)
 
     return call

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from futurex.kernels import store
 from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.backend import PARALLEL_BYTES
 from futurex.kernels.numba_.layout import collapse
@@ -298,10 +299,10 @@ def test_a_kernel_on_disk_is_loaded_and_a_damaged_one_replaced(monkeypatch, tmp_
         return compiler.Counts.compiled - before[0], compiler.Counts.loaded - before[1]
 
     assert counts_of_a_fresh_start() == (1, 0)
-    (stored,) = compiler.cache_folder().glob("*.o")
+    (stored,) = store.folder().glob("*.o")
     stored.write_bytes(stored.read_bytes()[:-7])
     assert counts_of_a_fresh_start() == (1, 0)
-    assert [path.name for path in compiler.cache_folder().iterdir()] == [stored.name]
+    assert [path.name for path in store.folder().iterdir()] == [stored.name]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):

@@ -29,7 +29,7 @@ class LoopBackend:
             program = _loop(node)
         except (Unsupported, RuntimeError):
             return None
-        return Kernel(lambda out, *inputs: program(*inputs), self.name)
+        return Kernel(lambda out, *inputs: program(*inputs), self.name, late=program)
 
 
 def _loop(node: Node) -> Program:

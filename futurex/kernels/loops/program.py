@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
+from futurex.kernels.compiling import is_behind
 from futurex.kernels.loops.arrays import Array
 from futurex.kernels.loops.emit import FIRST, Call, Cell, Emitter, Value
+from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.emit import slot_format
@@ -23,9 +25,8 @@ Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
 
 
 class Program:
-    """``call(*inputs)`` gives the results of ``build``, in memory of their own, or None after a failure.
-
-    The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays.
+    """``call(*inputs)`` gives the results of ``build``, in memory of their own; None after a failure, and before it is
+    compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays.
     """
 
     def __init__(self, avals: Sequence[Aval], owned: int, build: Build) -> None:
@@ -61,7 +62,11 @@ class Program:
             unpacked.append(slot_format(value.dtype))
             self._outs.append((False, None if value.weak else value.dtype.type))
         self._unpack = struct.Struct("=" + "".join(unpacked)).unpack_from
-        self._entry = compiled(emitter.text(scalars))
+        self.interpreted = 0
+        self._text = emitter.text(scalars)
+        self._entry = compiled(self._text, wait=not is_behind())
+        if self._entry.error is not None:
+            raise Unsupported(str(self._entry.error))
         self._scratch = emitter.scratch + _ALIGNED
         self._kept = dict(emitter.constants)
         self._callback = emitter.callback
@@ -90,7 +95,20 @@ class Program:
             moved.append(value)
         return moved
 
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Be done when this returns, if ``wait``."""
+        if wait:
+            compiled(self._text)
+
+    @property
+    def ready(self) -> bool:
+        """Is the code there?"""
+        return self._entry.ready
+
     def __call__(self, *inputs: Any) -> tuple[Any, ...] | None:
+        if not self._entry.ready:
+            self.interpreted += 1
+            return None
         scratch = np.empty(self._scratch, np.uint8)
         memory = address_of(scratch)
         base = -(-memory // _ALIGNED) * _ALIGNED

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
+from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
@@ -39,22 +40,26 @@ class NumbaBackend:
             return None
         try:
             loop = _Loop(node, analyse(graph), layout, threads)
-        except (RuntimeError, ValueError):
+        except ValueError:
             return None
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         inplace = tuple(k for k in loop.region.arrays if node.inputs[k].aval in outs)
-        return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True)
+        return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop)
 
 
 class _Loop:
     """The kernel of one node; for every way in which results share memory with operands it has a compiled variant.
 
-    Any result may be given the buffer of any operand of the same shape and dtype.
+    Any result may be given the buffer of any operand of the same shape and dtype. Until a variant is compiled, and
+    where LLVM refuses it, NumPy computes the region.
     """
 
     def __init__(self, node: Node, region: Region, layout: Layout, threads: int) -> None:
+        self.node = node
         self.region = region
         self.layout = layout
+        self.wait = not is_behind()
+        self.interpreted = 0
         outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self.several = isinstance(node.aval, tuple)
         self.results = len(outs)
@@ -69,19 +74,49 @@ class _Loop:
         values = (scalar.dtype.type(scalar.node.value) for scalar in constants)
         self.constants = struct.pack(f"={_format(constants)}", *values)
         self.variants: dict[tuple[int, ...], Entry] = {}
-        self.plain = self._variant((-1,) * len(region.arrays))
+        self.apart = (-1,) * len(region.arrays)
+        self.text = self._emit(self.apart)
+        self.plain: Entry | None = None
 
-    def _variant(self, aliases: tuple[int, ...]) -> Entry:
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have the variant compiled that a plan will use."""
+        self._variant(tuple(sharing[k] for k in self.region.arrays), wait=wait)
+
+    @property
+    def ready(self) -> bool:
+        return all(entry.ready for entry in self.variants.values())
+
+    def _emit(self, aliases: tuple[int, ...]) -> str:
+        return emit(self.region, self.layout, aliases, threaded=openmp() is not None)
+
+    def _variant(self, aliases: tuple[int, ...], *, wait: bool) -> Entry:
         """The compiled loop for operands that share memory with these results (-1: with none)."""
-        if aliases not in self.variants:
-            text = emit(self.region, self.layout, aliases, threaded=openmp() is not None)
-            self.variants[aliases] = compiled(text)
-        return self.variants[aliases]
+        entry = self.variants.get(aliases)
+        if entry is None or (wait and not entry.ready and entry.error is None):
+            plain = aliases == self.apart
+            entry = self.variants[aliases] = compiled(self.text if plain else self._emit(aliases), wait=wait)
+            if plain:
+                self.plain = entry
+        return entry
 
     def _sharing(self, addresses: list[int]) -> Entry:
         written = addresses[: self.results]
         read = addresses[self.results :]
-        return self._variant(tuple(written.index(address) if address in written else -1 for address in read))
+        aliases = tuple(written.index(address) if address in written else -1 for address in read)
+        return self._variant(aliases, wait=self.wait)
+
+    def _interpret(self, out: Any, inputs: Sequence[Any]) -> Any:
+        """NumPy computes the region; as compiled code it says nothing of floating-point errors."""
+        self.interpreted += 1
+        with np.errstate(all="ignore"):
+            found = self.node.record.run(inputs, self.node.attrs)
+        if not self.several:
+            np.copyto(out, found)
+            return out
+        own = [np.array(value) if any(np.may_share_memory(value, each) for each in out) else value for value in found]
+        for target, value in zip(out, own, strict=True):
+            np.copyto(target, value)
+        return out
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
         arrays = list(out) if self.several else [out]
@@ -89,7 +124,12 @@ class _Loop:
             arrays.append(inputs[k])
         _check(arrays, self.checks)
         addresses = [address_of(array) for array in arrays]
-        entry = self.plain if len(set(addresses)) == len(addresses) else self._sharing(addresses)
+        if len(set(addresses)) < len(addresses):
+            entry = self._sharing(addresses)
+        else:
+            entry = self.plain or self._variant(self.apart, wait=self.wait)
+        if not entry.ready:
+            return self._interpret(out, inputs)
         block = self.extents + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
         if self.threads > 1:
             entry.on_threads(block, self.threads)

@@ -5,41 +5,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
-import tempfile
-import threading
 import time
-from pathlib import Path
+import warnings
+from collections.abc import Callable
 from typing import Any
 
-import llvmlite
 import llvmlite.binding as llvm
 
+from futurex.kernels import store
+from futurex.kernels.compiling import background, working
 from futurex.kernels.threads import openmp
 
-_DIGEST = 32
-_lock = threading.Lock()
 _entries: dict[str, Entry] = {}
-
-
-class Entry:
-    """A compiled kernel: called with its packed block (bytes, or a buffer that it writes to), in this thread or on
-    several."""
-
-    __slots__ = ("_address", "_function")
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-        self._function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
-
-    def __call__(self, block: Any) -> None:
-        self._function(block)
-
-    def on_threads(self, block: bytes, count: int) -> None:
-        """Each of ``count`` OpenMP threads takes its share of the outermost loop; needs libgomp."""
-        library = openmp()
-        assert library is not None
-        library.GOMP_parallel(self._address, block, count, 0)
 
 
 class Counts:
@@ -50,55 +27,91 @@ class Counts:
     seconds = 0.0
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels lie: under FUTUREX_CACHE, or ~/.cache/futurex."""
-    root = os.environ.get("FUTUREX_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "futurex")
-    return Path(root, "numba", f"llvmlite-{llvmlite.__version__}")
+class Entry:
+    """A kernel, compiled or to be: called with its packed block (bytes, or a buffer that it writes to), in this thread
+    or on several.
 
+    ``ready``: it can be called, and always can from then on. ``error``: what the compiler said when it refused.
+    """
 
-def compiled(text: str) -> Entry:
-    """The kernel ``@region`` of an IR text as a function of its packed block; it releases the GIL while it runs."""
-    key = hashlib.sha256(f"{_machine_name()}\n{text}".encode()).hexdigest()
-    with _lock:
-        if key not in _entries:
+    __slots__ = ("_address", "_function", "_key", "_text", "error", "ready", "submitted")
+
+    def __init__(self, key: str, text: str) -> None:
+        self._key, self._text = key, text
+        self.ready = self.submitted = False
+        self.error: Exception | None = None
+
+    def __call__(self, block: Any) -> None:
+        self._function(block)
+
+    def on_threads(self, block: bytes, count: int) -> None:
+        """Each of ``count`` OpenMP threads takes its share of the outermost loop; needs libgomp."""
+        library = openmp()
+        assert library is not None
+        library.GOMP_parallel(self._address, block, count, 0)
+
+    def build(self) -> None:
+        """Compile, unless that was done before. A refusal is a warning: whoever asked goes on without."""
+        with working:
+            if self.ready or self.error is not None:
+                return
             start = time.perf_counter()
-            _entries[key] = _link(_object(text, key), key)
+            try:
+                stored = store.read(self._key)
+                self._link(stored if stored is not None else self._compiled())
+                Counts.loaded += stored is not None
+            except Exception as error:
+                self.error = error
             Counts.seconds += time.perf_counter() - start
-        return _entries[key]
+        if self.error is not None:
+            what = str(self.error).partition("\n")[0]
+            warnings.warn(f"a kernel was not compiled and runs as NumPy: {what}", RuntimeWarning, stacklevel=2)
+
+    def load(self) -> bool:
+        """Take what is on disk, if that can be done at once."""
+        if not working.acquire(blocking=False):
+            return False
+        try:
+            stored = store.read(self._key)
+            if stored is not None and not self.ready:
+                self._link(stored)
+                Counts.loaded += 1
+            return self.ready
+        except Exception:  # build() will meet it again
+            return False
+        finally:
+            working.release()
+
+    def _compiled(self) -> bytes:
+        code = _compile(self._text.replace("@region(", f"@region_{self._key}("))
+        Counts.compiled += 1
+        store.write(self._key, code)
+        return code
+
+    def _link(self, code: bytes) -> None:
+        engine = _engine()
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        self._address = engine.get_function_address(f"region_{self._key}")
+        self._function: Callable[[Any], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self._address)
+        self.ready = True
 
 
-def _object(text: str, key: str) -> bytes:
-    path = cache_folder() / f"{key}.o"
-    stored = _read(path)
-    if stored is not None:
-        Counts.loaded += 1
-        return stored
-    code = _compile(text.replace("@region(", f"@region_{key}("))
-    Counts.compiled += 1
-    _write(path, code)
-    return code
+def compiled(text: str, *, wait: bool = True) -> Entry:
+    """The kernel ``@region`` of an IR text as a function of its packed block; it releases the GIL while it runs.
 
-
-def _read(path: Path) -> bytes | None:
-    """The stored object, or None if there is none or it is damaged."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    code = content[_DIGEST:]
-    return code if content[:_DIGEST] == hashlib.sha256(code).digest() else None
-
-
-def _write(path: Path, code: bytes) -> None:
-    """Written aside and renamed, so that a reader sees a whole file or none; an unwritable folder is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(name, path)
-    except OSError:
-        return
+    Without ``wait`` it may not be ``ready`` yet: a thread of low priority compiles it.
+    """
+    key = hashlib.sha256(f"{_machine_name()}\n{text}".encode()).hexdigest()
+    entry = _entries.setdefault(key, Entry(key, text))
+    if entry.ready:
+        return entry
+    if wait:
+        entry.build()
+    elif not entry.submitted and not entry.load():
+        entry.submitted = True
+        background.submit(entry.build)
+    return entry
 
 
 @functools.cache
@@ -142,10 +155,3 @@ def _compile(text: str) -> bytes:
 @functools.cache
 def _engine() -> llvm.ExecutionEngine:
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-
-
-def _link(code: bytes, key: str) -> Entry:
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return Entry(engine.get_function_address(f"region_{key}"))

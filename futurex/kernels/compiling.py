@@ -1,0 +1,104 @@
+"""When machine code is made: before the call that needs it, or behind it, by a thread of low priority.
+
+A plan that is compiled *behind* starts at once: what is not in memory or on disk is computed by NumPy until its code is
+there. LLVM does one thing at a time in a process, whichever thread asks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Job = Callable[[], None]
+_NICENESS = 10
+_EXIT_SECONDS = 10.0
+
+working = threading.RLock()
+"""Held while LLVM works. A fork waits for it, so that a child does not inherit a compiler that stopped half-way."""
+
+
+class _Setting(threading.local):
+    behind = False
+
+
+_setting = _Setting()
+
+
+@contextmanager
+def behind(wanted: bool) -> Iterator[None]:
+    """Kernels claimed in the block may come after their first calls, if ``wanted``; by default they come before."""
+    before, _setting.behind = _setting.behind, wanted
+    try:
+        yield
+    finally:
+        _setting.behind = before
+
+
+def is_behind() -> bool:
+    """May a kernel that is claimed now come later?"""
+    return _setting.behind
+
+
+class Background:
+    """Jobs done one after the other by a daemon thread, which ends when there are none.
+
+    At exit the job at hand is finished (LLVM must not be torn down while it works), the others are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, job: Job) -> None:
+        """Do ``job`` soon; never, if the process is about to end."""
+        with self._lock, contextlib.suppress(RuntimeError):  # no thread can be started while Python ends
+            if self._closed:
+                return
+            self._jobs.append(job)
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="compile", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def close(self, timeout: float = _EXIT_SECONDS) -> None:
+        """Take no more jobs, forget those that have not begun, wait for the one at hand."""
+        with self._lock:
+            self._closed = True
+            self._jobs.clear()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def _work(self) -> None:
+        if hasattr(os, "setpriority") and sys.platform == "linux":  # where it is a matter of one thread
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                job = self._jobs.popleft()
+            try:
+                job()
+            except Exception:
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+    def renew(self) -> None:
+        """In a child after a fork: the thread is the parent's."""
+        self.__init__()  # type: ignore[misc]
+
+
+background = Background()
+atexit.register(background.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=working.acquire, after_in_parent=working.release, after_in_child=working.release)
+    os.register_at_fork(after_in_child=background.renew)

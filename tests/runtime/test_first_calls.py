@@ -1,0 +1,236 @@
+"""First calls do not wait for the compiler: NumPy computes what is not compiled yet, with the same results."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels import compiling, store
+from futurex.kernels.numba_ import compiler
+from futurex.runtime import config
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUTUREX_COMPILE", "background")
+    monkeypatch.setattr(compiler, "_entries", {})
+
+
+@pytest.fixture
+def compiler_at_work():
+    """LLVM is busy: what is compiled behind a call stays behind until the test releases it."""
+    compiling.working.acquire()
+    held = True
+
+    def release():
+        nonlocal held
+        if held:
+            held = False
+            compiling.working.release()
+
+    yield release
+    release()
+
+
+def region(x, y):
+    return np.where(x > y, x * 2 - y, y / 3) + 1
+
+
+def scalars(x):
+    total, k = 0.0, 0
+    while total < x:
+        total = total * 0.5 + k * x
+        k += 1
+    return total, k
+
+
+def in_place(x):
+    for k in range(3):
+        x = (x + k) * 0.5 - x
+    return x, x * 2
+
+
+ARRAYS = np.linspace(-2, 2, 5000), np.linspace(1, -1, 5000)
+CASES = {"region": (region, ARRAYS), "loop": (scalars, (1e6,)), "in place": (in_place, ARRAYS[:1])}
+
+
+def values(result):
+    return [np.asarray(each).tobytes() for each in (result if isinstance(result, tuple) else (result,))]
+
+
+def settled(function, seconds=60.0):
+    """Wait until every kernel of a function is compiled."""
+    end = time.monotonic() + seconds
+    while not all(variant.plan.ready for variant in function._traces()):
+        assert time.monotonic() < end, "the compiler did not finish"
+        time.sleep(0.005)
+
+
+def interpreted(function):
+    return sum(row.interpreted for row in function.profile())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_before_and_after_the_compiler_are_numpy_s(name, compiler_at_work):
+    function, args = CASES[name]
+    f = fx.futurize(function, escape="error")
+    expected = values(function(*args))
+    assert values(f(*args)) == expected
+    before = interpreted(f)
+    assert before > 0
+    assert "not compiled" in f.explain()
+    compiler_at_work()
+    settled(f)
+    assert values(f(*args)) == expected
+    assert interpreted(f) == before
+    assert "not compiled" not in f.explain()
+    assert compiler.Counts.compiled > 0
+
+
+def test_a_loop_is_taken_over_between_two_rounds(compiler_at_work):
+    """It would take minutes round by round."""
+
+    def count(n):
+        k = 0.0
+        while k < n:
+            k = k + 1.0
+        return k
+
+    f = fx.futurize(count, escape="error")
+    result = []
+    runner = threading.Thread(target=lambda: result.append(float(f(5e7))))
+    runner.start()
+    while not f.profile() or not interpreted(f):
+        time.sleep(0.005)
+    compiler_at_work()
+    runner.join(120)
+    assert result == [5e7]
+
+
+def test_precompile_waits_and_runs_nothing():
+    def write(x, y):
+        x[:] = region(x, y)
+
+    f, x = fx.futurize(write), ARRAYS[0].copy()
+    fx.precompile(f, x, ARRAYS[1])
+    assert all(variant.plan.ready for variant in f._traces())
+    assert np.array_equal(x, ARRAYS[0])
+    f(x, ARRAYS[1])
+    assert np.array_equal(x, region(*ARRAYS))
+    assert interpreted(f) == 0
+
+
+def test_precompile_says_what_it_takes():
+    with pytest.raises(TypeError, match=r"fx\.futurize"):
+        fx.precompile(region, *ARRAYS)
+
+
+def test_precompile_finishes_what_was_begun(compiler_at_work):
+    f = fx.futurize(in_place)
+    f(ARRAYS[0])
+    compiler_at_work()
+    fx.precompile(f, ARRAYS[0])
+    assert all(variant.plan.ready for variant in f._traces())
+
+
+def test_waiting_can_be_asked_for(monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    f = fx.futurize(region)
+    f(*ARRAYS).result()
+    assert interpreted(f) == 0
+    monkeypatch.setenv("FUTUREX_COMPILE", "later")
+    with pytest.raises(ValueError, match="background or wait"):
+        config.background()
+
+
+def test_what_the_compiler_refuses_stays_with_numpy(monkeypatch):
+    def refuse(text):
+        raise RuntimeError("no such instruction")
+
+    monkeypatch.setattr(compiler, "_compile", refuse)
+    f = fx.futurize(region)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert values(f(*ARRAYS)) == values(region(*ARRAYS))
+        fx.precompile(f, *ARRAYS)
+    assert any("no such instruction" in str(each.message) for each in caught)
+    assert values(f(*ARRAYS)) == values(region(*ARRAYS))
+    assert interpreted(f) >= 2
+
+
+def test_the_second_process_starts_warm(tmp_path):
+    code = (
+        "import numpy as np, futurex as fx; from futurex.kernels.numba_ import compiler\n"
+        "f = fx.futurize(lambda x: np.where(x > 0, x * 2, x / 3) + 1)\n"
+        "x = np.linspace(-1, 1, 5000)\n"
+        "assert (f(x).result() == f.plain(x)).all()\n"
+        "print(sum(row.interpreted for row in f.profile()), end=' ')\n"
+        "fx.precompile(f, x)\n"
+        "print(compiler.Counts.compiled, compiler.Counts.loaded)"
+    )
+    env = {**os.environ, "FUTUREX_CACHE": str(tmp_path), "FUTUREX_COMPILE": "background"}
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100, check=True)
+        for _ in range(2)
+    ]
+    assert [run.stdout.split() for run in runs] == [["1", "1", "0"], ["0", "0", "1"]]
+
+
+def test_a_process_ends_while_its_kernels_are_compiled(tmp_path):
+    code = (
+        "import numpy as np, futurex as fx\n"
+        "for k in range(12):\n"
+        "    fx.futurize(eval(f'lambda x: np.where(x > {k}, x * 2, x / 3) + x ** 3 - {k} * x'))(np.ones(5000)).result()"
+    )
+    env = {**os.environ, "FUTUREX_CACHE": str(tmp_path), "FUTUREX_COMPILE": "background"}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_child_compiles_for_itself(compiler_at_work):
+    """A fork waits until the compiler is between two jobs."""
+    compiler_at_work()
+    f = fx.futurize(region)
+    f(*ARRAYS).result()
+    child = os.fork()
+    if not child:
+        ok = False
+        try:
+            fx.precompile(f, *ARRAYS)
+            ok = f._traces()[0].plan.ready
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_store_keeps_to_its_bound(monkeypatch):
+    monkeypatch.setenv("FUTUREX_CACHE_MB", "1")
+    for k in range(40):
+        store.write(f"{k:064x}", bytes([k]) * 50_000)
+        os.utime(store.folder() / f"{k:064x}.o", (k, k))
+    used = store.usage()
+    assert 5 * 50_000 < used.nbytes <= 1_060_000
+    assert store.read(f"{39:064x}") == bytes([39]) * 50_000
+    assert store.read(f"{0:064x}") is None
+
+
+def test_the_store_gives_nothing_for_another_key():
+    store.write("a" * 64, b"code")
+    os.rename(store.folder() / f"{'a' * 64}.o", store.folder() / f"{'b' * 64}.o")
+    assert store.read("b" * 64) is None
+
+
+def test_the_store_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("FUTUREX_CACHE_MB", "0")
+    store.write("c" * 64, b"code")
+    assert store.usage().files == 0
+    monkeypatch.setenv("FUTUREX_CACHE_MB", "much")
+    with pytest.raises(ValueError, match="megabytes"):
+        store.bound()
