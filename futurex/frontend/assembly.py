@@ -76,6 +76,6 @@ def sizes_of(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
     """What the symbols of a trace for many sizes are in a call."""
     known: dict[Symbol, int] = {}
     for place, aval in variant.opened.items():
-        pairs = zip(aval.shape, np.shape(leaves[place]) if aval.shape else (), strict=True)
+        pairs = zip(aval.shape, leaves[place].shape if aval.shape else (), strict=True)
         known.update((mine.symbol, extent) for mine, extent in pairs if isinstance(mine, Dim) and mine.symbol)
     return known

@@ -35,10 +35,12 @@ def he_normal(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLi
     'float32'
     """
     fan_in, _ = _fans(shape)
-    draws = rng.standard_normal(shape)
+    drawn: Any = np.float64 if np.dtype(dtype) == np.float64 else np.float32
+    draws = rng.standard_normal(shape, drawn)
     while (outside := np.abs(draws) > 2.0).any():
-        draws[outside] = rng.standard_normal(int(outside.sum()))
-    return (draws * (math.sqrt(2.0 / fan_in) / 0.87962566103423978)).astype(dtype)
+        draws[outside] = rng.standard_normal(int(outside.sum()), drawn)
+    draws *= math.sqrt(2.0 / fan_in) / 0.87962566103423978
+    return draws.astype(dtype, copy=False)
 
 
 def count(params: Any) -> int:

@@ -20,7 +20,7 @@ def _function(name: str, results: int, attrs: tuple[tuple[str, Any], ...]) -> Ca
         return tuple(map(fresh, emit_many(name, *nodes, **dict(attrs))))
 
     apply_op.__name__ = apply_op.__qualname__ = name
-    return Futurized(apply_op, strict=True)
+    return Futurized(apply_op, strict=True, library=True)
 
 
 def operation(name: str, *arrays: Any, results: int = 1, **attrs: Any) -> Any:
