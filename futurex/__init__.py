@@ -7,6 +7,7 @@ from futurex.kernels import threads as _threads
 _threads.configure()  # before anything loads an OpenMP library
 
 from futurex import data, models, nn, numpy, optim  # noqa: E402
+from futurex.errors import Donated  # noqa: E402
 from futurex.frontend import (  # noqa: E402
     Array,
     Futurized,
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Array", "Cluster", "ClusterUnreachable", "Futurized", "LocalityLost", "Program", "StagingError", "checkpoint",
-    "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian", "jvp", "linearize", "lower",
-    "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "Array", "Cluster", "ClusterUnreachable", "Donated", "Futurized", "LocalityLost", "Program", "StagingError",
+    "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian", "jvp",
+    "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient",
+    "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

@@ -8,6 +8,10 @@ class FuturexError(Exception):
     """The base of every error that futurex defines."""
 
 
+class Donated(FuturexError, RuntimeError):
+    """An array was read after its memory had been given to a call; the message names the call and its argument."""
+
+
 class MissingExtra(FuturexError, ImportError):
     """A package that only an extra installs is not there; the message names the command that installs it."""
 

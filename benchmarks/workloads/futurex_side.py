@@ -79,7 +79,7 @@ class TrainingStep:
         loss_and_gradient = fx.value_and_grad(loss_of(self.case.model, dropout))
         optimizer = optimizer_for(self.case.optimizer, self.case.rate)
 
-        @fx.futurize
+        @fx.futurize(donate=("params", "state"))
         def train(params: Parameters, state: Any, x: Any, y: Any, key: Any) -> tuple[Any, Any, Any]:
             loss, gradient = loss_and_gradient(params, x, y, key)
             params, state = optimizer.update(params, gradient, state)

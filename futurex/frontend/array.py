@@ -88,7 +88,7 @@ class Array:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception of the run, None if it succeeded."""
-        return self._future.exception(timeout)
+        return self._future.gone or self._future.exception(timeout)
 
     def add_done_callback(self, function: Callable[[Array], Any]) -> None:
         """Call ``function(self)`` when the array is done, on the thread that completes it."""
@@ -109,7 +109,8 @@ class Array:
         """
         if self._view is None and isinstance(self._future, Future) and (self.ndim or self._aval.weak):
             self._future.exposed = self._future.exposed or not self._future.readers
-            if self._future.exposed:
+            if self._future.exposed and self._future.gone is None:
+                self._future.passed_on = True
                 return self._future
         mine: Future[Any] = Future()
         self._future.add_done_callback(lambda _: self._deliver(mine))
@@ -127,6 +128,8 @@ class Array:
     def _pending(self) -> Any:
         """What a run takes as argument: the value, or a future of it."""
         future = self._future
+        if future.gone is not None:
+            raise future.gone
         if isinstance(future, Done):
             value = future.value
         elif future.done() and not future.cancelled() and future.exception() is None:

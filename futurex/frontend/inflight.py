@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.donation import give_away, surrendered
 from futurex.runtime.futures import Done, Future
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.plan import Plan
@@ -18,30 +20,41 @@ COPY_RATE = 5e9  # bytes a second
 WORTH = 4.0  # a run must take this many times longer than copying its arguments, else the call waits for it
 
 Result = Future[Any] | Done[Any]
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
-def launched(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: bool) -> Sequence[Result]:
+def launched(
+    executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: bool, donated: Mapping[int, str] = _NOTHING
+) -> Sequence[Result]:
     """Start a run. The caller's arrays are copied, unless the run is over when this returns.
 
-    Results that nobody else has seen yet are not: they are noted as lent.
+    Results that are in nobody's hands are not: they are noted as lent. ``donated`` inputs, which have names, are given
+    away.
     """
-    pending, lent = False, {}
-    for value in inputs:
-        if type(value) is Array:
-            lent = {k: each._future for k, each in enumerate(inputs) if type(each) is Array}
-            inputs = [each._pending() if type(each) is Array else each for each in inputs]
-            pending = any(isinstance(each, Future) for each in inputs)
-            break
+    pending, lent, given = False, {}, {}
+    if donated:
+        given = surrendered(inputs, donated)
+    if given or any(type(value) is Array for value in inputs):
+        arrays = {k: each for k, each in enumerate(inputs) if type(each) is Array and k not in given}
+        lent = {k: future for k, each in arrays.items() if (future := each._future).private()}
+        taken = list(inputs)
+        for k, each in arrays.items():
+            taken[k] = each._pending()
+        for k, value in given.items():
+            taken[k] = value
+        give_away(inputs, donated)
+        inputs = taken
+        pending = any(isinstance(each, Future) for each in inputs)
+    copied = [k for k, value in enumerate(inputs) if isinstance(value, np.ndarray) and k not in lent and k not in given]
     if not pending:
         seconds = plan.grain.seconds
         if seconds < SHORT and not plan.collectives:
             return _run_here(plan, inputs)
-        waits = waits or seconds < WORTH * _nbytes(inputs) / COPY_RATE
+        waits = waits or seconds < WORTH * sum(inputs[k].nbytes for k in copied) / COPY_RATE
     if not waits:
-        lent = {k: future for k, future in lent.items() if not future.exposed}
-        inputs = [
-            value.copy() if isinstance(value, np.ndarray) and k not in lent else value for k, value in enumerate(inputs)
-        ]
+        inputs = list(inputs)
+        for k in copied:
+            inputs[k] = inputs[k].copy()
     futures = executor.submit(plan, inputs)
     for future in lent.values() if futures and not waits else ():
         future.lend(futures[-1])
@@ -54,10 +67,6 @@ def launched(executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: 
 def run_here(plan: Plan, inputs: Sequence[Any]) -> Sequence[Result]:
     """Run in the calling thread, whose state (``np.errstate``, open transactions) the user's own code may look at."""
     return _run_here(plan, [value.result() if type(value) is Array else value for value in inputs])
-
-
-def _nbytes(values: Sequence[Any]) -> int:
-    return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
 
 def _run_here(plan: Plan, inputs: Sequence[Any]) -> Sequence[Result]:

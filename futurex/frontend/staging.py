@@ -19,6 +19,7 @@ import numpy as np
 from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
 from futurex.frontend.assembly import assemble, settled, sizes_of
+from futurex.frontend.donation import parameters
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
@@ -42,6 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
 ESCAPES = ("fragment", "eager", "error")
+OPTIONS = ("escape", "donate")
 
 
 class _Settings(threading.local):
@@ -82,12 +84,14 @@ class Futurized(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[P, R], escape: str = "fragment", strict: bool = False, library: bool = False
-    ) -> None:
+        self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, strict: bool = False,
+        library: bool = False,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=())
         self.plain = function
         self._escape = escape
         self._strict = strict
+        self._donate = parameters(function, donate)
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._families = Families()
@@ -136,6 +140,8 @@ class Futurized(Generic[P, R]):
             if symbolic is not None:
                 return symbolic
             variant = trace_call(self.plain, leaves, structure, self._fragments)
+            if self._donate:
+                variant.donate(argument_paths(self.plain, structure), self._donate)
             self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
@@ -228,7 +234,7 @@ class Futurized(Generic[P, R]):
             if variant.has_log:
                 futures = run_here(variant.plan, inputs)
             else:
-                futures = launched(executor(), variant.plan, inputs, variant.waits)
+                futures = launched(executor(), variant.plan, inputs, variant.waits, variant.gives)
         if variant.waits:
             error = next((error for future in futures if (error := future.exception()) is not None), None)
             if isinstance(error, ChangedResult):
@@ -386,19 +392,32 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     seen in the first call, which runs as plain NumPy; where a fragment is not possible every call does. ``"eager"``
     runs such calls as plain NumPy, ``"error"`` raises :class:`StagingError` at the user's line. ``f.explain()`` tells.
 
+    donate: names of parameters whose arrays are given away, as parameters and optimizer state are in a loop of training
+    steps. Results of the same shape and dtype are written into their memory, so that a step neither copies nor
+    allocates. A future given away is gone: reading it raises :class:`fx.Donated`. NumPy arrays are copied once, and
+    stay what they are; so do futures whose elements somebody else can still see, as ``np.asarray`` of them in a
+    variable. Where a call runs as plain NumPy, or waits for its effects, nothing is given away.
+
     >>> import numpy as np, futurex as fx
     >>> @fx.futurize
     ... def norm(x):
     ...     return np.sqrt((x * x).sum())
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
+    >>> step = fx.futurize(lambda w, x: w - 0.5 * x, donate="w")
+    >>> w = np.zeros(3)
+    >>> for _ in range(3):
+    ...     w = step(w, np.ones(3))
+    >>> w.tolist()
+    [-1.5, -1.5, -1.5]
     """
-    unknown = set(options) - {"escape"}
+    unknown = set(options) - set(OPTIONS)
     if unknown:
         name = sorted(unknown)[0]
-        close = difflib.get_close_matches(name, ["escape"], 1)
+        close = difflib.get_close_matches(name, OPTIONS, 1)
         raise TypeError(
-            f"futurize has no option {name!r}" + (f"; did you mean {close[0]!r}?" if close else "; it has: escape")
+            f"futurize has no option {name!r}; "
+            + (f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(OPTIONS)}")
         )
     escape = options.get("escape", "fragment")
     if escape not in ESCAPES:
@@ -411,4 +430,4 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         raise TypeError(f"futurize takes a function, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
-    return cast(Any, Futurized(function, escape))
+    return cast(Any, Futurized(function, escape, options.get("donate", ())))

@@ -12,6 +12,7 @@ import numpy as np
 
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
 from futurex.frontend.array import Array
+from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import Escape, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
@@ -69,6 +70,8 @@ class Variant:
     prints: bool = False
     quiet: dict[str, Any] = field(default_factory=dict)  # floating-point errors that a run says nothing of
     opened: dict[int, Aval] = field(default_factory=dict)  # leaves whose extents or values are symbols
+    donated: dict[int, int] = field(default_factory=dict)  # outputs of the plan that take over the memory of an input
+    gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     _plan: Plan | None = None
@@ -77,8 +80,21 @@ class Variant:
     def plan(self) -> Plan:
         if self._plan is None:
             assert self.graph is not None
-            self._plan = compile_plan(self.graph, threads=config.threads(), background=config.background())
+            self._plan = compile_plan(
+                self.graph, threads=config.threads(), donate=self.donated, background=config.background()
+            )
         return self._plan
+
+    def donate(self, paths: Sequence[str], parameters: Sequence[str]) -> None:
+        """Let results take over the memory of arguments in these parameters; not where a call waits for its effects.
+
+        It then may have to run again, as plain NumPy.
+        """
+        if self.graph is None or self.waits or not parameters:
+            return
+        given = [k for k, place in enumerate(self.inputs) if belongs(paths[place], parameters)]
+        self.donated = matched(self.graph, given)
+        self.gives = {k: paths[self.inputs[k]] for k in self.donated.values()}
 
     def valid(self) -> bool:
         """Is everything that the trace took from outside still as it was?"""

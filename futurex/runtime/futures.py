@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
@@ -21,10 +22,34 @@ class Lendable:
     """A result that other runs may read while it is not in anybody else's hands, and so cannot change.
 
     ``exposed``: whoever has the array may write into it. ``readers`` are runs under way that were given it uncopied.
+    ``passed_on``: the future itself is in somebody else's hands. ``gone``: the memory was given away to a run, and this
+    is what whoever asks for the result is told.
     """
 
     exposed: bool = False
+    passed_on: bool = False
+    gone: BaseException | None = None
     readers: tuple[weakref.ref[Any], ...] = ()
+
+    def private(self) -> bool:
+        """Is the result in nobody's hands? One that was handed out is again once all who had it let go of it."""
+        if self.passed_on:
+            return False
+        if self.exposed and self.done():  # type: ignore[attr-defined]
+            value = self.result()  # type: ignore[attr-defined]
+            holders = sys.getrefcount(value) - _OWN_REFERENCES
+            self.exposed = type(value) is not np.ndarray or value.base is not None or holders > 0
+        return not self.exposed
+
+    def read(self) -> bool:
+        """Is a run under way that was given the result uncopied?"""
+        return any(map(_under_way, self.readers))
+
+    def give_away(self, error: BaseException) -> None:
+        """Let nobody have the result from now on: they are told ``error``."""
+        self.gone, self.exposed, self.readers = error, False, ()
+        if self.done():  # type: ignore[attr-defined]
+            self.replace(None)  # type: ignore[attr-defined]
 
     def lend(self, run: concurrent.futures.Future[Any]) -> None:
         """Note that a run reads this result from now on, without a copy."""
@@ -32,14 +57,19 @@ class Lendable:
 
     def expose(self) -> Any:
         """The result for somebody who may write into it: runs under way keep what they were given."""
+        if self.gone is not None:
+            raise self.gone
         value = self.result()  # type: ignore[attr-defined]
         if self.exposed:
             return value
-        if isinstance(value, np.ndarray) and any(map(_under_way, self.readers)):
+        if isinstance(value, np.ndarray) and self.read():
             value = value.copy()
             self.replace(value)  # type: ignore[attr-defined]
         self.exposed, self.readers = True, ()
         return value
+
+
+_OWN_REFERENCES = 3  # to a result while it is looked at: the future's, a name's, and that of the function that counts
 
 
 def _under_way(reader: weakref.ref[Any]) -> bool:

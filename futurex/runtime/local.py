@@ -159,7 +159,8 @@ class _Run:
             self._deliver(results)
 
     def _deliver(self, results: list[Any]) -> None:
-        for future, value in zip(self.futures, results, strict=True):
+        for future in reversed(self.futures):
+            value = results.pop()  # who waits for the future finds nobody else that holds the array
             if not future.cancelled():
                 future.set_result(value)
         self._end()

@@ -1,0 +1,99 @@
+"""Arguments given away: a run writes its results into their memory, and who reads them afterwards is told.
+
+Only futures can be given away, because only a future can refuse: an ndarray of the caller's is copied, as always, and
+stays what it was. Memory that somebody else can see, by an ndarray or as argument of another run, is copied, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.errors import Donated
+from futurex.frontend.array import Array
+from futurex.runtime.futures import Future
+from futurex.tree.graph import Graph
+
+
+def parameters(function: Callable[..., Any], donate: Any) -> tuple[str, ...]:
+    """The names in ``donate``, a name or several. Raises TypeError or ValueError where the function has no such one."""
+    names = (donate,) if isinstance(donate, str) else tuple(donate)
+    known = [
+        each.name for each in inspect.signature(function).parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]  # fmt: skip
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"donate takes names of parameters, not {name!r}")
+        if name not in known:
+            raise ValueError(f"donate={name!r}: the function has no such parameter; it has: {', '.join(known)}")
+    return names
+
+
+def belongs(path: str, names: Iterable[str]) -> bool:
+    """Is the argument leaf at ``path`` part of one of these parameters?
+
+    >>> belongs("params/w", ("params",)), belongs("params2", ("params",))
+    (True, False)
+    """
+    return path.split("/", 1)[0] in names
+
+
+def matched(graph: Graph, inputs: Sequence[int]) -> dict[int, int]:
+    """Outputs that take over the memory of ``inputs``: each the first that is left of its shape and dtype."""
+    free = [k for k in inputs if graph.params[k].ndim and graph.params[k].is_static]
+    outs = list(graph.outs)
+    chosen: dict[int, int] = {}
+    for number, out in enumerate(outs):
+        fits = next((k for k in free if graph.params[k].aval == out.aval), None)
+        if fits is None or out.op == "param" or outs.count(out) > 1:
+            continue
+        chosen[number] = fits
+        free.remove(fits)
+    return chosen
+
+
+def surrendered(inputs: Sequence[Any], donated: Iterable[int]) -> dict[int, Any]:
+    """What a run is given in the place of donated inputs: arrays, or futures of arrays, that it may write into."""
+    futures = [each._future for each in inputs if type(each) is Array]
+    return {k: _surrendered(inputs[k], futures) for k in donated}
+
+
+def give_away(inputs: Sequence[Any], donated: Mapping[int, str]) -> None:
+    """From now on the futures among these inputs, which have names, tell whoever reads them what became of them."""
+    for k, name in donated.items():
+        if type(inputs[k]) is Array:
+            inputs[k]._future.give_away(
+                Donated(
+                    f"{name} was given away (donate=): its memory holds a result of that call now; "
+                    "go on with what the call returned, or keep a copy from before it"
+                )
+            )
+
+
+def _surrendered(value: Any, futures: Sequence[Any]) -> Any:
+    if type(value) is not Array:
+        return np.array(value)
+    future = value._future
+    alone = value._view is None and futures.count(future) == 1 and not future.read() and future.private()
+    given = value._pending()
+    if isinstance(given, Future):
+        return given if alone else _copy_of(given)
+    owned = type(given) is np.ndarray and given.base is None and given.flags.carray
+    return given if alone and owned else np.array(given)
+
+
+def _copy_of(future: Future[Any]) -> Future[Any]:
+    copied: Future[Any] = Future()
+
+    def deliver(done: Any) -> None:
+        try:
+            copied.set_result(np.array(done.result()))
+        except BaseException as error:
+            copied.set_exception(error)
+
+    future.add_done_callback(deliver)
+    return copied
