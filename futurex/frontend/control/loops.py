@@ -34,7 +34,7 @@ def while_(
     def goes_on() -> Any:
         return test() if left is None else and_(not_(left()), test)
 
-    rounds = 0
+    rounds, first = 0, next_id()
     while True:
         with current().scope() as scope:
             before = get()
@@ -53,6 +53,8 @@ def while_(
         rounds += 1
         if rounds > UNROLL_CAP:
             _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
+        if rounds > UNROLL and _is_large(first):
+            _refuse_unrolling(f"a while loop of more than {rounds} rounds of such size on known values")
 
 
 def _stage(
@@ -122,6 +124,11 @@ def _few() -> int:
     return UNROLL if current().transforms else FEW
 
 
+def _is_large(first: int) -> bool:
+    """Has unrolling made more nodes since ``first`` than a tree should get?"""
+    return next_id() - first > UNROLLED << 4 * bool(current().transforms)
+
+
 def _refuse_unrolling(what: str) -> None:
     raise Escape(what, "unrolling it makes too large a tree")
 
@@ -181,11 +188,11 @@ class _Loop:
 
     def unroll(self, values: Iterable[Any]) -> None:
         """Every round by itself."""
-        first, most = next_id(), UNROLLED << 4 * bool(current().transforms)
+        first = next_id()
         for count, value in enumerate(values):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
-            if count > UNROLL and next_id() - first > most:
+            if count > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
             if not self._round(value):
                 return
