@@ -1,6 +1,6 @@
 """``fused``: a region of elementwise operations as one node, so that one kernel makes one trip through memory.
 
-A pass makes such nodes. What they mean is their sub-graph; :data:`FUSIBLE` and :func:`loop_of` say what it may hold.
+A pass makes such nodes. What they mean is their sub-graph; :func:`loop_of` say what it may hold.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.special import PREFIX
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -18,7 +19,7 @@ from futurex.tree.record import Avals, Cost, Sample, op, record
 
 Dtype = np.dtype[Any]
 
-FUSIBLE = frozenset((
+CORRECTLY_ROUNDED = frozenset((
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive", "absolute", "sign",
     "sqrt", "square", "reciprocal", "floor", "ceil", "trunc", "rint", "maximum", "minimum", "isnan", "isinf",
     "isfinite",
@@ -26,12 +27,18 @@ FUSIBLE = frozenset((
     "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "where", "cast",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
+APPROXIMATE = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
+    "sin", "cos", "tan",
+))  # fmt: skip
+"""Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 """The dtypes that generated code knows."""
+APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 
 
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
@@ -39,13 +46,28 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 
     None if a compiled loop would not give NumPy's bits (float to integer casts, half precision, complex numbers ...).
     """
+    if function_of(node) in APPROXIMATE:
+        return _approximate_loop(node)
     loop = resolved_loop(node)
     return loop if loop is not None and _fits(node, loop[0]) else None
 
 
+def function_of(node: Node) -> str:
+    """The name of what a node computes: its op, or the function of ``scipy.special`` that it calls."""
+    return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
+
+
+def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """Single and double precision throughout; what NumPy would convert first is left to NumPy."""
+    if not isinstance(node.aval, Aval) or node.aval.weak or node.dtype not in APPROXIMATED:
+        return None
+    own = all(source.dtype == node.dtype for source in node.inputs if not source.aval.weak)
+    return ((node.dtype,) * len(node.inputs), node.dtype) if own else None
+
+
 def resolved_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """Like :func:`loop_of`, if every Python int fits the dtype in which it is used: whoever asks must see to that."""
-    if node.op not in FUSIBLE or not isinstance(node.aval, Aval) or node.aval.weak:
+    if node.op not in CORRECTLY_ROUNDED or not isinstance(node.aval, Aval) or node.aval.weak:
         return None
     return _loop(node.op, tuple(source.aval for source in node.inputs), node.dtype)
 

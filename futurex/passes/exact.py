@@ -6,11 +6,11 @@ transcendental functions they need not.
 
 from __future__ import annotations
 
-from futurex.ops.fusion import FUSIBLE
+from futurex.ops.fusion import CORRECTLY_ROUNDED
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
-EXACT = FUSIBLE - {"maximum", "minimum"}
+EXACT = CORRECTLY_ROUNDED - {"maximum", "minimum"}
 """Names of the ops whose result is one correctly rounded (or exact) function of the operands' bits.
 
 ``maximum`` and ``minimum`` are not among them: which zero NumPy returns for zeros of both signs depends on the loop.

@@ -14,7 +14,7 @@ from futurex.kernels import store
 from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.backend import PARALLEL_BYTES
 from futurex.kernels.numba_.layout import collapse
-from futurex.ops.fusion import FUSIBLE, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, loop_of
 from futurex.tree import Aval, Graph, apply, param, record
 from futurex.tree.aval import aval_of
 
@@ -94,8 +94,8 @@ def check(graph, inputs, threads=1):
         assert bits(each) == bits(np.broadcast_to(other, each.shape)), (str(graph), inputs, each, other)
 
 
-UNARY = sorted(name for name in FUSIBLE - {"cast", "where"} if record(name).kernel.nin == 1)
-BINARY = sorted(name for name in FUSIBLE - {"cast", "where"} if record(name).kernel.nin == 2)
+UNARY = sorted(name for name in CORRECTLY_ROUNDED - {"cast", "where"} if record(name).kernel.nin == 1)
+BINARY = sorted(name for name in CORRECTLY_ROUNDED - {"cast", "where"} if record(name).kernel.nin == 2)
 
 
 def node_or_none(name, *inputs, **attrs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
@@ -39,11 +41,15 @@ class NumbaBackend:
         if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
             return None
         try:
-            loop = _Loop(node, analyse(graph), layout, threads)
+            region = analyse(graph)
+            if region.approximate and not compiler.has_fma():
+                return None
+            loop = _Loop(node, region, layout, threads)
         except ValueError:
             return None
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-        inplace = tuple(k for k in loop.region.arrays if node.inputs[k].aval in outs)
+        guarded = loop.region.guarded  # whose operands must outlive the loop
+        inplace = () if guarded else tuple(k for k in loop.region.arrays if node.inputs[k].aval in outs)
         return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop)
 
 
@@ -74,6 +80,7 @@ class _Loop:
         values = (scalar.dtype.type(scalar.node.value) for scalar in constants)
         self.constants = struct.pack(f"={_format(constants)}", *values)
         self.variants: dict[tuple[int, ...], Entry] = {}
+        self.guarded = region.guarded
         self.apart = (-1,) * len(region.arrays)
         self.text = self._emit(self.apart)
         self.plain: Entry | None = None
@@ -131,11 +138,18 @@ class _Loop:
         if not entry.ready:
             return self._interpret(out, inputs)
         block = self.extents + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
+        if not self.guarded:
+            self._run(entry, block)
+            return out
+        flagged = ctypes.create_string_buffer(block + bytes(8), len(block) + 8)
+        self._run(entry, flagged)
+        return self._interpret(out, inputs) if any(flagged.raw[-8:]) else out
+
+    def _run(self, entry: Entry, block: Any) -> None:
         if self.threads > 1:
             entry.on_threads(block, self.threads)
         else:
             entry(block)
-        return out
 
 
 def _format(scalars: Sequence[Scalar]) -> str:

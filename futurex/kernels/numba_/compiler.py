@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import platform
 import time
 import warnings
 from collections.abc import Callable
@@ -128,6 +129,11 @@ def _target() -> llvm.Target:
 @functools.cache
 def _features() -> str:
     return llvm.get_host_cpu_features().flatten()
+
+
+def has_fma() -> bool:
+    """Does the processor round a product and a sum together? Formulas of functions rely on it."""
+    return platform.machine() in ("aarch64", "arm64") or "+fma," in f"{_features()},"
 
 
 @functools.cache

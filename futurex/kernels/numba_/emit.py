@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
+from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, memory_type, operate
-from futurex.ops.fusion import loop_of
+from futurex.kernels.numba_.trigonometry import beyond
+from futurex.ops.fusion import function_of, loop_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -38,6 +41,16 @@ class Region:
     graph: Graph
     arrays: tuple[int, ...]
     scalars: tuple[Scalar, ...]
+
+    @property
+    def approximate(self) -> bool:
+        """Does it hold functions whose bits are not NumPy's?"""
+        return any(function_of(node) in FUNCTIONS for node in self.graph.nodes)
+
+    @property
+    def guarded(self) -> bool:
+        """Does it hold functions whose formulas end at a bound? Its block then ends with a flag."""
+        return any(function_of(node) in GUARDED for node in self.graph.nodes)
 
 
 def analyse(graph: Graph) -> Region:
@@ -85,7 +98,8 @@ class _Emitter:
         own = [("i64", f"%n{d}") for d in range(self.depth)]
         own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
-        return own + [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
+        own += [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
+        return [*own, ("ptr", "%beyond")] if self.region.guarded else own
 
     def _passed(self) -> list[tuple[str, str]]:
         shared = {f"%a{j}" for j, alias in enumerate(self.aliases) if alias >= 0}
@@ -96,6 +110,8 @@ class _Emitter:
         lines = ["define void @region(ptr %block) {", "entry:"]
         for slot, (kind, name) in enumerate(self._parameters()):
             lines.append(f"  {name}.at = getelementptr i64, ptr %block, i64 {slot}")
+            if name == "%beyond":  # the slot itself
+                continue
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
@@ -111,12 +127,16 @@ class _Emitter:
                 "  %high = sdiv i64 %highc, %c",
             ]
             low, high = "%low", "%high"
-        arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
+        arguments = ", ".join(
+            f"{kind} {name}{'.at' if name == '%beyond' else ''}" for kind, name in self._passed()
+        )
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
 
     def _part(self) -> list[str]:
         parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self._passed())
         lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline {{", "entry:"]
+        if self.region.guarded:
+            lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         values = self._scalars()
         lines += self._flush()
         before = "entry"
@@ -140,7 +160,21 @@ class _Emitter:
         for d in reversed(range(self.depth)):
             lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  br label %head{d}"]
             lines.append(f"done{d}:")
-        return [*lines, "  ret void", "}"]
+        return [*lines, *self._report(), "  ret void", "}"]
+
+    def _report(self) -> list[str]:
+        """Any thread whose flag is set sets the caller's; none takes it back."""
+        if not self.region.guarded:
+            return []
+        return [
+            "  %seen = load i32, ptr %flag, align 4",
+            "  %any = icmp ne i32 %seen, 0",
+            "  br i1 %any, label %report, label %leave",
+            "report:",
+            "  store i64 1, ptr %beyond, align 8",
+            "  br label %leave",
+            "leave:",
+        ]
 
     def _flush(self) -> list[str]:
         """Take the instructions collected since; registers keep counting."""
@@ -207,7 +241,19 @@ class _Emitter:
             operands.append(self.body.cast(values[source, held], held, dtype))
         if node.op == "cast":
             return self.body.cast(operands[0], loop[0][0], loop[1])
-        return operate(self.body, node.op, loop[0][-1], operands)
+        name = function_of(node)
+        if name in FUNCTIONS:
+            reals = [Real(self.body, format_of(loop[1]), operand) for operand in operands]
+            if name in GUARDED:
+                self._flag(beyond(reals[0]))
+            return FUNCTIONS[name](*reals).name
+        return operate(self.body, name, loop[0][-1], operands)
+
+    def _flag(self, condition: str) -> None:
+        """Remember that the condition held for some element."""
+        old = self.body.emit("load i32, ptr %flag, align 4")
+        new = self.body.emit(f"or i32 {old}, {self.body.emit(f'zext i1 {condition} to i32')}")
+        self.body.lines.append(f"store i32 {new}, ptr %flag, align 4")
 
 
 def slot_format(dtype: Dtype) -> str:

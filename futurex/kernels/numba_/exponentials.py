@@ -1,0 +1,157 @@
+"""exp, exp2, expm1, tanh, sinh, cosh and the logistic function for generated loops: polynomials without branches.
+
+``x = n log 2 + r`` with ``|r| <= log(2) / 2``: two to the n is a shift of bits, the exponential of r a polynomial
+(minimax fits in 60 digits). The scheme is that of fdlibm's ``e_exp.c`` and ``s_expm1.c`` (Sun Microsystems, 1993), tanh
+that of Cephes (S. Moshier); with fused multiply-adds, and in steps that do not overflow or round twice at the ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Format, Real
+
+LOG2_E = 1.4426950408889634074
+LN2 = 0.69314718055994530942
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """log 2 in two parts, of which the first has zeros at its end; (e^r - 1 - r) / r^2; where exp and expm1 end."""
+
+    ln2_high: float
+    ln2_low: float
+    exp: tuple[float, ...]
+    low: float
+    high: float
+    tiny: float
+    flat: float
+
+
+_OF: dict[Format, _Constants] = {
+    FLOAT: _Constants(
+        0.693145751953125, 1.42860682030941723212e-6,
+        (0.5, 0.16666576305560638271, 0.041666553762567638397, 0.0083632927530306023112, 0.00139263256181334621),
+        -104.0, 88.8, 2.0**-25, 20.0,
+    ),
+    DOUBLE: _Constants(
+        float.fromhex("0x1.62e42feep-1"), 1.90821492927058770002e-10,
+        (0.5, 0.16666666666666667468, 0.041666666666623476764, 0.0083333333333300117609, 0.0013888888917538295848,
+         0.00019841269863303223296, 0.000024801520792572692843, 2.7557268072890098263e-6, 2.762032742826823816e-7,
+         2.5100569275813682631e-8),
+        -746.0, 709.8, 2.0**-54, 40.0,
+    ),
+}  # fmt: skip
+
+
+def _reduced(x: Real) -> tuple[Bits, Real, Real]:
+    """n, r and what was lost when r was rounded."""
+    own = _OF[x.format]
+    n, bits = (x * LOG2_E).nearest()
+    high, low = n.fma(-own.ln2_high, x), n * own.ln2_low
+    r = high - low
+    return bits, r, (high - r) - low
+
+
+def _scaled(x: Real, n: Bits) -> Real:
+    """x times two to the n in two steps: neither leaves the normal numbers before the last rounding."""
+    offset = 4096
+    counted = n.op("sub", x.format.magic_bits - offset)
+    half = counted.op("lshr", 1)
+    rest = counted.op("sub", half)
+    first, second = (each.op("sub", offset // 2).power_of_two() for each in (half, rest))
+    return x * first * second
+
+
+def _exp(x: Real, extra: Bits | None = None) -> Real:
+    own = _OF[x.format]
+    n, r, lost = _reduced(x.at_most(own.high).at_least(own.low))
+    grown = (r * r).fma(r.polynomial(*own.exp), lost) + r + 1.0
+    return _scaled(grown, n)
+
+
+def exp(x: Real) -> Real:
+    return _exp(x)
+
+
+def exp2(x: Real) -> Real:
+    """The integer part of x is the exponent as it stands."""
+    held = x.at_most(1025.0 if x.format is DOUBLE else 129.0).at_least(-1080.0 if x.format is DOUBLE else -160.0)
+    n, bits = held.nearest()
+    r = (held - n) * LN2
+    return _scaled((r * r).fma(r.polynomial(*_OF[x.format].exp), r) + 1.0, bits)
+
+
+def _half_expm1(x: Real) -> Real:
+    """(e^x - 1) / 2 for x within the range of exp: halved, so that nothing overflows before the last step."""
+    own = _OF[x.format]
+    n, r, lost = _reduced(x)
+    curve = (r * r).fma(r.polynomial(*own.exp), lost)
+    power = n.op("sub", 1).power_of_two()
+    whole = power - 0.5  # exact, and so is the product with r below: together they round once
+    part = power * r
+    total = whole + part
+    return total + (power.fma(curve, (whole - total) + part))
+
+
+def expm1(x: Real) -> Real:
+    own = _OF[x.format]
+    grown = _half_expm1(x.at_most(own.high).at_least(-own.flat)) * 2.0
+    return x.choose(abs(x).compare("olt", own.tiny), grown)
+
+
+_TANH_FLOAT = (
+    -0.33333328433318589256, 0.13332718845589666647, -0.053843263175278767977, 0.020961329108563816505,
+    -0.0060451650965224005985,
+)  # fmt: skip
+_TANH_ABOVE = (-1.61468768441708447952e3, -9.92877231001918586564e1, -9.64399179425052238628e-1)
+_TANH_BELOW = (4.84406305325125486048e3, 2.23548839060100448583e3, 1.12811678491632931402e2, 1.0)
+
+
+def tanh(x: Real) -> Real:
+    """Up to 0.625 an odd polynomial or quotient, then 1 - 2 / (e^2|x| + 1): one division serves both."""
+    size = abs(x)
+    small = size.compare("olt", 0.625)
+    square = x * x
+    grown = _exp((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
+    if x.format is FLOAT:
+        near = (square * square.polynomial(*_TANH_FLOAT)).fma(x, x)
+        far = 1.0 - 2.0 / grown
+    else:
+        above = (square * square.polynomial(*_TANH_ABOVE)).choose(small, -2.0)
+        quotient = above / square.polynomial(*_TANH_BELOW).choose(small, grown)
+        near, far = quotient.fma(x, x), quotient + 1.0
+    return near.choose(small, far).with_sign_of(x)
+
+
+def sinh(x: Real) -> Real:
+    """With h = (e^|x| - 1) / 2: h + h / (2h + 1); where 2h is infinite that is h."""
+    own = _OF[x.format]
+    size = abs(x)
+    half = _half_expm1(size.at_most(own.high + 0.5))
+    near = half + half / (half * 2.0 + 1.0)
+    near = x.choose(size.compare("olt", own.tiny), near)
+    return _beyond(size, near).with_sign_of(x)
+
+
+def cosh(x: Real) -> Real:
+    """1 + h^2 / (h + 1/2), which rounds once near one."""
+    own = _OF[x.format]
+    size = abs(x)
+    half = _half_expm1(size.at_most(own.high))
+    near = half + 0.5 + 0.25 / (half + 0.5)
+    return _beyond(size, near)
+
+
+def _beyond(size: Real, near: Real) -> Real:
+    """Where e^|x| overflows although half of it does not, the square of e^(|x| / 2) by halves."""
+    own = _OF[size.format]
+    root = _exp((size * 0.5).at_most(own.high))
+    return (root * 0.5 * root).choose(size.compare("ogt", own.high), near)
+
+
+def expit(x: Real) -> Real:
+    """1 / (1 + e^-x), by e^-|x| so that neither end loses digits."""
+    small = _exp(-abs(x))
+    above = small.choose(x.compare("olt", 0.0), 1.0)
+    return above / (small + 1.0)

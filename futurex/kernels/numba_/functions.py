@@ -1,0 +1,20 @@
+"""The functions that generated loops compute by polynomials, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from futurex.kernels.numba_ import exponentials, logarithms, trigonometry
+from futurex.kernels.numba_.real import Real
+
+FUNCTIONS: dict[str, Callable[..., Real]] = {
+    function.__name__: function
+    for function in (
+        exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
+        exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
+        trigonometry.sin, trigonometry.cos, trigonometry.tan,
+    )
+}  # fmt: skip
+
+GUARDED = frozenset(("sin", "cos", "tan"))
+"""Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""

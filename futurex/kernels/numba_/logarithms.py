@@ -1,0 +1,121 @@
+"""log, log2, log10 and log1p for generated loops: polynomials without branches.
+
+``x = 2^e m`` with m between the root of 1/2 and the root of 2, ``f = m - 1``; log m is f - f^2/2 + ... in two words of
+which the first is rounded once, so that each base costs one rounding more. The scheme is that of fdlibm's ``e_log.c``
+and ``s_log1p.c`` (Sun Microsystems, 1993) and FreeBSD's ``e_log2.c``; the polynomials are minimax fits in 60 digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real
+
+# (log(1 + f) - f + f^2 / 2) / f^3
+_FLOAT = (
+    0.33333331180030048052, -0.24999996957950882045, 0.20000715748892101743, -0.16667802319501254074,
+    0.14249057645697480404, -0.12425687331451106113, 0.11685419923486739308, -0.11479733846637635556,
+    0.069716114714511778317,
+)  # fmt: skip
+# (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2
+_DOUBLE = (
+    0.66666666666666697077, 0.39999999999898890514, 0.28571428626253837606, 0.22222211089379496214,
+    0.18182892432536871201, 0.15331611722055007885, 0.14617807153417324964,
+)  # fmt: skip
+# Two words each; what is multiplied by an exponent has a first word that ends in zeros, so that the product is exact.
+_LN2 = {
+    FLOAT: (0.693145751953125, 1.4286068203094172321e-6),
+    DOUBLE: (float.fromhex("0x1.62e42feep-1"), 1.9082149292705878161e-10),
+}
+_LOG10_2 = {
+    FLOAT: (0.301025390625, 4.6050389811952137389e-6),
+    DOUBLE: (float.fromhex("0x1.34413508p-2"), 1.1451100898021838691e-10),
+}
+_INVERSE = {
+    2: {FLOAT: (1.4426950216293335, 1.9259629911266174681e-8), DOUBLE: (1.4426950408889634, 2.035527374093103205e-17)},
+    10: {
+        FLOAT: (0.4342944920063019, -1.0103050052231683581e-8), DOUBLE: (0.4342944819032518, 1.0983196502167651099e-17)
+    },
+}  # fmt: skip
+
+
+def _split(x: Real) -> tuple[Real, Real]:
+    """The exponent e as a float, and the mantissa m, of a positive number, subnormal ones included."""
+    format = x.format
+    grown = 2.0 ** (format.digits + 1)
+    subnormal = x.compare("olt", 2.0 ** (1 - format.bias))
+    x = (x * grown).choose(subnormal, x)
+    root = x.const(math.sqrt(0.5)).as_bits()
+    bits = x.as_bits().op("sub", root)
+    exponent = bits.op("ashr", format.fraction)
+    mantissa = bits.op("and", (1 << format.fraction) - 1).op("add", root).as_real()
+    e = exponent.to_real()
+    return (e - (format.digits + 1.0)).choose(subnormal, e), mantissa
+
+
+def _log_of(f: Real) -> tuple[Real, Real]:
+    """log(1 + f) in two words."""
+    half = f * 0.5
+    square = half * f
+    lost = half.fma(f, -square)
+    high = f - square
+    if f.format is FLOAT:
+        curve = (f * f * f) * f.polynomial(*_FLOAT)
+    else:
+        s = f / (f + 2.0)
+        z = s * s
+        curve = s * z.fma(z.polynomial(*_DOUBLE), square)
+    return high, ((f - high) - square) + (curve - lost)
+
+
+def _ends(x: Real, value: Real) -> Real:
+    """What no formula gives: log 0 = -inf, log inf = inf, and NaN below zero."""
+    value = x.choose(x.compare("oeq", math.inf), value)
+    value = x.const(-math.inf).choose(x.compare("oeq", 0.0), value)
+    return value.choose(x.compare("oge", 0.0), math.nan)
+
+
+def _base_e(e: Real, high: Real, low: Real) -> Real:
+    first, second = _LN2[e.format]
+    whole = e * first
+    total = whole + high
+    return total + ((whole - total) + high + (e.fma(second, low)))
+
+
+def log(x: Real) -> Real:
+    e, m = _split(x)
+    return _ends(x, _base_e(e, *_log_of(m - 1.0)))
+
+
+def log1p(x: Real) -> Real:
+    """log of u = 1 + x as rounded, plus what the rounding lost over u."""
+    u = x + 1.0
+    back = u - 1.0
+    lost = (x - back) + (1.0 - (u - back))
+    e, m = _split(u)
+    high, low = _log_of(m - 1.0)
+    value = _base_e(e, high, low + lost / u)
+    value = _ends(u, value)
+    return x.choose(abs(x).compare("olt", 2.0**-x.format.digits), value)
+
+
+def _base(x: Real, base: int) -> Real:
+    e, m = _split(x)
+    high, low = _log_of(m - 1.0)
+    first, second = _INVERSE[base][x.format]
+    top = high * first
+    rest = high.fma(first, -top) + high.fma(second, low * first)
+    if base == 10:
+        whole, part = _LOG10_2[x.format]
+        rest = e.fma(part, rest)
+        e = e * whole
+    total = e + top
+    return _ends(x, total + (((e - total) + top) + rest))
+
+
+def log2(x: Real) -> Real:
+    return _base(x, 2)
+
+
+def log10(x: Real) -> Real:
+    return _base(x, 10)

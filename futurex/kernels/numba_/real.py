@@ -1,0 +1,176 @@
+"""Floating-point values in generated code, with Python's operators: formulas are written as on paper.
+
+Every operator is one rounding; a fused multiply-add is one where the formula says ``fma``. Comparisons give booleans
+for ``choose``: there are no branches, so that LLVM's vectoriser takes the loop around.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from futurex.kernels.numba_.scalar import Body
+
+Dtype = np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One IEEE format: its IR types and what algorithms ask about it."""
+
+    kind: str
+    bits: str
+    width: int
+    digits: int  # of the significand, the hidden one included
+    bias: int
+
+    @property
+    def magic(self) -> float:
+        """Added to a number of less than ``digits - 2`` bits, it leaves its nearest integer in the low bits."""
+        return 1.5 * 2.0 ** (self.digits - 1)
+
+    @property
+    def magic_bits(self) -> int:
+        return 0x4B400000 if self.width == 32 else 0x4338000000000000
+
+    @property
+    def fraction(self) -> int:
+        return self.digits - 1
+
+
+FLOAT = Format("float", "i32", 32, 24, 127)
+DOUBLE = Format("double", "i64", 64, 53, 1023)
+
+
+def format_of(dtype: Dtype) -> Format:
+    return FLOAT if dtype.itemsize == 4 else DOUBLE
+
+
+@dataclass(frozen=True)
+class Real:
+    """A register of type float or double."""
+
+    body: Body
+    format: Format
+    name: str
+
+    def literal(self, value: float) -> str:
+        """A constant of this format, exact to the last bit."""
+        held = np.float32(value) if self.format is FLOAT else np.float64(value)
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(held)))[0]:016X}"
+
+    def const(self, value: float) -> Real:
+        return Real(self.body, self.format, self.literal(value))
+
+    def _name(self, other: Real | float) -> str:
+        return other.name if isinstance(other, Real) else self.literal(other)
+
+    def _made(self, instruction: str) -> Real:
+        return Real(self.body, self.format, self.body.emit(instruction))
+
+    def _binary(self, word: str, x: str, y: str) -> Real:
+        return self._made(f"{word} {self.format.kind} {x}, {y}")
+
+    def __add__(self, other: Real | float) -> Real:
+        return self._binary("fadd", self.name, self._name(other))
+
+    def __sub__(self, other: Real | float) -> Real:
+        return self._binary("fsub", self.name, self._name(other))
+
+    def __rsub__(self, other: float) -> Real:
+        return self._binary("fsub", self._name(other), self.name)
+
+    def __mul__(self, other: Real | float) -> Real:
+        return self._binary("fmul", self.name, self._name(other))
+
+    def __truediv__(self, other: Real | float) -> Real:
+        return self._binary("fdiv", self.name, self._name(other))
+
+    def __rtruediv__(self, other: float) -> Real:
+        return self._binary("fdiv", self._name(other), self.name)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Real:
+        return self._made(f"fneg {self.format.kind} {self.name}")
+
+    def __abs__(self) -> Real:
+        return self._call("fabs", self.name)
+
+    def _call(self, name: str, *operands: str) -> Real:
+        kind = self.format.kind
+        function = f"@llvm.{name}.f{self.format.width}"
+        self.body.intrinsics.add(f"declare {kind} {function}({', '.join([kind] * len(operands))})")
+        return self._made(f"call {kind} {function}({', '.join(f'{kind} {each}' for each in operands)})")
+
+    def fma(self, factor: Real | float, term: Real | float) -> Real:
+        """``self * factor + term`` in one rounding."""
+        return self._call("fma", self.name, self._name(factor), self._name(term))
+
+    def with_sign_of(self, other: Real) -> Real:
+        return self._call("copysign", self.name, other.name)
+
+    def compare(self, relation: str, other: Real | float) -> str:
+        """A boolean; ``relation`` is LLVM's word for it (``olt``: less, and neither is NaN)."""
+        return self.body.emit(f"fcmp {relation} {self.format.kind} {self.name}, {self._name(other)}")
+
+    def choose(self, condition: str, otherwise: Real | float) -> Real:
+        """``self`` where the condition holds."""
+        kind = self.format.kind
+        return self._made(f"select i1 {condition}, {kind} {self.name}, {kind} {self._name(otherwise)}")
+
+    def at_most(self, limit: float) -> Real:
+        """The smaller of both; NaN stays."""
+        return self.const(limit).choose(self.compare("ogt", limit), self)
+
+    def at_least(self, limit: float) -> Real:
+        """The larger of both; NaN stays."""
+        return self.const(limit).choose(self.compare("olt", limit), self)
+
+    def polynomial(self, *coefficients: float) -> Real:
+        """By Horner's scheme, the constant term first."""
+        total = self.const(coefficients[-1])
+        for each in reversed(coefficients[:-1]):
+            total = total.fma(self, each)
+        return total
+
+    def as_bits(self) -> Bits:
+        held = self.body.emit(f"bitcast {self.format.kind} {self.name} to {self.format.bits}")
+        return Bits(self.body, self.format, held)
+
+    def nearest(self) -> tuple[Real, Bits]:
+        """The nearest integer to a small number, as a float and as an integer (in its low bits)."""
+        shifted = self + self.format.magic
+        return shifted - self.format.magic, shifted.as_bits()
+
+
+@dataclass(frozen=True)
+class Bits:
+    """An integer register as wide as a format's numbers."""
+
+    body: Body
+    format: Format
+    name: str
+
+    def op(self, word: str, other: Bits | int) -> Bits:
+        name = other.name if isinstance(other, Bits) else str(other)
+        return Bits(self.body, self.format, self.body.emit(f"{word} {self.format.bits} {self.name}, {name}"))
+
+    def compare(self, relation: str, other: int) -> str:
+        return self.body.emit(f"icmp {relation} {self.format.bits} {self.name}, {other}")
+
+    def as_real(self) -> Real:
+        held = self.body.emit(f"bitcast {self.format.bits} {self.name} to {self.format.kind}")
+        return Real(self.body, self.format, held)
+
+    def power_of_two(self) -> Real:
+        """Two to the power of the low bits, which must give a normal number."""
+        return self.op("add", self.format.bias).op("shl", self.format.fraction).as_real()
+
+    def to_real(self) -> Real:
+        """A small signed integer as a float (processors without an instruction for that have one for this)."""
+        return self.op("add", self.format.magic_bits).as_real() - self.format.magic

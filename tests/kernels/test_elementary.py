@@ -1,0 +1,137 @@
+"""Exponentials, logarithms and trigonometric functions of compiled regions are within 2.5 units in the last place.
+
+The reference is NumPy's ``longdouble``, whose 64 bits leave 11 for the error of a double.
+"""
+
+import math
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from futurex.kernels.numba_ import NumbaBackend, compiler
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
+from futurex.ops.fusion import APPROXIMATE, loop_of
+from futurex.tree import Aval, Graph, apply, param
+
+BOUND = 2.5
+N = 1 << 16
+DTYPES = [np.dtype("f4"), np.dtype("f8")]
+LARGEST = {4: 1e5, 8: 1e9}  # arguments of sin, cos and tan beyond are NumPy's
+pytestmark = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is no wider than double here")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    """Kernels of the tests do not fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def node_of(name, x):
+    return apply("ufunc_call", x, ufunc=f"scipy.special.{name}") if name == "expit" else apply(name, x)
+
+
+def compute(name, values):
+    x = param(Aval(values.shape, values.dtype))
+    graph = Graph([x], [node_of(name, x)], "region")
+    kernel = NumbaBackend().claim(apply("fused", param(x.aval), graph=graph), 1)
+    assert kernel is not None
+    return kernel.call(np.full(values.shape, 77, values.dtype), values)
+
+
+def true_values(name, values):
+    wide = values.astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        return 1 / (1 + np.exp(-wide)) if name == "expit" else getattr(np, name)(wide)
+
+
+def units(actual, true):
+    """Distance in units in the last place of ``actual``'s type; infinite where one alone is NaN or infinite."""
+    limits = np.finfo(actual.dtype)
+    with np.errstate(all="ignore"):
+        rounded = true.astype(actual.dtype)
+        exponent = np.floor(np.log2(np.maximum(np.abs(true), np.longdouble(limits.smallest_normal))))
+        distance = np.abs(actual.astype(np.longdouble) - true) / np.exp2(exponent - limits.nmant)
+    same = (np.isnan(actual) & np.isnan(rounded)) | (actual == rounded)
+    odd = ~np.isfinite(actual) | ~np.isfinite(rounded)
+    return np.where(odd, np.where(same, 0, np.inf), distance)
+
+
+def everywhere(dtype, rng):
+    """Every binade, signs and specials; the ranges in which the functions do most of their work."""
+    every = rng.integers(0, 2 ** (8 * dtype.itemsize), N // 2, dtype=f"u{dtype.itemsize}").view(dtype)
+    near = [rng.uniform(-1.5, 1.5, N // 8), rng.uniform(-100, 100, N // 8), rng.normal(size=N // 8) * 300]
+    around = 1 + rng.normal(size=N // 8) * 0.05
+    return np.concatenate([every, *(part.astype(dtype) for part in (*near, around))])
+
+
+def specials(dtype):
+    limits = np.finfo(dtype)
+    ends = [limits.max, limits.tiny, limits.smallest_subnormal, limits.eps, 1.0, 0.625, math.inf, 0.0]
+    edges = [88.72283, 88.72284, 89.41, 89.42, 103.97, 103.98, 709.78, 709.79, 710.47, 710.48, 745.13, 745.14]
+    return np.array([sign * each for each in (*ends, *edges) for sign in (1, -1)] + [math.nan], dtype)
+
+
+def test_every_function_that_may_be_in_a_region_can_be_generated():
+    assert set(FUNCTIONS) == APPROXIMATE
+    assert GUARDED < APPROXIMATE
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", sorted(APPROXIMATE))
+def test_error_bound(name, dtype):
+    values = np.concatenate([specials(dtype), everywhere(dtype, np.random.default_rng(3))])
+    if name in GUARDED:
+        largest = LARGEST[dtype.itemsize]
+        values = np.where(np.abs(values) > largest, np.sign(values) * np.abs(values) % largest, values).astype(dtype)
+        values = values[np.isfinite(values)]
+    actual, true = compute(name, values), true_values(name, values)
+    distance = units(actual, true)
+    worst = int(np.argmax(distance))
+    assert distance[worst] <= BOUND, (values[worst], actual[worst], true[worst])
+    zero = true == 0
+    assert np.array_equal(np.signbit(actual[zero]), np.signbit(true[zero]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(GUARDED))
+def test_arguments_beyond_the_bound_are_numpys(name):
+    for dtype in DTYPES:
+        values = np.linspace(-2 * LARGEST[dtype.itemsize], LARGEST[dtype.itemsize], 1000).astype(dtype)
+        assert np.array_equal(compute(name, values), getattr(np, name)(values))
+        values[:3] = np.inf, -np.inf, np.nan
+        values[3:] *= 0.5
+        assert np.isnan(compute(name, values)[:3]).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_error_bound_on_a_processor_with_shorter_vectors(monkeypatch, tmp_path):
+    """The same text, compiled for AVX2."""
+    if "+fma" not in compiler._features() or not llvm.get_host_cpu_features().get("avx2"):
+        pytest.skip("the processor has no AVX2")
+    target = compiler._target()
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "_entries", {})
+    monkeypatch.setattr(compiler, "_machine", lambda: target.create_target_machine(cpu="haswell", opt=3, jit=True))
+    rng = np.random.default_rng(4)
+    for name in ("exp", "log", "tanh", "cos"):
+        for dtype in DTYPES:
+            values = rng.uniform(-80, 80, 1000).astype(dtype)
+            assert units(compute(name, values), true_values(name, values)).max() <= BOUND
+
+
+def test_other_types_are_left_to_numpy():
+    for dtype in ("f2", "i4", "?", "c16", "g"):
+        x = param(Aval((300,), np.dtype(dtype)))
+        assert loop_of(apply("exp", x)) is None
+
+
+def test_no_region_without_fused_multiply_add(monkeypatch):
+    monkeypatch.setattr(compiler, "has_fma", lambda: False)
+    x = param(Aval((300,), np.dtype("f4")))
+    for name, claimed in (("exp", False), ("sqrt", True)):
+        graph = Graph([x], [apply(name, x)], "region")
+        assert (NumbaBackend().claim(apply("fused", param(x.aval), graph=graph), 1) is not None) == claimed
