@@ -1,7 +1,6 @@
 """Claims float32 nodes for oneDNN: one row per op, from a node to a kernel of :mod:`futurex.kernels.onednn`.
 
-What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maximum pooling turn NaN into a number. The
-gradient of maximum pooling is: a NaN only changes to which element of its window the gradient goes.
+What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maximum pooling turn NaN into a number.
 """
 
 from __future__ import annotations
@@ -157,7 +156,6 @@ _CLAIMS: dict[str, Callable[[Node, int], Call | None]] = {
         "conv_epilogue": _conv,
         "conv_input_grad": _conv_input_grad,
         "conv_weight_grad": _conv_weight_grad,
-        "max_pool_grad": lambda node, threads: onednn.max_pool_grad(node.shape, **node.attrs),
         "avg_pool": lambda node, threads: onednn.avg_pool(node.inputs[0].shape, **node.attrs),
         "avg_pool_grad": _avg_pool_grad,
         "batch_norm": lambda node, threads: onednn.batch_norm_forward(node.inputs[0].shape, **node.attrs),

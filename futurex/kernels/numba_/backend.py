@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler
+from futurex.kernels.numba_ import compiler, pool
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
@@ -28,12 +28,15 @@ _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
-    """Compiled kernels for fused elementwise regions; they give NumPy's bits."""
+    """Compiled kernels for fused elementwise regions and maximum pooling; they give NumPy's bits."""
 
     name = "numba"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a ``fused`` node, or None where its broadcasting needs too many loops or LLVM refuses it."""
+        if node.op in ("max_pool", "max_pool_grad"):
+            call = pool.claim(node, threads)
+            return None if call is None else Kernel(call, self.name, into=True, contiguous=True, late=call)
         if node.op != "fused":
             return None
         graph = node.attrs["graph"]

@@ -24,7 +24,7 @@ from futurex.kernels.onednn.norm import (
     layer_norm_backward,
     layer_norm_forward,
 )
-from futurex.kernels.onednn.pool import avg_pool, avg_pool_grad, max_pool, max_pool_grad
+from futurex.kernels.onednn.pool import avg_pool, avg_pool_grad
 from futurex.kernels.onednn.primitive import Kernel
 
 __all__ = [
@@ -44,8 +44,6 @@ __all__ = [
     "layer_norm_forward",
     "library_path",
     "matmul",
-    "max_pool",
-    "max_pool_grad",
     "set_threads",
     "version",
     "why_not",

@@ -1,22 +1,17 @@
-"""Pooling kernels on channels-last arrays: maximum and average, forward and gradient."""
+"""Average pooling on channels-last arrays, forward and gradient."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-import futurex.ops.pool  # noqa: F401 - defines the reference kernels that take over where there are NaNs
 from futurex.kernels.onednn.binding import Owned
 from futurex.kernels.onednn.primitive import (
     ARG_DIFF_RESULT,
     ARG_DIFF_SOURCE,
     ARG_RESULT,
     ARG_SOURCE,
-    ARG_WORKSPACE,
     FORWARD_INFERENCE,
     FORWARD_TRAINING,
     Kernel,
@@ -29,10 +24,8 @@ from futurex.kernels.onednn.primitive import (
     unless_unsupported,
     zero_kernel,
 )
-from futurex.tree.record import record
 
-_MAXIMUM, _AVERAGE = 0x1FF, 0x2FF  # the average counts padding as zeros
-_LOWEST = np.finfo(np.float32).min
+_AVERAGE = 0x2FF  # counts padding as zeros
 Padding = Sequence[tuple[int, int]]
 
 
@@ -65,11 +58,6 @@ class _Geometry:
         return inside and 1 <= len(self.window) <= 3 and min(*self.x_shape[1:], *self.y_shape[1:]) > 0
 
     @property
-    def attrs(self) -> dict[str, Any]:
-        """The attributes of the ops of this geometry."""
-        return {"window": self.window, "stride": self.stride, "padding": self.padding}
-
-    @property
     def sizes(self) -> tuple:
         """Strides, window, dilation (oneDNN counts from zero), low and high padding."""
         return (
@@ -80,44 +68,16 @@ class _Geometry:
             dims([high for _, high in self.padding]),
         )
 
-    def forward(self, algorithm: int, kind: int) -> Owned:
+    def forward(self, kind: int) -> Owned:
         """The forward primitive, also the hint that the gradient needs."""
         source, result = channels_last(self.x_shape), channels_last(self.y_shape)
-        return primitive_description("pooling_forward", kind, algorithm, source, result, *self.sizes, attributes())
+        return primitive_description("pooling_forward", kind, _AVERAGE, source, result, *self.sizes, attributes())
 
-    def backward(self, algorithm: int, forward: Owned) -> Owned:
+    def backward(self) -> Owned:
         """The gradient primitive."""
         source, result = channels_last(self.x_shape), channels_last(self.y_shape)
-        return primitive_description("pooling_backward", algorithm, source, result, *self.sizes, forward, attributes())
-
-
-def max_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
-    """A kernel(y, x) for the maximum of each window; None where oneDNN cannot do it.
-
-    x (N, *S, C), y (N, *S', C), float32; padding counts as minus infinity; a NaN makes its windows NaN.
-    """
-    geometry = _Geometry(x_shape, window, stride, tuple(padding))
-    highest, average = _forward(geometry, _MAXIMUM), _forward(geometry, _AVERAGE)
-    if highest is None or average is None or not math.prod(geometry.y_shape):
-        return highest
-    means = np.empty(geometry.y_shape, np.float32)
-
-    def kernel(out: np.ndarray, x: np.ndarray) -> np.ndarray:
-        highest(out, x)
-        if _is_special(out, average(means, x)):
-            out[...] = record("max_pool").kernel(x, **geometry.attrs)
-        return out
-
-    return kernel
-
-
-def _is_special(maxima: np.ndarray, means: np.ndarray) -> bool:
-    """Whether there may be a NaN, which oneDNN's maximum passes over, or a window of minus infinities.
-
-    The mean of a window keeps every NaN of it; oneDNN's maximum starts at the lowest finite number.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        return bool(np.isnan(means.sum()) or maxima.min() <= _LOWEST)
+        hint = self.forward(FORWARD_TRAINING)
+        return primitive_description("pooling_backward", _AVERAGE, source, result, *self.sizes, hint, attributes())
 
 
 def avg_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
@@ -125,10 +85,7 @@ def avg_pool(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> 
 
     x (N, *S, C), y (N, *S', C), float32; padding counts as zeros, the divisor is the full window.
     """
-    return _forward(_Geometry(x_shape, window, stride, tuple(padding)), _AVERAGE)
-
-
-def _forward(geometry: _Geometry, algorithm: int) -> Kernel | None:
+    geometry = _Geometry(x_shape, window, stride, tuple(padding))
     if not geometry.supported:
         return None
     if not math.prod(geometry.y_shape):
@@ -140,57 +97,10 @@ def _forward(geometry: _Geometry, algorithm: int) -> Kernel | None:
             ARG_RESULT: program.public(0, channels_last(geometry.y_shape)),
             ARG_SOURCE: program.public(1, channels_last(geometry.x_shape)),
         }
-        program.add(geometry.forward(algorithm, FORWARD_INFERENCE), operands)
+        program.add(geometry.forward(FORWARD_INFERENCE), operands)
         return program.finish()
 
     return unless_unsupported(build)
-
-
-def max_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
-    """A kernel(dx, g, x) that gives each window's gradient to its first maximum, or first NaN, in row-major order.
-
-    g (N, *S', C) is the gradient of the result, dx and x have `x_shape`; float32. None where oneDNN cannot do it.
-    The forward pass is repeated inside, because it leaves the positions of the maxima.
-    """
-    geometry = _Geometry(x_shape, window, stride, tuple(padding))
-    if not geometry.supported:
-        return None
-    if not math.prod(geometry.y_shape):
-        return zero_kernel([x_shape], [geometry.y_shape, x_shape])
-    fast = unless_unsupported(lambda: _first_maximum_kernel(geometry))
-    average = _forward(geometry, _AVERAGE)
-    if fast is None or average is None:
-        return None
-    maxima, means = np.empty(geometry.y_shape, np.float32), np.empty(geometry.y_shape, np.float32)
-
-    def kernel(out: np.ndarray, g: np.ndarray, x: np.ndarray) -> np.ndarray:
-        fast((out, maxima), g, x)
-        if _is_special(maxima, average(means, x)):
-            out[...] = record("max_pool_grad").kernel(g, x, **geometry.attrs)
-        return out
-
-    return kernel
-
-
-def _first_maximum_kernel(geometry: _Geometry) -> Kernel:
-    """A kernel((dx, y), g, x): forward, which leaves the positions of the maxima in a workspace, and its gradient."""
-    x_shape, y_shape = geometry.x_shape, geometry.y_shape
-    program = Program([x_shape, y_shape], [y_shape, x_shape])
-    forward = geometry.forward(_MAXIMUM, FORWARD_TRAINING)
-    workspace = program.workspace(forward)
-    positions = {
-        ARG_RESULT: program.public(1, channels_last(y_shape)),
-        ARG_SOURCE: program.public(3, channels_last(x_shape)),
-        ARG_WORKSPACE: workspace,
-    }
-    gradients = {
-        ARG_DIFF_SOURCE: program.public(0, channels_last(x_shape)),
-        ARG_DIFF_RESULT: program.public(2, channels_last(y_shape)),
-        ARG_WORKSPACE: workspace,
-    }
-    program.add(forward, positions)
-    program.add(geometry.backward(_MAXIMUM, forward), gradients)
-    return program.finish()
 
 
 def avg_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding) -> Kernel | None:
@@ -206,12 +116,11 @@ def avg_pool_grad(x_shape: Shape, window: Shape, stride: Shape, padding: Padding
 
     def build() -> Kernel:
         program = Program([x_shape], [geometry.y_shape])
-        forward = geometry.forward(_AVERAGE, FORWARD_TRAINING)
         operands = {
             ARG_DIFF_SOURCE: program.public(0, channels_last(x_shape)),
             ARG_DIFF_RESULT: program.public(1, channels_last(geometry.y_shape)),
         }
-        program.add(geometry.backward(_AVERAGE, forward), operands)
+        program.add(geometry.backward(), operands)
         return program.finish()
 
     return unless_unsupported(build)

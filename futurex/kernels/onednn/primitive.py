@@ -21,12 +21,12 @@ Kernel = Callable[..., Any]
 
 FLOAT32 = np.dtype(np.float32)
 ARG_SOURCE, ARG_SOURCE_1, ARG_RESULT, ARG_WEIGHTS, ARG_BIAS = 1, 2, 17, 33, 41
-ARG_MEAN, ARG_VARIANCE, ARG_SCALE, ARG_SHIFT, ARG_WORKSPACE, ARG_SCRATCHPAD = 49, 50, 51, 52, 64, 80
+ARG_MEAN, ARG_VARIANCE, ARG_SCALE, ARG_SHIFT, ARG_SCRATCHPAD = 49, 50, 51, 52, 80
 ARG_DIFF_SOURCE, ARG_DIFF_RESULT, ARG_DIFF_WEIGHTS, ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 129, 145, 161, 255, 256
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
 _FUSED = {"tanh": 0x21, "sigmoid": 0x29}
 
-_QUERY_IMPLEMENTATION, _QUERY_WORKSPACE, _QUERY_SCRATCHPAD, _QUERY_ARGUMENT = 8, 135, 136, 255
+_QUERY_IMPLEMENTATION, _QUERY_SCRATCHPAD, _QUERY_ARGUMENT = 8, 136, 255
 _SCRATCHPAD_USER = 1
 _FORMAT_ANY = 1
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -191,10 +191,6 @@ class Program:
         buffer = np.empty(size + _ALIGNMENT, np.uint8)
         self.keep.append(buffer)
         return Operand(description, self._memory(description, address_of(buffer) + -address_of(buffer) % _ALIGNMENT))
-
-    def workspace(self, description: Owned) -> Operand:
-        """The buffer in which this forward primitive leaves what its backward primitive needs."""
-        return self.private(self._query(description, _QUERY_WORKSPACE, 0))
 
     def add(self, description: Owned, operands: dict[int, Operand]) -> None:
         """Append a primitive; `operands` maps oneDNN argument numbers to memory."""

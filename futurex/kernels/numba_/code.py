@@ -1,0 +1,120 @@
+"""LLVM IR written by hand: instructions, counted loops, and the entry that gives each thread its share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+
+class Code:
+    """The body of one function; loops nest as ``with`` blocks."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = ["entry:"]
+        self._count = 0
+        self._block = "entry"
+
+    def name(self) -> str:
+        """A fresh register."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def do(self, text: str) -> str:
+        """An instruction with a result; returns its register."""
+        register = self.name()
+        self.lines.append(f"  {register} = {text}")
+        return register
+
+    def run(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def at(self, kind: str, pointer: str, offset: str) -> str:
+        """The address of element ``offset`` behind a pointer to elements of type ``kind``."""
+        return self.do(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {offset}")
+
+    def add(self, *terms: str) -> str:
+        """A sum of 64-bit integers."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.do(f"add nsw i64 {total}, {term}")
+        return total
+
+    def multiply(self, first: str, second: str) -> str:
+        """A product of 64-bit integers."""
+        return self.do(f"mul nsw i64 {first}, {second}")
+
+    def least(self, first: str, second: str) -> str:
+        """The smaller of two signed 64-bit integers."""
+        return self.do(f"select i1 {self.do(f'icmp slt i64 {first}, {second}')}, i64 {first}, i64 {second}")
+
+    def most(self, first: str, second: str) -> str:
+        """The larger of two signed 64-bit integers."""
+        return self.do(f"select i1 {self.do(f'icmp sgt i64 {first}, {second}')}, i64 {first}, i64 {second}")
+
+    @contextlib.contextmanager
+    def loop(
+        self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = ()
+    ) -> Iterator[tuple[str, list[str]]]:
+        """``for i in range(low, high, step)`` with ``step`` above zero.
+
+        Gives the counter and a list of the carried values, ``(type, first)`` each; the body replaces the list's
+        elements by their next values, and after the loop they are the last ones.
+        """
+        self._count += 1
+        number, before = self._count, self._block
+        counter, following = f"%i{number}", f"%n{number}"
+        held = [f"%c{number}.{k}" for k in range(len(carried))]
+        values = list(held)
+        head = len(self.lines)
+        self._start(f"body{number}")
+        yield counter, values
+        self.run(f"{following} = add nsw i64 {counter}, {step}")
+        self.run(f"br label %head{number}")
+        phis = [("i64", counter, low, following)]
+        phis += [(kind, name, first, last) for (kind, first), name, last in zip(carried, held, values, strict=True)]
+        self.lines[head:head] = [
+            f"  br label %head{number}",
+            f"head{number}:",
+            *(f"  {name} = phi {kind} [ {a}, %{before} ], [ {b}, %{self._block} ]" for kind, name, a, b in phis),
+            f"  %go{number} = icmp slt i64 {counter}, {high}",
+            f"  br i1 %go{number}, label %body{number}, label %done{number}",
+        ]
+        self._start(f"done{number}")
+        values[:] = held
+
+    def _start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self._block = label
+
+
+def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, declarations: Sequence[str] = ()) -> str:
+    """A module with the kernel ``@region(ptr block)``, whose body ``code`` runs from ``%low`` to ``%high``.
+
+    The block holds the parameters in slots of eight bytes; the first one is the extent that threads share.
+    """
+    lines = list(declarations)
+    if threaded:
+        lines += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
+    shown = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} %{name}" for kind, name in parameters)
+    lines.append(f"define internal void @part(i64 %low, i64 %high, {shown}) noinline {{")
+    lines += [*code.lines, "  ret void", "}", "define void @region(ptr %block) {", "entry:"]
+    for slot, (kind, name) in enumerate(parameters):
+        lines.append(f"  %{name}.at = getelementptr i64, ptr %block, i64 {slot}")
+        lines.append(f"  %{name} = load {kind}, ptr %{name}.at, align 8")
+    extent, low, high = f"%{parameters[0][1]}", "0", f"%{parameters[0][1]}"
+    if threaded:
+        lines += [
+            "  %t32 = call i32 @omp_get_thread_num()",
+            "  %c32 = call i32 @omp_get_num_threads()",
+            "  %t = zext i32 %t32 to i64",
+            "  %c = zext i32 %c32 to i64",
+            "  %t1 = add i64 %t, 1",
+            f"  %lowc = mul i64 {extent}, %t",
+            f"  %highc = mul i64 {extent}, %t1",
+            "  %low = sdiv i64 %lowc, %c",
+            "  %high = sdiv i64 %highc, %c",
+        ]
+        low, high = "%low", "%high"
+    passed = ", ".join(f"{kind} %{name}" for kind, name in parameters)
+    return "\n".join([*lines, f"  call void @part(i64 {low}, i64 {high}, {passed})", "  ret void", "}"]) + "\n"
