@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import futurex
-from futurex.kernels import onednn, store
+from futurex.kernels import cupy_, onednn, store
 from futurex.kernels.backends import default_backends
 from futurex.runtime import config
 from futurex.runtime.transport import ucx_library
@@ -28,10 +28,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings, one a line; returns 0, or 1 if something that is always needed is missing."""
-    findings = dict(facts())
-    for name, value in findings.items():
+    findings = list(facts())
+    for name, value in findings:
         print(f"{name:<14} {value}")
-    return int(any(findings[name].startswith("missing") for name in PACKAGES))
+    return int(any(name in PACKAGES and value.startswith("missing") for name, value in findings))
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -48,6 +48,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "kernels", _kernels()
     yield "backends", ", ".join(backend.name for backend in default_backends())
     yield "ucx", _ucx()
+    yield from (("gpu", each) for each in cupy_.findings())
     for package in PACKAGES:
         yield package, _version(package) or "missing: pip install futurex"
     for extra, packages in EXTRAS.items():

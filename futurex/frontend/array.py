@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.tracebacks import folds, settle
-from futurex.runtime.futures import Done, Future
+from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.aval import Aval, aval_of
 
 READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
@@ -107,7 +107,8 @@ class Array:
         >>> [future.result().tolist() for future in concurrent.futures.wait(results).done]
         [[2.0, 2.0], [2.0, 2.0]]
         """
-        if self._view is None and isinstance(self._future, Future) and (self.ndim or self._aval.weak):
+        plain = self._view is None and (self.ndim or self._aval.weak)
+        if plain and type(self._future) is Future and not self._future.resident():
             self._future.exposed = self._future.exposed or not self._future.readers
             if self._future.exposed and self._future.gone is None:
                 self._future.passed_on = True
@@ -136,7 +137,9 @@ class Array:
             value = future.result()
         else:
             return future if self._view is None else self.as_future()
-        return value if self._view is None else self._view(value)
+        if self._view is None:
+            return value
+        return self._view(value.host() if isinstance(value, Resident) else value)
 
     # -- the array ---------------------------------------------------------------------------------------------------
 

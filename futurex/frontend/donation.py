@@ -14,7 +14,7 @@ import numpy as np
 
 from futurex.errors import Donated
 from futurex.frontend.array import Array
-from futurex.runtime.futures import Future
+from futurex.runtime.futures import Future, Resident
 from futurex.tree.graph import Graph
 
 
@@ -82,6 +82,8 @@ def _surrendered(value: Any, futures: Sequence[Any]) -> Any:
     given = value._pending()
     if isinstance(given, Future):
         return given if alone else _copy_of(given)
+    if isinstance(given, Resident):
+        return given  # nothing writes into arrays of a device
     owned = type(given) is np.ndarray and given.base is None and given.flags.carray
     return given if alone and owned else np.array(given)
 
@@ -91,7 +93,8 @@ def _copy_of(future: Future[Any]) -> Future[Any]:
 
     def deliver(done: Any) -> None:
         try:
-            copied.set_result(np.array(done.result()))
+            value = done.result()
+            copied.set_result(value if isinstance(value, Resident) else np.array(value))
         except BaseException as error:
             copied.set_exception(error)
 

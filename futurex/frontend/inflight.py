@@ -13,7 +13,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.donation import give_away, surrendered
 from futurex.runtime.futures import Done, Future
 from futurex.runtime.local import LocalExecutor
-from futurex.runtime.plan import Plan
+from futurex.runtime.placement import AnyPlan
 
 SHORT = 100e-6  # seconds of a run that is not worth a hand-over, and so needs no copies
 COPY_RATE = 5e9  # bytes a second
@@ -24,7 +24,7 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 def launched(
-    executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], waits: bool, donated: Mapping[int, str] = _NOTHING
+    executor: LocalExecutor, plan: AnyPlan, inputs: Sequence[Any], waits: bool, donated: Mapping[int, str] = _NOTHING
 ) -> Sequence[Result]:
     """Start a run. The caller's arrays are copied, unless the run is over when this returns.
 
@@ -64,12 +64,12 @@ def launched(
     return futures
 
 
-def run_here(plan: Plan, inputs: Sequence[Any]) -> Sequence[Result]:
+def run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
     """Run in the calling thread, whose state (``np.errstate``, open transactions) the user's own code may look at."""
     return _run_here(plan, [value.result() if type(value) is Array else value for value in inputs])
 
 
-def _run_here(plan: Plan, inputs: Sequence[Any]) -> Sequence[Result]:
+def _run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
     """A hand-over would take longer than the run."""
     start = time.perf_counter()
     try:

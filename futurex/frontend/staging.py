@@ -36,6 +36,7 @@ from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
 from futurex.runtime import config, floating
 from futurex.runtime.local import LocalExecutor
+from futurex.runtime.placement import DEVICES, ask_for
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten
 
@@ -43,7 +44,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
 ESCAPES = ("fragment", "eager", "error")
-OPTIONS = ("escape", "donate")
+OPTIONS = ("device", "donate", "escape")
 
 
 class _Settings(threading.local):
@@ -84,14 +85,15 @@ class Futurized(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, strict: bool = False,
-        library: bool = False,
+        self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, device: str = "cpu",
+        strict: bool = False, library: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=())
         self.plain = function
         self._escape = escape
         self._strict = strict
         self._donate = parameters(function, donate)
+        self._device = device
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._families = Families()
@@ -139,7 +141,7 @@ class Futurized(Generic[P, R]):
             symbolic = self._symbolic(key, leaves, structure)
             if symbolic is not None:
                 return symbolic
-            variant = trace_call(self.plain, leaves, structure, self._fragments)
+            variant = self._traced(leaves, structure)
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
@@ -154,12 +156,17 @@ class Futurized(Generic[P, R]):
         if found is None:
             return None
         if found.variant is None or not found.variant.valid():
-            variant = trace_call(self.plain, leaves, structure, self._fragments, found.avals)
+            variant = self._traced(leaves, structure, found.avals)
             if variant.graph is None or needs_sizes(variant.graph):
                 found.variant, found.refused = None, True
                 return None
             found.variant = variant
         return found.variant
+
+    def _traced(self, leaves: list[Any], structure: Structure, opened: Any = None) -> Variant:
+        variant = trace_call(self.plain, leaves, structure, self._fragments, opened)
+        variant.device = self._device
+        return variant
 
     def _warn(self, structure: Structure) -> None:
         if self._warned:
@@ -338,8 +345,16 @@ class Futurized(Generic[P, R]):
 
         return Bound(self, cluster)
 
+    def moved(self, device: str) -> Futurized[P, R]:
+        """The same function for another device; itself where it runs there already."""
+        if device == self._device:
+            return self
+        return Futurized(
+            self.plain, self._escape, self._donate, device=device, strict=self._strict, library=self._warned
+        )
+
     def __repr__(self) -> str:
-        return f"<futurized {self._name()}>"
+        return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
@@ -398,6 +413,11 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     stay what they are; so do futures whose elements somebody else can still see, as ``np.asarray`` of them in a
     variable. Where a call runs as plain NumPy, or waits for its effects, nothing is given away.
 
+    device: ``"cpu"`` (default) or ``"gpu"``. On a GPU the values are NumPy's to rounding, results stay there until
+    somebody looks at them, and what is passed on to another such function is not copied. Operations that the GPU has no
+    kernel for run on the host; ``f.profile()`` shows them. A futurized function given ``device=`` is another one of the
+    same meaning. Raises :class:`futurex.errors.MissingExtra` where CuPy or a GPU is missing.
+
     >>> import numpy as np, futurex as fx
     >>> @fx.futurize
     ... def norm(x):
@@ -422,12 +442,16 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     escape = options.get("escape", "fragment")
     if escape not in ESCAPES:
         raise ValueError(f"escape={escape!r} is not one of {', '.join(map(repr, ESCAPES))}")
+    device = options.get("device", "cpu")
+    if device not in DEVICES:
+        raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
+    ask_for(device)
     if function is None:
         return lambda f: futurize(f, **options)
     if isinstance(function, Futurized):
-        return function
+        return function.moved(device)
     if not callable(function):
         raise TypeError(f"futurize takes a function, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
-    return cast(Any, Futurized(function, escape, options.get("donate", ())))
+    return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device))

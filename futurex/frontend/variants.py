@@ -25,8 +25,7 @@ from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
-from futurex.runtime import config
-from futurex.runtime.plan import Plan, compile_plan
+from futurex.runtime.placement import AnyPlan, compiled
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, UnknownDimension, dims_in, has_dims
 from futurex.tree.graph import Graph
@@ -74,15 +73,14 @@ class Variant:
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
-    _plan: Plan | None = None
+    device: str = "cpu"
+    _plan: AnyPlan | None = None
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AnyPlan:
         if self._plan is None:
             assert self.graph is not None
-            self._plan = compile_plan(
-                self.graph, threads=config.threads(), donate=self.donated, background=config.background()
-            )
+            self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits)
         return self._plan
 
     def donate(self, paths: Sequence[str], parameters: Sequence[str]) -> None:

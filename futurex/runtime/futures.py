@@ -18,6 +18,22 @@ import numpy as np
 T = TypeVar("T")
 
 
+class Resident:
+    """A result that lives on a device until somebody looks at it.
+
+    ``array`` is the device's, ``ready`` says when it is there, ``fetch`` brings it here.
+    """
+
+    __slots__ = ("_fetch", "array", "ready")
+
+    def __init__(self, array: Any, ready: Any, fetch: Callable[[Resident], Any]) -> None:
+        self.array, self.ready, self._fetch = array, ready, fetch
+
+    def host(self) -> Any:
+        """The result as a NumPy array; waits for it."""
+        return self._fetch(self)
+
+
 class Lendable:
     """A result that other runs may read while it is not in anybody else's hands, and so cannot change.
 
@@ -62,6 +78,9 @@ class Lendable:
         value = self.result()  # type: ignore[attr-defined]
         if self.exposed:
             return value
+        if isinstance(value, Resident):
+            value = value.host()
+            self.replace(value)  # type: ignore[attr-defined]
         if isinstance(value, np.ndarray) and self.read():
             value = value.copy()
             self.replace(value)  # type: ignore[attr-defined]
@@ -93,6 +112,14 @@ class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
     def replace(self, value: T) -> None:
         """Let the result be another object of the same value."""
         self._result = value
+
+    def set_result(self, result: Any) -> None:
+        """Complete the future; a result that is in somebody's hands already comes from the device first."""
+        super().set_result(result.host() if self.exposed and isinstance(result, Resident) else result)
+
+    def resident(self) -> bool:
+        """Is the result there, and on a device?"""
+        return isinstance(self._result, Resident)
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait in an asyncio task; the loop is woken from whatever thread completes the run."""

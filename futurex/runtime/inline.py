@@ -13,9 +13,10 @@ from futurex.runtime import config, trace
 from futurex.runtime.instance import Instance, Values, operands
 from futurex.runtime.lower import COMMUNICATOR
 from futurex.runtime.scheduler import Scheduler, Turns
+from futurex.tree.node import Node
 
 if TYPE_CHECKING:
-    from futurex.runtime.plan import Instruction, Plan
+    from futurex.runtime.plan import Plan
 
 
 class RunTimeout(FuturexError, TimeoutError):
@@ -52,7 +53,17 @@ class Communicator(Protocol):
         ...
 
 
-def note(error: BaseException, instruction: Instruction, values: Values) -> None:
+class Located(Protocol):
+    """What one step of a run does, and on which slots."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def ins(self) -> tuple[int, ...]: ...
+
+
+def note(error: BaseException, instruction: Located, values: Values) -> None:
     """Add to an exception the user's line, the op and the operands it was given."""
     node = instruction.node
     shapes = ", ".join(_describe(values[index]) for index in instruction.ins if index != COMMUNICATOR)

@@ -15,6 +15,7 @@ from futurex.runtime import config
 from futurex.runtime.floating import carried
 from futurex.runtime.futures import Future
 from futurex.runtime.inline import Communicator
+from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.runtime.pool import Pool, PoolRun
 
@@ -36,7 +37,7 @@ class LocalExecutor:
         self._lock = threading.Lock()
         self._last: AnyFuture[None] | None = None
 
-    def submit(self, plan: Plan, args: Sequence[Any], communicator: Communicator | None = None) -> list[Future[Any]]:
+    def submit(self, plan: AnyPlan, args: Sequence[Any], communicator: Communicator | None = None) -> list[Future[Any]]:
         """Run ``plan`` when all ``args`` are there; returns one future per output, at once.
 
         Arguments may be futures. A run that is ready and short runs here and now: a hand-over would cost more. An
@@ -79,7 +80,7 @@ class _Run:
     """A submission: waits for its arguments by callbacks, runs, delivers; then ``over`` is done, if there is one."""
 
     def __init__(
-        self, owner: LocalExecutor, plan: Plan, args: Sequence[Any], communicator: Communicator | None
+        self, owner: LocalExecutor, plan: AnyPlan, args: Sequence[Any], communicator: Communicator | None
     ) -> None:
         self._owner, self._plan, self._communicator = owner, plan, communicator
         self._args = list(args)
@@ -133,7 +134,7 @@ class _Run:
             self._end()
             return
         try:
-            if self._worth_sharing():
+            if isinstance(self._plan, Plan) and self._worth_sharing():
                 PoolRun(self._owner.pool, self._plan, self._args, self._shared_done).start()
                 return
             start = time.perf_counter()

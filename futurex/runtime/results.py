@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.runtime.futures import Resident
 from futurex.runtime.instance import Values
 from futurex.runtime.lower import Kind, Lowering
 from futurex.runtime.memory import Layout
@@ -63,6 +64,8 @@ class Delivery:
     def _admit(self, place: int, arg: Any, aval: Aval) -> Any:
         if aval.dtype.hasobject:
             return arg
+        if isinstance(arg, Resident):
+            arg = arg.host()
         if type(arg) in PYTHON_SCALARS or isinstance(arg, np.generic | np.ndarray):
             found = aval_of(arg)
             if (found.dtype, found.weak) == (aval.dtype, aval.weak) and fits(found.shape, aval.shape):

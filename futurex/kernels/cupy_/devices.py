@@ -1,0 +1,143 @@
+"""The device of this process: CuPy on a GPU, or the emulation; copies to it and back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from futurex.errors import MissingExtra
+
+EMULATED = "emulated"
+_ON_DEVICE = "biufc"
+
+
+class Device:
+    """An array module and what it takes to use it.
+
+    ``xp`` is CuPy or what stands for it; ``kind`` says which: ``"cuda"`` or ``"emulated"``.
+    """
+
+    def __init__(self, xp: Any, kind: str) -> None:
+        self.xp, self.kind = xp, kind
+
+    def holds(self, value: Any) -> bool:
+        """Does ``value`` live on the device?"""
+        return isinstance(value, self.xp.ndarray)
+
+    def to_device(self, value: Any) -> Any:
+        """A host array as one of the device, C-contiguous; scalars, texts and the device's own arrays as they are.
+
+        Arrays without dimensions stay on the host as scalars: kernels take those by value.
+        """
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in _ON_DEVICE:
+            return value
+        return self.xp.asarray(np.ascontiguousarray(value)) if value.ndim else value[()]
+
+    def to_host(self, value: Any) -> Any:
+        """A device array as a NumPy array; everything else as it is."""
+        return self.xp.asnumpy(value) if self.holds(value) else value
+
+    def linalg_errors(self) -> contextlib.AbstractContextManager[Any]:
+        """Factorisations of singular matrices raise inside, as NumPy's do."""
+        if self.kind == EMULATED:
+            return self.xp.linalg_errors()
+        return importlib.import_module("cupyx").errstate(linalg="raise")
+
+    def synchronize(self) -> None:
+        """Wait until all that was asked of the device is done."""
+        if self.kind != EMULATED:
+            self.xp.cuda.get_current_stream().synchronize()
+
+    @functools.cached_property
+    def processors(self) -> int:
+        """Multiprocessors: how many blocks run at once, at least."""
+        return 1 if self.kind == EMULATED else int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
+
+
+def why_not() -> str | None:
+    """Why no GPU can be used here, in one sentence; None if one can be.
+
+    ``FUTUREX_GPU=emulated`` puts NumPy behind CuPy's rules in its place: slow, for programs and tests without a GPU.
+    """
+    wish = os.environ.get("FUTUREX_GPU", "")
+    if wish not in ("", EMULATED):
+        return f"FUTUREX_GPU={wish!r} is not a choice: leave it empty for the GPU, or say {EMULATED!r}"
+    return None if wish == EMULATED else _missing()
+
+
+@functools.cache
+def _missing() -> str | None:
+    try:
+        import cupy
+    except ImportError as error:
+        return f"CuPy cannot be imported ({error})"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # CuPy's error type lives in a private module
+        return f"CuPy {cupy.__version__} finds no usable driver ({error})"
+    return None if count else f"CuPy {cupy.__version__} finds no GPU"
+
+
+def device() -> Device:
+    """The device. Raises MissingExtra, which names the extra and the reason, where there is none."""
+    reason = why_not()
+    if reason is not None:
+        raise MissingExtra(
+            f"device='gpu' needs an NVIDIA GPU, its driver and CuPy, but {reason}; CuPy comes with an extra: "
+            "pip install 'futurex[gpu]' (or futurex[cuda13] for CUDA 13)"
+        )
+    return _emulated() if os.environ.get("FUTUREX_GPU") == EMULATED else _cuda()
+
+
+@functools.cache
+def _cuda() -> Device:
+    return Device(importlib.import_module("cupy"), "cuda")
+
+
+@functools.cache
+def _emulated() -> Device:
+    from futurex.kernels.cupy_.emulated import NAMESPACE
+
+    return Device(NAMESPACE, EMULATED)
+
+
+def findings() -> Iterator[str]:
+    """What there is of a GPU and its libraries, or why there is none.
+
+    >>> next(findings()) != ""
+    True
+    """
+    reason = why_not()
+    if reason is not None:
+        yield f"none: {reason}"
+        return
+    here = device()
+    if here.kind == EMULATED:
+        yield "emulated on the processor (FUTUREX_GPU)"
+        return
+    runtime = here.xp.cuda.runtime
+    for number in range(runtime.getDeviceCount()):
+        found = runtime.getDeviceProperties(number)
+        capability = f"{found['major']}.{found['minor']}"
+        yield f"{found['name'].decode()}, {found['totalGlobalMem'] >> 30} GiB, compute capability {capability}"
+    yield f"driver for CUDA {_version(runtime.driverGetVersion())}, runtime {_version(runtime.runtimeGetVersion())}"
+    nvrtc = importlib.import_module("cupy.cuda.nvrtc").getVersion()
+    yield f"CuPy {here.xp.__version__}, NVRTC {nvrtc[0]}.{nvrtc[1]}"
+    yield f"cuDNN {_cudnn()}"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _cudnn() -> str:
+    try:
+        return str(importlib.import_module("cudnn").backend_version_string())
+    except Exception as error:  # a missing package, or one whose library does not load
+        return f"not usable: {error}"

@@ -1,0 +1,386 @@
+"""CuPy's side of the boundary between host and device, kept by NumPy: for programs and tests where no GPU is.
+
+An array of this module is one that lives elsewhere: it never turns into a NumPy array by itself, a function that gets a
+NumPy array beside one raises, reductions give arrays without dimensions, and functions that CuPy 14 lacks are absent.
+Where CuPy answers other than NumPy without saying so, so does this module: an index out of bounds wraps around, of
+several values written to one place any may win, floats that do not fit an integer saturate, and factorisations of
+singular matrices give NaN. Whoever is right here does not rely on NumPy's answers there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+ABSENT = frozenset((
+    "apply_over_axes", "asmatrix", "block", "bmat", "einsum_path", "errstate", "frompyfunc", "geomspace", "insert",
+    "isnat", "longdouble", "clongdouble", "matrix", "matvec", "memmap", "nanpercentile", "nanquantile", "ndenumerate",
+    "nditer", "object_", "polyder", "polydiv", "polyint", "recarray", "spacing", "str_", "bytes_", "unstack", "vecdot",
+    "vecmat", "void", "datetime64", "timedelta64", "broadcast_shapes",
+))  # fmt: skip
+"""Names of NumPy's that CuPy 14.2 has no counterpart for (its own table of comparison, and ``dir`` of both)."""
+
+_ABSENT_IN = {
+    "linalg": frozenset(("diagonal", "matrix_norm", "multi_dot", "outer", "svdvals", "tensordot", "trace", "vecdot",
+                         "vector_norm")),
+    "fft": frozenset[str](),
+}  # fmt: skip
+_ACCUMULATING = frozenset(("add", "multiply"))
+_SCATTERING = frozenset(("add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"))
+_FROM_HOST = frozenset(("array", "asarray", "asanyarray", "ascontiguousarray"))
+_raising = threading.local()
+
+
+def _refused(value: Any) -> TypeError:
+    return TypeError(f"Unsupported type {type(value)}")
+
+
+def _bare(value: Any) -> Any:
+    """What NumPy computes with; a NumPy array among the operands is refused, as CuPy does."""
+    if isinstance(value, ndarray):
+        return value._host
+    if isinstance(value, np.ndarray):
+        raise _refused(value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_bare, value)) if type(value) in (tuple, list) else value
+    return value
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return ndarray(np.asarray(value))
+    if isinstance(value, tuple):
+        parts = [_wrapped(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return [_wrapped(part) for part in value] if isinstance(value, list) else value
+
+
+def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    out = kwargs.get("out")
+    with np.errstate(all="ignore"):
+        result = function(*map(_bare, args), **{name: _bare(value) for name, value in kwargs.items()})
+    return out if out is not None else _wrapped(result)
+
+
+def _saturated(values: Any, dtype: Any) -> Any:
+    """The cast of a GPU: what does not fit takes the nearest integer, NaN takes zero."""
+    target = np.dtype(dtype)
+    if values.dtype.kind != "f" or target.kind not in "iu":
+        return values.astype(target)
+    limits = np.iinfo(target)
+    whole = np.trunc(np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    fits = (whole >= float(limits.min)) & (whole < float(limits.max) + 1)
+    cast = np.where(fits, whole, 0).astype(target)
+    return np.where(fits, cast, np.where(whole > 0, limits.max, limits.min)).astype(target).reshape(values.shape)
+
+
+class _Index:
+    """An index as CuPy reads it: integer arrays wrap around."""
+
+    def __init__(self, key: Any, shape: tuple[int, ...]) -> None:
+        entries = list(key) if isinstance(key, tuple) else [key]
+        self.fancy = any(isinstance(entry, ndarray | list) for entry in entries)
+        used = sum(_axes_of(entry) for entry in entries if entry is not None and entry is not Ellipsis)
+        axis = 0
+        for place, entry in enumerate(entries):
+            if entry is Ellipsis:
+                axis += len(shape) - used
+                continue
+            if entry is None:
+                continue
+            if isinstance(entry, ndarray | list | np.ndarray):
+                values = _bare(entry) if not isinstance(entry, list) else np.asarray(entry)
+                entries[place] = values if values.dtype == bool else values % max(shape[axis], 1)
+            axis += _axes_of(entry)
+        self.key = tuple(entries)
+
+
+def _axes_of(entry: Any) -> int:
+    masks = isinstance(entry, ndarray) and entry.dtype == bool
+    return int(entry.ndim) if masks else 1
+
+
+class ndarray:
+    """An array on the emulated device."""
+
+    __slots__ = ("_host",)
+    shape: tuple[int, ...]
+    dtype: Any
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+    def get(self) -> Any:
+        """A copy in the host's memory."""
+        return self._host.copy()
+
+    def set(self, values: Any) -> None:
+        """Copy a host array of the same shape and dtype here."""
+        if values.shape != self.shape or values.dtype != self.dtype:
+            raise ValueError(f"{values.dtype} {values.shape} does not fit {self.dtype} {self.shape}")
+        self._host[...] = values
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        found = getattr(NAMESPACE, ufunc.__name__, None)
+        return NotImplemented if found is None else getattr(found, method)(*args, **kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        return ndarray(np.asarray(self._host[_Index(key, self.shape).key]))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index, value = _Index(key, self.shape), _bare(value)
+        places = np.arange(self._host.size).reshape(self.shape)[index.key]
+        value = _saturated(np.asarray(value), self.dtype) if isinstance(value, np.ndarray) else value
+        if not index.fancy:
+            self._host[index.key] = value
+            return
+        spread = np.broadcast_to(np.asarray(value, self.dtype), places.shape).ravel()[::-1]  # the first one wins
+        flat = self._host.reshape(-1).copy()
+        flat[places.ravel()[::-1]] = spread
+        self._host[...] = flat.reshape(self.shape)
+
+    def astype(self, dtype: Any, copy: bool = True, order: str = "K") -> Any:
+        if not copy and self._host.dtype == np.dtype(dtype):
+            return self
+        return ndarray(_saturated(self._host, dtype))
+
+    def __len__(self) -> int:
+        return len(self._host)
+
+    def __bool__(self) -> bool:
+        return bool(self._host)
+
+    def __int__(self) -> int:
+        return int(self._host)
+
+    def __index__(self) -> int:
+        return operator.index(self._host)
+
+    def __float__(self) -> float:
+        return float(self._host)
+
+    def __complex__(self) -> complex:
+        return complex(self._host)
+
+    def item(self) -> Any:
+        return self._host.item()
+
+    def diagonal(self, *args: Any) -> Any:
+        """A view that may be written to, as CuPy gives."""
+        found = self._host.diagonal(*args)
+        found.flags.writeable = True
+        return ndarray(found)
+
+    def __repr__(self) -> str:
+        return repr(self._host)
+
+    @property
+    def T(self) -> Any:
+        return ndarray(self._host.T)
+
+    @property
+    def real(self) -> Any:
+        return ndarray(self._host.real)
+
+    @property
+    def imag(self) -> Any:
+        return ndarray(self._host.imag)
+
+    @property
+    def data(self) -> Any:
+        """Where the elements begin; ``ptr`` is the address that kernels get."""
+        return SimpleNamespace(ptr=self._host.__array_interface__["data"][0])
+
+
+def _field(name: str) -> Any:
+    return property(lambda self: getattr(self._host, name))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        return _called(getattr(self._host, name), args, kwargs)
+
+    return method
+
+
+for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags"):
+    setattr(ndarray, _name, _field(_name))
+for _name in (
+    "reshape", "transpose", "copy", "sum", "prod", "max", "min", "any", "all", "mean", "ravel", "view", "swapaxes",
+    "squeeze", "cumsum", "argmax", "argmin", "conj", "repeat", "fill", "dot", "std", "var", "take",
+):  # fmt: skip
+    setattr(ndarray, _name, _method(_name))
+
+
+def _operator(name: str, function: str) -> None:
+    def forward(self: ndarray, other: Any) -> Any:
+        return getattr(NAMESPACE, function)(self, other)
+
+    def backward(self: ndarray, other: Any) -> Any:
+        return getattr(NAMESPACE, function)(other, self)
+
+    def inplace(self: ndarray, other: Any) -> Any:
+        return getattr(NAMESPACE, function)(self, other, out=self)
+
+    for prefix, method in (("", forward), ("r", backward), ("i", inplace)):
+        if function not in _COMPARED or not prefix:
+            setattr(ndarray, f"__{prefix}{name}__", method)
+
+
+_COMPARED = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+for _name, _function in (
+    ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("floordiv", "floor_divide"),
+    ("mod", "remainder"), ("pow", "power"), ("matmul", "matmul"), ("and", "bitwise_and"), ("or", "bitwise_or"),
+    ("xor", "bitwise_xor"), ("lshift", "left_shift"), ("rshift", "right_shift"), ("eq", "equal"), ("ne", "not_equal"),
+    ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+):  # fmt: skip
+    _operator(_name, _function)
+for _name, _function in (("neg", "negative"), ("invert", "invert"), ("abs", "absolute"), ("pos", "positive")):
+    setattr(ndarray, f"__{_name}__", lambda self, _function=_function: getattr(NAMESPACE, _function)(self))
+
+
+class ufunc:
+    """A universal function of the device, with the methods that CuPy's have."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+        self.__name__, self.nin, self.nout = host.__name__, host.nin, host.nout
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "where" in kwargs:
+            raise TypeError("Wrong arguments {'where'}")
+        if self.__name__ == "floor_divide" and any(np.asarray(_bare(arg)).dtype.kind == "f" for arg in args):
+            return NAMESPACE.floor(NAMESPACE.divide(*args, **kwargs))
+        return _called(self._host, args, kwargs)
+
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
+        return _called(self._host.reduce, args, kwargs)
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
+        if self.__name__ not in _ACCUMULATING:
+            raise NotImplementedError(f"{self.__name__}.accumulate")
+        return _called(self._host.accumulate, args, kwargs)
+
+    def at(self, target: Any, key: Any, value: Any) -> None:
+        if self.__name__ not in _SCATTERING:
+            raise NotImplementedError(f"{self.__name__}.at")
+        if target.dtype in (np.int64, np.int8, np.uint8, np.int16, np.uint16, np.bool_):
+            raise TypeError(f"scatter into {target.dtype} is not supported")
+        self._host.at(target._host, _Index(key, target.shape).key, _bare(value))
+
+
+class _Module:
+    """The functions of one NumPy module that CuPy has, taking and giving arrays of the device."""
+
+    def __init__(self, host: Any, absent: frozenset[str]) -> None:
+        self._host, self._absent = host, absent
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._absent or not hasattr(self._host, name):
+            raise AttributeError(f"module 'cupy' has no attribute {name!r}")
+        found = self._made(name, getattr(self._host, name))
+        setattr(self, name, found)
+        return found
+
+    def _made(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ufunc):
+            return ufunc(value)
+        if isinstance(value, type) or not callable(value):
+            return value
+        if name in _FROM_HOST:
+            return lambda x, *args, **kwargs: ndarray(value(_arriving(x), *args, **kwargs))
+        return lambda *args, **kwargs: _called(value, args, kwargs)
+
+
+def _arriving(x: Any) -> Any:
+    return x._host if isinstance(x, ndarray) else [_arriving(part) for part in x] if isinstance(x, list) else x
+
+
+class _Linalg(_Module):
+    def _made(self, name: str, value: Any) -> Any:
+        if isinstance(value, type):
+            return value
+        plain = super()._made(name, value)
+
+        def quiet(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return plain(*args, **kwargs)
+            except np.linalg.LinAlgError:
+                if getattr(_raising, "on", False):
+                    raise
+                shape = args[-1].shape if name == "solve" else args[0].shape
+                return ndarray(np.full(shape, np.nan))
+
+        return quiet
+
+
+class Stream:
+    """Work in order; here everything is done at once, and ``log`` keeps what was waited for."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.log: list[tuple[str, Any]] = []
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def record(self) -> Any:
+        event = SimpleNamespace(stream=self)
+        self.log.append(("record", event))
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        self.log.append(("wait", event))
+
+    def synchronize(self) -> None:
+        self.log.append(("synchronize", None))
+
+
+class Namespace(_Module):
+    """What stands for the module ``cupy``."""
+
+    def __init__(self) -> None:
+        super().__init__(np, ABSENT)
+        self.ndarray = ndarray
+        self.ufunc = ufunc
+        self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
+        self.fft = _Module(np.fft, _ABSENT_IN["fft"])
+        self.cuda = SimpleNamespace(Stream=Stream)
+        self.__name__ = "emulated"
+
+    @staticmethod
+    def asnumpy(x: Any) -> Any:
+        return x.get() if isinstance(x, ndarray) else np.asarray(x)
+
+    @staticmethod
+    def copyto(target: ndarray, source: Any, casting: str = "same_kind", where: Any = True) -> None:
+        values = _bare(source)
+        if isinstance(values, np.ndarray):
+            values = _saturated(values, target.dtype)
+        np.copyto(target._host, values, casting=casting, where=_bare(where))  # type: ignore[arg-type]
+
+    @staticmethod
+    @contextlib.contextmanager
+    def linalg_errors() -> Iterator[None]:
+        """Factorisations raise inside the block (``cupyx.errstate(linalg="raise")``)."""
+        before, _raising.on = getattr(_raising, "on", False), True
+        try:
+            yield
+        finally:
+            _raising.on = before
+
+
+NAMESPACE: Namespace = Namespace()

@@ -1,0 +1,60 @@
+"""Every sample of every record on the device equals NumPy: bit for bit where nothing is rounded, else to rounding."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
+
+from op_cases import cases, copies
+
+from futurex.kernels.cupy_ import CupyBackend
+from futurex.kernels.cupy_.rules import refusal
+
+CASES = [case for case in cases() if not case.record.structured]
+EXACT = frozenset((
+    "add", "subtract", "multiply", "divide", "negative", "absolute", "square", "maximum", "minimum", "where", "cast",
+    "load", "store", "gather", "reshape", "transpose", "concatenate", "pad", "sort", "argsort", "argmax", "argmin",
+    "max", "min", "iota", "full", "random_bits", "random_uniform", "take_along_axis",
+))  # fmt: skip
+
+SOMETIMES = frozenset((
+    "power", "round", "masked_store", "load", "store", "softmax_cross_entropy", "softmax_cross_entropy_grad",
+))  # fmt: skip
+"""Ops with samples that are NumPy's: signs of integer exponents, bytes of elements, labels that are scalars."""
+
+
+def on_device(device, values):
+    return [device.to_device(value) for value in copies(values)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_op_on_the_device_is_the_op(case, device):
+    kernel = CupyBackend(device).claim(case.node, 1)
+    results = kernel.call(None, *on_device(device, case.inputs))
+    results = results if isinstance(case.node.aval, tuple) else (results,)
+    for result, expected in zip(results, case.results, strict=True):
+        result = device.to_host(result)
+        if not isinstance(expected, np.ndarray | np.generic):
+            assert type(result) is type(expected)
+            assert result == expected
+            continue
+        assert result.dtype == expected.dtype
+        assert np.shape(result) == np.shape(expected)
+        exact = expected.dtype.kind not in "fc" or case.name in EXACT
+        eps = 0 if exact else float(np.finfo(expected.dtype).eps)
+        np.testing.assert_allclose(result, expected, rtol=100 * eps, atol=100 * eps)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if refusal(case.node) is None], ids=str)
+def test_an_op_that_is_said_to_run_on_the_device_does(case, device):
+    inputs = on_device(device, case.inputs)
+    if case.name in SOMETIMES or not (any(map(device.holds, inputs)) or case.results[0].ndim):
+        return
+    kernel = CupyBackend(device).claim(case.node, 1).call
+    kernel(None, *inputs)
+    assert (kernel.trips, kernel.reason) == (0, None)
+
+
