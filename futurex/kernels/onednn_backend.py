@@ -53,47 +53,68 @@ def _plain_float32(aval: Aval | tuple[Aval, ...]) -> bool:
 
 
 class _Product:
-    """A matrix product whose operands may be transposed views: each way in which they lie has its own kernel."""
+    """A matrix product whose operands may be views: each way in which they lie in memory has its own kernel.
+
+    Only what oneDNN cannot read as it lies is copied: rows that are not dense either way, steps backwards.
+    """
 
     def __init__(self, node: Node, threads: int) -> None:
         self.shapes = node.inputs[0].shape, node.inputs[1].shape
         self.bias, self.activation = len(node.inputs) > 2, node.attrs.get("activation", "none")
         self.threads = threads
-        self.kernels: dict[tuple[bool, bool], Call] = {}
+        self.kernels: dict[tuple[Lie, Lie], Call | None] = {}
         self.plain = self._kernel((False, False))
 
-    def _kernel(self, turned: tuple[bool, bool]) -> Call | None:
-        if turned not in self.kernels:
-            shapes = [
-                (*shape[:-2], shape[-1], shape[-2]) if turn else shape
-                for shape, turn in zip(self.shapes, turned, strict=True)
-            ]
+    def _kernel(self, lies: tuple[Lie, Lie]) -> Call | None:
+        if lies not in self.kernels:
             onednn.set_threads(self.threads)
-            made = onednn.matmul(shapes[0], shapes[1], turned[0], turned[1], self.bias, self.activation)
-            if made is None:
-                return None
-            self.kernels[turned] = made
-        return self.kernels[turned]
+            self.kernels[lies] = self._made(lies)
+        return self.kernels[lies]
+
+    def _made(self, lies: tuple[Lie, Lie]) -> Call | None:
+        (x, y), (x_lies, y_lies) = self.shapes, lies
+        if isinstance(x_lies, bool) and isinstance(y_lies, bool):
+            x, y = (_swapped(each) if turned else each for each, turned in zip((x, y), lies, strict=True))
+            return onednn.matmul(x, y, x_lies, y_lies, self.bias, self.activation)
+        x_strides, y_strides = map(_strides, (x, y), lies)
+        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, self.activation)
 
     def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
-        (x, turned_x), (y, turned_y) = _as_stored(x), _as_stored(y)
-        kernel = self._kernel((turned_x, turned_y))
-        if kernel is None:  # no implementation for this way of lying: the plain one was found when claiming
-            x, y = (np.ascontiguousarray(_turn(each) if t else each) for each, t in ((x, turned_x), (y, turned_y)))
-            kernel = self.plain
+        lies = _lies(x), _lies(y)
+        kernel = self._kernel(lies) if None not in lies else None  # type: ignore[arg-type]
+        if kernel is None:
+            x, y, kernel = np.ascontiguousarray(x), np.ascontiguousarray(y), self.plain
+        else:
+            dense = isinstance(lies[0], bool) and isinstance(lies[1], bool)
+            x, y = (each.swapaxes(-1, -2) if dense and lie else each for each, lie in zip((x, y), lies, strict=True))
         return kernel(out, x, y, *map(np.ascontiguousarray, bias))  # type: ignore[misc]
 
 
-def _turn(x: Any) -> Any:
-    return np.swapaxes(x, -1, -2)
+Lie = bool | tuple[int, ...]
+"""How an operand lies in memory: whether the last two axes of a dense array are swapped, or its strides in elements."""
 
 
-def _as_stored(x: Any) -> tuple[Any, bool]:
-    """A C-contiguous array, and whether it is the operand with its last two axes swapped."""
+def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _strides(shape: tuple[int, ...], lies: Lie) -> tuple[int, ...]:
+    """In elements, of an operand of this shape."""
+    if not isinstance(lies, bool):
+        return lies
+    dense = onednn.contiguous_strides(_swapped(shape) if lies else shape)
+    return _swapped(dense) if lies else dense
+
+
+def _lies(x: Any) -> Lie | None:
+    """None where oneDNN would not read it: it wants one of the last two axes dense and no steps backwards."""
     if x.flags.c_contiguous:
-        return x, False
-    turned = _turn(x)
-    return (turned, True) if turned.flags.c_contiguous else (np.ascontiguousarray(x), False)
+        return False
+    if x.swapaxes(-1, -2).flags.c_contiguous:
+        return True
+    strides = tuple(step // x.itemsize for step in x.strides)
+    readable = x.flags.aligned and min(strides) >= 0 and 1 in strides[-2:] and 0 not in strides[-2:]
+    return strides if readable and all(step % x.itemsize == 0 for step in x.strides) else None
 
 
 def _matmul(node: Node, threads: int) -> Call | None:

@@ -1,11 +1,16 @@
 """oneDNN kernels against small float64 references: matrix products and normalisation."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from futurex.kernels import onednn
+from futurex.kernels.onednn_backend import OneDNNBackend
+from futurex.ops import epilogue  # noqa: F401  (registers matmul_epilogue)
+from futurex.tree import Aval, apply, param
 
 pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
 quick = settings(max_examples=60, deadline=None)
@@ -77,6 +82,46 @@ def test_matmul_accumulates(m, k, n, batches, transpose_x, transpose_y):
     x, y = swapped(x, transpose_x), swapped(y, transpose_y)
     onednn.matmul(x.shape, y.shape, transpose_x, transpose_y, accumulate=True)(out, x, y)
     np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
+
+
+def views(rng, shape):
+    """Arrays of this shape that lie in memory in as many ways as there are."""
+    yield floats(rng, shape)
+    yield floats(rng, (*shape[:-2], shape[-1], shape[-2])).swapaxes(-1, -2)
+    yield floats(rng, (*shape[:-1], shape[-1] + 5))[..., 3:-2]
+    yield floats(rng, (*shape[:-1], shape[-1] * 2))[..., ::2]
+    yield floats(rng, shape)[..., ::-1]
+    if len(shape) > 2:
+        yield np.broadcast_to(floats(rng, shape[-2:]), shape)
+    if len(shape) == 4:
+        yield floats(rng, (shape[0], shape[2], shape[1], shape[3])).transpose(0, 2, 1, 3)
+        yield floats(rng, (shape[0], shape[3], shape[1], shape[2])).transpose(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((2, 3, 70, 64), (2, 3, 64, 96)), ((128, 200), (200, 96)), ((2, 3, 70, 64), (64, 96)),
+        ((3, 70, 64), (2, 3, 64, 96)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("activation", ["none", "tanh"])
+def test_products_of_views_equal_numpys(first, second, activation):
+    rng = np.random.default_rng(2)
+    bias = floats(rng, second[-1:])
+    attrs = {} if activation == "none" else {"activation": activation}
+    names = (("x", first), ("y", second), *((("b", bias.shape),) if attrs else ()))
+    node = apply(
+        "matmul_epilogue" if attrs else "matmul",
+        *(param(Aval(shape, np.dtype("float32")), name) for name, shape in names), **attrs,
+    )  # fmt: skip
+    kernel = OneDNNBackend.if_available().claim(node, 2)
+    for x, y in itertools.product(views(rng, first), views(rng, second)):
+        out = np.full(node.shape, np.nan, np.float32)
+        kernel.call(out, x, y, *([bias] if attrs else []))
+        product = np.matmul(x, y, dtype=np.float64)
+        expected = np.tanh(product + bias) if attrs else product
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4, err_msg=f"{x.strides} {y.strides}")
 
 
 def test_matmul_refuses_what_it_cannot_mean():

@@ -17,7 +17,7 @@ from futurex.kernels.onednn.binding import (
     why_not,
 )
 from futurex.kernels.onednn.conv import conv_forward, conv_input_grad, conv_weight_grad
-from futurex.kernels.onednn.gemm import matmul
+from futurex.kernels.onednn.gemm import matmul, matmul_of_views
 from futurex.kernels.onednn.norm import (
     batch_norm_backward,
     batch_norm_forward,
@@ -25,7 +25,7 @@ from futurex.kernels.onednn.norm import (
     layer_norm_forward,
 )
 from futurex.kernels.onednn.pool import avg_pool, avg_pool_grad
-from futurex.kernels.onednn.primitive import Kernel
+from futurex.kernels.onednn.primitive import Kernel, contiguous_strides
 
 __all__ = [
     "Kernel",
@@ -36,6 +36,7 @@ __all__ = [
     "avg_pool_grad",
     "batch_norm_backward",
     "batch_norm_forward",
+    "contiguous_strides",
     "conv_forward",
     "conv_input_grad",
     "conv_weight_grad",
@@ -44,6 +45,7 @@ __all__ = [
     "layer_norm_forward",
     "library_path",
     "matmul",
+    "matmul_of_views",
     "set_threads",
     "version",
     "why_not",

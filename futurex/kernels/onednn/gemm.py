@@ -1,8 +1,15 @@
-"""Matrix products: plain, transposed, batched, with bias and activation, added to a result."""
+"""Matrix products: plain, transposed, batched, of strided views, with bias and activation, added to a result.
+
+oneDNN has two roads to a product: the primitive, which chooses a microkernel (``brg``) for the shape, and sgemm.
+Measured with AVX-512 on shapes from 48 cubed to 1024 x 512 x 1536, the primitive takes 0.4 (64 x 1024 x 64, second
+operand transposed) to 1.0 of sgemm's time; with fewer than sixteen rows 1.1 to 2.7. Machines that have no such
+microkernel take sgemm.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +37,9 @@ from futurex.kernels.onednn.primitive import (
     zero_kernel,
 )
 
+_FEW_ROWS = 16
+_ALIGNED = 0x100  # NPY_ARRAY_ALIGNED
+_MICROKERNEL = "brg"
 _SMALL = 40**3  # multiply-adds up to which a call through ctypes costs more than NumPy's single-threaded BLAS
 
 
@@ -108,7 +118,56 @@ def matmul(
         return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation, accumulate))
     if math.prod(flat.sizes) <= _SMALL and not accumulate:
         return _numpy_kernel(product, inputs)
+    if flat.sizes[0] >= _FEW_ROWS:
+        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation, accumulate))
+        if kernel is not None and kernel.implementations[0].startswith(_MICROKERNEL):  # type: ignore[attr-defined]
+            return kernel
     return _gemm_kernel(product, flat, inputs, accumulate)
+
+
+def matmul_of_views(
+    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape, bias: bool = False, activation: str = "none"
+) -> Kernel | None:
+    """A kernel(out, x, y[, b]) for activation(x @ y + b) of operands that lie in memory in any way; None where not.
+
+    Shapes are those of the views, strides count elements; an axis of stride zero repeats its only element. For example
+    heads of attention, `matmul_of_views((8, 128, 64), (64, 512, 1), (8, 64, 128), (64, 1, 512))`.
+    """
+    product = _Product(x_shape, y_shape, False, False)
+    if not math.prod(product.out_shape) or not product.sizes[1] or activation == "relu":
+        return None
+    once = [_once(shape, strides)[:-2] for shape, strides in ((x_shape, x_strides), (y_shape, y_strides))]
+    if np.broadcast_shapes(*once) != product.batch:  # products that are the same again and again
+        return None
+    inputs = [x_shape, y_shape, *([(product.sizes[2],)] if bias else [])]
+
+    def build() -> Kernel:
+        rank = len(product.out_shape)
+        views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
+        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, activation, False, _ALIGNED)
+
+    kernel = unless_unsupported(build)
+    if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
+        return None
+    wanted = tuple(tuple(4 * step for step in strides) for strides in (x_strides, y_strides))
+
+    def of_views(out: np.ndarray, x: np.ndarray, y: np.ndarray, *added: np.ndarray) -> np.ndarray:
+        if (x.strides, y.strides) != wanted:
+            raise ValueError(f"matmul: built for strides {wanted}, got {x.strides} and {y.strides}")
+        return kernel(out, x, y, *added)
+
+    return of_views
+
+
+def _once(shape: Shape, strides: Shape) -> Shape:
+    """The shape without repetitions."""
+    return tuple(1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True))
+
+
+def _view(shape: Shape, strides: Shape, rank: int) -> Owned:
+    """A view, with leading axes of size one up to `rank`; what is repeated is there once."""
+    missing = rank - len(shape)
+    return describe((1,) * missing + _once(shape, strides), (1,) * missing + tuple(stride or 1 for stride in strides))
 
 
 def _numpy_kernel(product: _Product, inputs: list[Shape]) -> Kernel:
@@ -154,18 +213,27 @@ def _primitive_kernel(
     product: _Product, flat: _Product, inputs: list[Shape], bias: bool, activation: str, accumulate: bool
 ) -> Kernel:
     rank = len(flat.out_shape)
-    source = _matrix(flat.x_shape, flat.transpose_x, rank)
-    weights = _matrix(flat.y_shape, flat.transpose_y, rank)
-    result = describe_plain(flat.out_shape)
-    added = describe_plain((1,) * (rank - 1) + flat.out_shape[-1:]) if bias else None
-    program = Program([product.out_shape], inputs)
+    views = [_matrix(flat.x_shape, flat.transpose_x, rank), _matrix(flat.y_shape, flat.transpose_y, rank)]
+    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias, activation, accumulate)
+
+
+def _compiled(
+    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Owned], bias: bool, activation: str,
+    accumulate: bool, readable: int | None = None,
+) -> Kernel:  # fmt: skip
+    """The primitive for a result of `out_shape`, `shape` to oneDNN; `readable`: flags that inputs must have."""
+    result = describe_plain(shape)
+    added = describe_plain((1,) * (len(shape) - 1) + shape[-1:]) if bias else None
+    program = Program([out_shape], inputs)
+    if readable is not None:
+        program.checks = (program.checks[0], *((each, readable) for each, _ in program.checks[1:]))
     operands = {
         ARG_RESULT: program.public(0, result),
-        ARG_SOURCE: program.public(1, source),
-        ARG_WEIGHTS: program.public(2, weights),
+        ARG_SOURCE: program.public(1, views[0]),
+        ARG_WEIGHTS: program.public(2, views[1]),
     }
     if added:
         operands[ARG_BIAS] = program.public(3, added)
     attr = attributes(activation, accumulate)
-    program.add(primitive_description("matmul", source, weights, added, result, attr), operands)
+    program.add(primitive_description("matmul", views[0], views[1], added, result, attr), operands)
     return activated(program.finish(), activation)
