@@ -61,6 +61,46 @@ def gelu(x: Any) -> Any:
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
+def silu(x: Any) -> Any:
+    """``x * sigmoid(x)``, also known as swish (Elfwing et al., arXiv 1702.03118).
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.silu(np.array([0.0, 1.0])).round(4)
+    array([0.    , 0.7311])
+    """
+    return x * sigmoid(x)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    """``x`` where it is positive, ``slope * x`` elsewhere.
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.leaky_relu(np.array([-1.0, 2.0]), 0.1)
+    array([-0.1,  2. ])
+    """
+    return np.where(x > 0, x, slope * x)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere (Clevert et al., arXiv 1511.07289).
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.elu(np.array([-1.0, 2.0])).round(4)
+    array([-0.6321,  2.    ])
+    """
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def softplus(x: Any) -> Any:
+    """``log(1 + exp(x))``, without overflow.
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.nn.softplus(np.array([-1000.0, 0.0, 1000.0])).round(1)
+    array([0.e+00, 7.e-01, 1.e+03])
+    """
+    return np.logaddexp(x, 0)
+
+
 def softmax(x: Any, axis: int = -1) -> Any:
     """``exp(x)`` divided by its sum along ``axis``. Raises ValueError for an axis that ``x`` has not.
 

@@ -1,4 +1,4 @@
-"""Convolution, pooling, dense layers and dropout on channels-last arrays."""
+"""Convolution, transposed convolution, dense layers and dropout on channels-last arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 from futurex.nn.operation import operation, shape_of
 from futurex.nn.random import START
-
-Sizes = int | Sequence[int]
-Padding = str | int | Sequence[int | tuple[int, int]]
+from futurex.nn.windows import Padding, Sizes, padding_of, sizes_of
 
 
 def conv(x: Any, w: Any, stride: Sizes = 1, padding: Padding = "valid", dilation: Sizes = 1, groups: int = 1) -> Any:
@@ -34,46 +32,64 @@ def conv(x: Any, w: Any, stride: Sizes = 1, padding: Padding = "valid", dilation
             f"got x {x_shape} and w {w_shape}"
         )
     rank = len(x_shape) - 2
-    strides, spread = _sizes(stride, rank, "stride", "conv"), _sizes(dilation, rank, "dilation", "conv")
+    strides, spread = sizes_of(stride, rank, "stride", "conv"), sizes_of(dilation, rank, "dilation", "conv")
     reach = tuple((extent - 1) * gap + 1 for extent, gap in zip(w_shape[:-2], spread, strict=True))
-    pads = _padding(padding, reach, strides, x_shape[1:-1], "conv")
+    pads = padding_of(padding, reach, strides, x_shape[1:-1], "conv")
     return operation("conv", x, w, stride=strides, padding=pads, dilation=spread, groups=operator.index(groups))
 
 
-def max_pool(x: Any, window: Sizes, stride: Sizes | None = None, padding: Padding = "valid") -> Any:
-    """The largest element of each window of ``x`` (N, *spatial, C), for each channel.
+def conv_transpose(
+    x: Any,
+    w: Any,
+    stride: Sizes = 1,
+    padding: Padding = "valid",
+    dilation: Sizes = 1,
+    groups: int = 1,
+    output_padding: int | Sequence[int] = 0,
+) -> Any:
+    """The transposed convolution: what :func:`conv` with the same arguments does to gradients, which enlarges.
 
-    ``stride`` is the window itself unless given. Padding counts as minus infinity. Raises ValueError for a window
-    that does not fit, naming the shapes.
+    ``x`` is (N, *spatial, Cin) and ``w`` (*kernel, Cout // groups, Cin), the weights of the convolution from Cout to
+    Cin channels that it is the transpose of (Keras's order). Along an axis the result has
+    ``(size - 1) * stride + reach - padding + output_padding`` elements, where ``reach`` is ``(kernel - 1) * dilation +
+    1`` and ``padding`` counts both sides; "same" gives ``size * stride``. ``output_padding``, a number or one per axis,
+    is below ``stride`` and chooses among the sizes that a convolution makes ``size`` of.
 
-    >>> import numpy as np, futurex as fx
-    >>> fx.nn.max_pool(np.ones((2, 62, 100)), 3).shape
-    (2, 20, 100)
-    """
-    return _pool("max_pool", x, window, stride, padding)
-
-
-def avg_pool(x: Any, window: Sizes, stride: Sizes | None = None, padding: Padding = "valid") -> Any:
-    """The mean of each window of ``x`` (N, *spatial, C), for each channel; padding counts as zeros.
-
-    >>> import numpy as np, futurex as fx
-    >>> np.asarray(fx.nn.avg_pool(np.arange(4.0).reshape(1, 4, 1), 2)).ravel()
-    array([0.5, 2.5])
-    """
-    return _pool("avg_pool", x, window, stride, padding)
-
-
-def global_average_pool(x: Any) -> Any:
-    """The mean of ``x`` (N, *spatial, C) over its spatial axes, (N, C).
+    Raises ValueError naming the shapes where they do not fit.
 
     >>> import numpy as np, futurex as fx
-    >>> fx.nn.global_average_pool(np.ones((2, 5, 6, 3))).shape
-    (2, 3)
+    >>> fx.nn.conv_transpose(np.ones((2, 5, 5, 8)), np.ones((3, 3, 4, 8)), stride=2, padding="same").shape
+    (2, 10, 10, 4)
     """
-    shape = shape_of(x, "x", "global_average_pool")
-    if len(shape) < 3:
-        raise ValueError(f"global_average_pool needs x (N, *spatial, C), got shape {shape}")
-    return x.mean(axis=tuple(range(1, len(shape) - 1)))
+    x_shape, w_shape = shape_of(x, "x", "conv_transpose"), shape_of(w, "w", "conv_transpose")
+    if len(x_shape) != len(w_shape) or len(x_shape) < 3 or x_shape[-1] != w_shape[-1]:
+        raise ValueError(
+            "conv_transpose needs x (N, *spatial, Cin) and w (*kernel, Cout // groups, Cin) with as many axes, at "
+            f"least 3; got x {x_shape} and w {w_shape}"
+        )
+    rank, parts = len(x_shape) - 2, operator.index(groups)
+    strides = sizes_of(stride, rank, "stride", "conv_transpose")
+    spread = sizes_of(dilation, rank, "dilation", "conv_transpose")
+    more = tuple(output_padding) if isinstance(output_padding, Sequence) else (operator.index(output_padding),) * rank
+    if len(more) != rank or any(not 0 <= each < step for each, step in zip(more, strides, strict=True)):
+        raise ValueError(
+            f"conv_transpose: output_padding={output_padding!r} must be at least 0 and below stride {strides}"
+        )
+    reach = tuple((extent - 1) * gap + 1 for extent, gap in zip(w_shape[:-2], spread, strict=True))
+    sizes = x_shape[1:-1]
+    if padding == "same":
+        out = tuple(size * step for size, step in zip(sizes, strides, strict=True))
+        pads = padding_of("same", reach, strides, out, "conv_transpose")
+    else:
+        pads = padding_of(padding, reach, strides, sizes, "conv_transpose")
+        out = tuple(
+            (size - 1) * step + extent - low - high + extra
+            for size, step, extent, (low, high), extra in zip(sizes, strides, reach, pads, more, strict=True)
+        )
+    shape = (x_shape[0], *out, w_shape[-2] * parts)
+    return operation(
+        "conv_input_grad", x, w, input_shape=shape, stride=strides, padding=pads, dilation=spread, groups=parts
+    )
 
 
 def dense(x: Any, w: Any, b: Any = None) -> Any:
@@ -111,80 +127,3 @@ def dropout(x: Any, rate: float, key: Any) -> Any:
     if not 0 <= share < 1:
         raise ValueError(f"dropout drops a share of x {shape}: rate must be at least 0 and below 1, got {share}")
     return operation("dropout", x, key, START, rate=share)
-
-
-def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5) -> tuple[Any, Any, Any]:
-    """``x`` (..., C) standardised over all axes but the last, times ``scale`` plus ``shift``, both (C,).
-
-    Returns ``(y, mean, variance)``; the variance is the biased one of this batch. On a cluster these are the
-    statistics of the whole batch, not of one locality's part.
-
-    >>> import numpy as np, futurex as fx
-    >>> y, mean, variance = fx.nn.batch_norm(np.array([[1.0], [3.0]]), np.ones(1), np.zeros(1))
-    >>> float(mean[0]), float(variance[0])
-    (2.0, 1.0)
-    """
-    _check_norm("batch_norm", x, scale, shift)
-    return operation("batch_norm", x, scale, shift, results=3, eps=float(eps))
-
-
-def layer_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5) -> Any:
-    """``x`` (..., C) standardised over its last axis, times ``scale`` plus ``shift``, both (C,).
-
-    >>> import numpy as np, futurex as fx
-    >>> np.asarray(fx.nn.layer_norm(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2), eps=0.0))
-    array([[-1.,  1.]])
-    """
-    _check_norm("layer_norm", x, scale, shift)
-    return operation("layer_norm", x, scale, shift, eps=float(eps))
-
-
-def _check_norm(layer: str, x: Any, scale: Any, shift: Any) -> None:
-    shapes = [shape_of(value, name, layer) for value, name in ((x, "x"), (scale, "scale"), (shift, "shift"))]
-    channels = shapes[0][-1:]
-    if not channels or any(shape != channels for shape in shapes[1:]):
-        raise ValueError(
-            f"{layer} needs x (..., C) with scale and shift (C,); "
-            f"got x {shapes[0]}, scale {shapes[1]}, shift {shapes[2]}"
-        )
-
-
-def _pool(name: str, x: Any, window: Sizes, stride: Sizes | None, padding: Padding) -> Any:
-    shape = shape_of(x, "x", name)
-    rank = len(shape) - 2
-    if rank < 1:
-        raise ValueError(f"{name} needs x (N, *spatial, C), got shape {shape}")
-    extents = _sizes(window, rank, "window", name)
-    strides = extents if stride is None else _sizes(stride, rank, "stride", name)
-    pads = _padding(padding, extents, strides, shape[1:-1], name)
-    return operation(name, x, window=extents, stride=strides, padding=pads)
-
-
-def _sizes(value: Sizes, rank: int, name: str, layer: str) -> tuple[int, ...]:
-    sizes = tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),) * rank
-    if len(sizes) != rank or min(sizes) < 1:
-        raise ValueError(f"{layer}: {name}={value!r} must be one number of at least 1, or one for each of {rank} axes")
-    return sizes
-
-
-def _padding(
-    value: Padding, reach: Sequence[int], strides: Sequence[int], sizes: Sequence[int], layer: str
-) -> tuple[tuple[int, int], ...]:
-    if value == "valid":
-        return ((0, 0),) * len(reach)
-    if value == "same":
-        missing = [
-            max(0, (-(-size // step) - 1) * step + extent - size)
-            for extent, step, size in zip(reach, strides, sizes, strict=True)
-        ]
-        return tuple((each // 2, each - each // 2) for each in missing)
-    if isinstance(value, str):
-        raise ValueError(f'{layer}: padding={value!r} is none of "valid", "same", a number, or one per spatial axis')
-    entries: list[Any] = list(value) if isinstance(value, Sequence) else [value] * len(reach)
-    pairs = [entry if isinstance(entry, tuple) else (entry, entry) for entry in entries]
-    pads = tuple((operator.index(low), operator.index(high)) for low, high in pairs)
-    if len(pads) != len(reach) or any(side < 0 for pair in pads for side in pair):
-        raise ValueError(
-            f"{layer}: padding={value!r} needs a number or pair of at least 0 for each of {len(reach)} spatial axes"
-        )
-    return pads
