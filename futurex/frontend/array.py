@@ -62,16 +62,20 @@ class Array:
 
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
-        try:
-            value = self._future.result(timeout)
-            if not self._future.exposed:
-                value = self._future.expose()
-        except Exception as error:
-            settle(error)
-            raise
+        future = self._future
+        if type(future) is Done and future.exposed:
+            value = future.value
+        else:
+            try:
+                value = future.result(timeout)
+                if not future.exposed:
+                    value = future.expose()
+            except Exception as error:
+                settle(error)
+                raise
         if self._view is not None:
             value = self._view(value)
-        if self._aval.ndim or self._aval.weak:
+        if self._aval.shape or self._aval.weak:
             return value
         return np.asarray(value) if self._is_array else np.asarray(value)[()]
 

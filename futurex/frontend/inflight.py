@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,10 +46,9 @@ def launched(
         pending = any(isinstance(each, Future) for each in inputs)
     copied = [k for k, value in enumerate(inputs) if isinstance(value, np.ndarray) and k not in lent and k not in given]
     if not pending:
-        seconds = plan.grain.seconds
-        if seconds < SHORT and not plan.collectives:
+        if is_short(plan):
             return _run_here(plan, inputs)
-        waits = waits or seconds < WORTH * sum(inputs[k].nbytes for k in copied) / COPY_RATE
+        waits = waits or plan.grain.seconds < WORTH * sum(inputs[k].nbytes for k in copied) / COPY_RATE
     if not waits:
         inputs = list(inputs)
         for k in copied:
@@ -64,6 +62,19 @@ def launched(
     return futures
 
 
+def is_short(plan: AnyPlan) -> bool:
+    """Would a hand-over to another thread take longer than the run?"""
+    return plan.grain.seconds < SHORT and not plan.collectives
+
+
+def failed(plan: AnyPlan, error: Exception) -> Sequence[Result]:
+    """The results of a run that failed."""
+    futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
+    for future in futures:
+        future.set_exception(error)
+    return futures
+
+
 def run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
     """Run in the calling thread, whose state (``np.errstate``, open transactions) the user's own code may look at."""
     return _run_here(plan, [value.result() if type(value) is Array else value for value in inputs])
@@ -71,13 +82,8 @@ def run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
 
 def _run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
     """A hand-over would take longer than the run."""
-    start = time.perf_counter()
     try:
         results = plan.run(inputs)
     except Exception as error:
-        futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
-        for future in futures:
-            future.set_exception(error)
-        return futures
-    plan.grain.measured(-1, time.perf_counter() - start)
+        return failed(plan, error)
     return [Done(value) for value in results]

@@ -74,6 +74,8 @@ class Variant:
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
+    calls: int = 0  # that were found the long way
+    lane: Any = None  # the short way, once there is one
     _plan: AnyPlan | None = None
 
     @property

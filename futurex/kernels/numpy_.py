@@ -28,7 +28,8 @@ class NumpyBackend:
         record = node.record
         if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and node.is_static:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
-                return Kernel(_ufunc(record.kernel, node), self.name, into=True, inplace=_reusable(node))
+                call = _ufunc(record.kernel, node)
+                return Kernel(call, self.name, into=True, inplace=_reusable(node), ufunc=record.kernel)
             if writer is not None:
                 return Kernel(writer(node), self.name, into=True, inplace=record.inplace)
         return Kernel(_plain(node), self.name, view=record.view)

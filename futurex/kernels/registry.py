@@ -43,7 +43,7 @@ class Kernel:
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
-    ``late``: what is compiled behind the first calls.
+    ``late``: what is compiled behind the first calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does.
     """
 
     call: Callable[..., Any]
@@ -54,6 +54,7 @@ class Kernel:
     contiguous: bool = False
     exclusive: bool = False
     late: Late | None = None
+    ufunc: Callable[..., Any] | None = None
 
 
 class Backend(Protocol):

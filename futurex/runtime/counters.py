@@ -9,11 +9,12 @@ INLINE_BELOW, SPAWN_ABOVE = 50e-6, 100e-6  # a hand-over to another thread and b
 _WEIGHT = 0.25  # of the newest measurement in the mean
 _FAR, _SLICE = 2.0, 20e-3  # times the mean; seconds for which another process may take the CPU
 TIMED_FIRST, TIMED_EVERY = 4, 16
+HOT, RARELY = 32, 64  # runs after which a plan becomes one function, of which every 64th run is timed
 
 
 class Counters:
     """Of one arena, so that no two runs write the same ones at once. All runs are counted; the first few and then every
-    sixteenth are timed.
+    sixteenth are timed, less often once they are many.
     """
 
     __slots__ = ("ns", "runs", "spawned", "timed")
@@ -27,7 +28,7 @@ class Counters:
     def due(self) -> bool:
         """Count a run; True if it shall be timed."""
         self.runs += 1
-        return self.runs <= TIMED_FIRST or self.runs % TIMED_EVERY == 0
+        return self.runs <= TIMED_FIRST or not self.runs % TIMED_EVERY
 
 
 class Grain:

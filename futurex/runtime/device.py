@@ -174,11 +174,13 @@ class DevicePlan:
             self._runs += 1
             timed = self._runs <= _TIMED
             self._timed += timed
+        start = time.perf_counter()
         with lane(self.device, [arg.ready for arg in args if isinstance(arg, Resident)]) as ready:
             taken = [arg.array if isinstance(arg, Resident) else self.device.to_device(arg) for arg in args]
             results = self._launch(taken, timed)
             if not self.resident:
                 results = [self._scalar(self.device.to_host(value)) for value in results]
+        self.grain.measured(-1, time.perf_counter() - start)
         return [Resident(v, ready[0], self._fetch) if self.device.holds(v) else v for v in results]
 
     def _fetch(self, result: Resident) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.errors import FuturexError
@@ -63,7 +63,7 @@ class Located(Protocol):
     def ins(self) -> tuple[int, ...]: ...
 
 
-def note(error: BaseException, instruction: Located, values: Values) -> None:
+def note(error: BaseException, instruction: Located, values: Values | Mapping[int, Any]) -> None:
     """Add to an exception the user's line, the op and the operands it was given."""
     node = instruction.node
     shapes = ", ".join(_describe(values[index]) for index in instruction.ins if index != COMMUNICATOR)

@@ -39,6 +39,8 @@ class Instance:
     def __init__(self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters) -> None:
         self.arena = allocate(layout.arena) if layout.arena else None
         self.counters = counters
+        self.kernels = kernels
+        self.program: Any = None  # the whole run as one function, once that is worth making
         self.template: Values = [slot.value for slot in low.slots]
         self.prologue: list[Step] = []
         self._low, self._layout = low, layout
@@ -46,7 +48,7 @@ class Instance:
             if slot.kind is Kind.BUFFER:
                 self._place(slot)
         self.calls: list[Step] = [
-            step(kernel, each.ins, each.outs, self._loose(each.ins, kernel), several=isinstance(each.node.aval, tuple))
+            step(kernel, each.ins, each.outs, low.loose(each.ins, kernel), several=isinstance(each.node.aval, tuple))
             for each, kernel in zip(low.drafts, kernels, strict=True)
         ]
 
@@ -73,16 +75,6 @@ class Instance:
             self.prologue.append(make)
         else:
             make(self.template)
-
-    def _loose(self, ins: Sequence[int], kernel: Kernel) -> tuple[int, ...]:
-        """Operands that a kernel wants contiguous and that are not known to be."""
-        if not kernel.contiguous:
-            return ()
-        slots = [self._low.slots[index] for index in ins]
-        return tuple(
-            place for place, slot in enumerate(slots)
-            if slot.kind is not Kind.SCALAR and (slot.layout is None or not slot.layout.flags.c_contiguous)
-        )  # fmt: skip
 
 
 def _shared(index: int, source: int) -> Step:
@@ -115,7 +107,7 @@ def step(
     kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...], *, several: bool = False
 ) -> Step:
     """One instruction as a closure over its slots; ``several``: the kernel gives a tuple, even of one."""
-    call = _guarded(kernel.call) if kernel.exclusive else kernel.call
+    call = entry(kernel)
     if loose or several:
         return _general(call, kernel.into, operands(ins, loose), outs, several)
     if kernel.into and 1 <= len(ins) <= 3:
@@ -123,6 +115,11 @@ def step(
     if not kernel.into and len(ins) == 1:
         return _returning(call, outs[0], ins[0])
     return _general(call, kernel.into, operands(ins, ()), outs, several)
+
+
+def entry(kernel: Kernel) -> Callable[..., Any]:
+    """What is called to run a kernel."""
+    return _guarded(kernel.call) if kernel.exclusive else kernel.call
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, InvalidStateError
@@ -137,14 +136,12 @@ class _Run:
             if isinstance(self._plan, Plan) and self._worth_sharing():
                 PoolRun(self._owner.pool, self._plan, self._args, self._shared_done).start()
                 return
-            start = time.perf_counter()
             results = self._plan.run(self._args, self._communicator)
         except BaseException as error:
             self.fail(error)
             if not isinstance(error, Exception):
                 raise
             return
-        self._plan.grain.measured(len(self._plan.instructions), time.perf_counter() - start)
         self._deliver(results)
 
     def _worth_sharing(self) -> bool:

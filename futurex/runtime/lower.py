@@ -89,6 +89,16 @@ class Lowering:
         """Every slot that lies, or may lie, in the memory of ``root``."""
         return [slot for slot in self.slots if slot.root == root]
 
+    def loose(self, ins: Sequence[int], kernel: Kernel) -> tuple[int, ...]:
+        """Operands that a kernel wants contiguous and that are not known to be."""
+        if not kernel.contiguous:
+            return ()
+        slots = [self.slots[index] for index in ins]
+        return tuple(
+            place for place, slot in enumerate(slots)
+            if slot.kind is not Kind.SCALAR and (slot.layout is None or not slot.layout.flags.c_contiguous)
+        )  # fmt: skip
+
     def _slot(self, aval: Aval, kind: Kind, **fields: Any) -> Slot:
         index = len(self.slots)
         slot = Slot(index, aval, kind, fields.pop("root", index), **fields)

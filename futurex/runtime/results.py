@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from futurex.runtime.lower import Kind, Lowering
 from futurex.runtime.memory import Layout
 from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
 from futurex.tree.dims import fits
-
-Give = Callable[[Values], Any]
 
 
 class Delivery:
@@ -30,22 +28,21 @@ class Delivery:
         self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
         self._low, self._layout = low, layout
         given: set[int] = set()
-        self._gives = [self._give(number, given) for number in range(len(low.outs))]
+        self.outs = [(index, self._copies(number, given)) for number, index in enumerate(low.outs)]
+        """The slot of each output, and whether the caller gets a copy."""
 
-    def _give(self, number: int, given: set[int]) -> Give:
+    def _copies(self, number: int, given: set[int]) -> bool:
         slot = self._low.slots[self._low.outs[number]]
-        root, index = slot.root, slot.index
         if slot.kind is Kind.SCALAR:
-            return lambda values: values[index]
-        if number in self._donate and slot.kind is Kind.BUFFER:
-            return lambda values: values[index]
-        if number not in self._donate and root not in given:
-            if slot.kind is Kind.BUFFER and self._layout.fresh.get(root) == number:
-                return lambda values: values[index]
-            if slot.kind is Kind.OWN and self._low.slots[root].kind is Kind.OWN:
-                given.add(root)
-                return lambda values: values[index]
-        return lambda values: _copied(values[index])
+            return False
+        if number in self._donate:
+            return slot.kind is not Kind.BUFFER
+        if slot.root in given:
+            return True
+        if slot.kind is Kind.OWN and self._low.slots[slot.root].kind is Kind.OWN:
+            given.add(slot.root)
+            return False
+        return slot.kind is not Kind.BUFFER or self._layout.fresh.get(slot.root) != number
 
     def check(self, args: Sequence[Any]) -> list[Any]:
         """The arguments as plain arrays and scalars of the expected types. Raises TypeError or ValueError."""
@@ -79,9 +76,7 @@ class Delivery:
     def prepare(self, values: Values, taken: Sequence[Any], outs: Sequence[Any] | None) -> None:
         """Put the arrays in place that differ from run to run: fresh ones for results, donated arguments."""
         for root, aval, number in self._fresh:
-            spare = outs[number] if outs is not None and number < len(outs) else None
-            fits = isinstance(spare, np.ndarray) and spare.shape == aval.shape and spare.flags.carray
-            values[root] = spare if fits else np.empty(aval.shape, aval.dtype)
+            values[root] = spare(outs or (), number, aval.shape, aval.dtype)
         if not self._donated:
             return
         seen: dict[int, int] = {}
@@ -94,7 +89,7 @@ class Delivery:
 
     def deliver(self, values: Values, args: Sequence[Any]) -> list[Any]:
         """The outputs; donated ones are written to their arguments last, when nothing reads those any more."""
-        results = [give(values) for give in self._gives]
+        results = [copied(values[index]) if copy else values[index] for index, copy in self.outs]
         for number, param in self._donate.items():
             target = args[param]
             if results[number] is not target:
@@ -110,5 +105,14 @@ def _expected(aval: Aval) -> tuple[Any, Any, Any]:
     return (np.ndarray if aval.static else None), aval.shape, aval.dtype
 
 
-def _copied(value: Any) -> Any:
+def spare(outs: Sequence[Any], number: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array for a result: the caller's, if it has one that fits."""
+    given = outs[number] if number < len(outs) else None
+    if isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype and given.flags.carray:
+        return given
+    return np.empty(shape, dtype)
+
+
+def copied(value: Any) -> Any:
+    """``value`` in memory of its own."""
     return value.copy() if isinstance(value, np.ndarray) else value

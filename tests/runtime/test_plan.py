@@ -19,6 +19,14 @@ from futurex.tree import Aval, Graph, apply, const, param
 NUMPY = (NumpyBackend(),)
 
 
+@pytest.fixture(autouse=True, scope="module", params=["instruction by instruction", "as one function"])
+def hot(request):
+    """Plans become one function after the first run, or not in a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("futurex.runtime.plan.HOT", 1 if request.param == "as one function" else 10**9)
+        yield
+
+
 def same(got, want):
     for left, right in zip(got, want, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)

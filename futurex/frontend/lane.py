@@ -1,0 +1,191 @@
+"""The short way of a call like the last one: two functions made for one trace, without loops or look-ups.
+
+The first says whether a call is of the trace's kind, and finds its leaves; it says no rather than look twice, and the
+long way then decides. The second puts the results of a run into the nest that the call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.keys import Key
+from futurex.frontend.variants import Output, Variant
+from futurex.runtime.futures import Done
+from futurex.tree.pytree import Structure
+
+Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
+Pack = Callable[[list[Any]], Any]
+_LONGEST = 400
+"""Leaves of a call or result for which such a function is made."""
+_CONTAINERS = (tuple, list, dict)
+
+
+class Lane:
+    """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
+
+    ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``.
+    """
+
+    __slots__ = ("inputs", "match", "pack", "variant")
+
+    def __init__(self, variant: Variant, match: Match) -> None:
+        self.variant = variant
+        self.match = match
+        self.pack = _pack(variant)
+        same = variant.inputs == list(range(len(variant.leaves)))
+        self.inputs = None if same else variant.inputs
+
+
+def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any]) -> Lane | None:
+    """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure."""
+    if variant.graph is None or variant.opened or len(leaves) > _LONGEST:
+        return None
+    try:
+        return Lane(variant, _Matcher(structure, variant.leaves, leaves).function())
+    except _Unsure:
+        return None
+
+
+class _Unsure(Exception):
+    """A kind of leaf or container that has no short test."""
+
+
+class _Matcher:
+    """Writes ``match``: the tests of :mod:`futurex.frontend.keys`, one after the other."""
+
+    def __init__(self, structure: Structure, keys: Sequence[Key], leaves: Sequence[Any]) -> None:
+        self._lines: list[str] = []
+        self._known: dict[str, Any] = {"ndarray": np.ndarray, "Array": Array}
+        self._keys, self._leaves = iter(keys), iter(leaves)
+        self._count = 0
+        self._arrays: list[str] = []
+        self._found: list[str] = []
+        positional, keyword = structure.children
+        self._unless(f"len(args) == {len(positional.children)}")
+        if keyword.children:
+            self._unless(f"tuple(kwargs) == {self._constant(keyword.keys)}")
+        else:
+            self._unless("not kwargs")
+        self._children(positional, "args")
+        self._children(keyword, "kwargs.values()")
+        if len(self._arrays) > 1:
+            if len({id(leaf) for leaf in leaves if type(leaf) is np.ndarray}) < len(self._arrays):
+                raise _Unsure
+            self._unless(f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}")
+
+    def function(self) -> Match:
+        text = "".join(f" {line}\n" for line in self._lines)
+        exec(f"def match(args, kwargs):\n{text} return [{', '.join(self._found)}]", self._known)
+        return self._known["match"]
+
+    def _constant(self, value: Any) -> str:
+        self._count += 1
+        self._known[f"c{self._count}"] = value
+        return f"c{self._count}"
+
+    def _unless(self, test: str) -> None:
+        self._lines.append(f"if not ({test}): return None")
+
+    def _children(self, structure: Structure, source: str) -> None:
+        names = []
+        for _ in structure.children:
+            self._count += 1
+            names.append(f"v{self._count}")
+        if names:
+            self._lines.append(f"{', '.join(names)}, = {source}")
+        for name, child in zip(names, structure.children, strict=True):
+            if child.kind is None:
+                self._leaf(name)
+            else:
+                self._container(name, child)
+
+    def _container(self, name: str, structure: Structure) -> None:
+        kind = structure.kind
+        if kind not in _CONTAINERS:
+            raise _Unsure
+        self._unless(f"type({name}) is {self._constant(kind)} and len({name}) == {len(structure.children)}")
+        if kind is dict:
+            if not all(type(key) is str for key in structure.keys):
+                raise _Unsure
+            if structure.keys:
+                self._unless(f"tuple({name}) == {self._constant(structure.keys)}")
+                self._unless(f"set(map(type, {name})) == {self._constant({str})}")
+        self._children(structure, f"{name}.values()" if kind is dict else name)
+
+    def _leaf(self, name: str) -> None:
+        kind, *values = next(self._keys)
+        leaf = next(self._leaves)
+        self._found.append(name)
+        if type(leaf) is not kind:
+            raise _Unsure
+        test = f"type({name}) is {self._constant(kind)}"
+        if kind is np.ndarray:
+            if len(values) != 2:
+                raise _Unsure
+            self._arrays.append(name)
+            dtype, shape = map(self._constant, values)
+            test = f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {shape}"
+            test += f" and {name}.flags.c_contiguous"
+        elif kind is Array:
+            aval, is_array = self._constant(leaf.aval), self._constant(leaf._is_array)
+            test = f"type({name}) is Array and {name}._is_array is {is_array}"
+            test += f" and ({name}._aval is {aval} or {name}._aval == {aval})"
+        elif issubclass(kind, np.generic):
+            test += f" and {name}.dtype is {self._constant(values[0])}"
+        elif kind in (bool, int, str, bytes):
+            test += f" and {name} == {self._constant(values[0])}"
+        elif kind not in (float, complex, type(None)):
+            raise _Unsure
+        self._unless(test)
+
+
+def _pack(variant: Variant) -> Pack | None:
+    """Writes ``pack``, where all that a run leaves behind are arrays that it returns."""
+    plain = (
+        not (variant.written or variant.changes or variant.generators or variant.has_log)
+        and not (variant.waits or variant.quiet or variant.opened or variant.gives)
+        and len(variant.outputs) <= _LONGEST
+        and all(map(_is_plain, variant.outputs))
+        and len({output.index for output in variant.outputs}) == len(variant.outputs)  # one future, one result
+        and not any(key[0] is Array for key in variant.leaves)
+        and all(isinstance(capture.array, np.ndarray | np.generic) for capture in variant.captures)
+    )
+    if not plain:
+        return None
+    known: dict[str, Any] = {"Array": Array, "Done": Done}
+    parts = []
+    for number, output in enumerate(variant.outputs):
+        known[f"a{number}"] = output.aval
+        parts.append(f"Array(Done(results[{output.index}]), a{number}, None, {output.is_array})")
+    try:
+        nest = _nest(variant.structure, iter(parts), known)
+    except _Unsure:
+        return None
+    exec(f"def pack(results):\n return {nest}", known)
+    return known["pack"]
+
+
+def _is_plain(output: Output) -> bool:
+    return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
+
+
+def _nest(structure: Structure, parts: Any, known: dict[str, Any]) -> str:
+    if structure.kind is None:
+        return next(parts)
+    if structure.kind not in _CONTAINERS:
+        raise _Unsure
+    inner = [_nest(child, parts, known) for child in structure.children]
+    if structure.kind is tuple:
+        return f"({''.join(f'{each}, ' for each in inner)})"
+    if structure.kind is list:
+        return f"[{', '.join(inner)}]"
+    entries = []
+    for key, each in zip(structure.keys, inner, strict=True):
+        name = f"n{len(known)}"
+        known[name] = key
+        entries.append(f"{name}: {each}")
+    return f"{{{', '.join(entries)}}}"
