@@ -1,22 +1,41 @@
-"""Arrays in generated code: where they lie, views of them, and loops over their elements."""
+"""Arrays in generated code: where they lie, and views of them, whose extents the run may have to tell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
-from futurex.ops.views import Chain, index_of, view
+from futurex.ops.views import Chain
 
 Dtype = np.dtype[Any]
-Shape = tuple[int, ...]
-_RESHAPES = frozenset(("reshape", "real", "imag"))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A number of elements that the run finds out; ``most`` is the largest it can be."""
+
+    register: str
+    most: int
+
+
+Size = int | Extent
+Shape = tuple[Size, ...]
+Strides = tuple[int, ...]
+
+
+def most(extent: Size) -> int:
+    return extent.most if isinstance(extent, Extent) else extent
+
+
+def text(extent: Size) -> str:
+    """An extent as an operand of an instruction."""
+    return extent.register if isinstance(extent, Extent) else str(extent)
 
 
 @dataclass(frozen=True)
@@ -33,157 +52,303 @@ class Place:
 
 @dataclass(frozen=True)
 class Array:
-    """A C-contiguous array; ``owned``: its memory may be overwritten once nobody reads it."""
+    """Elements ``strides`` bytes apart, the first one ``offset`` bytes into a place.
+
+    ``owned``: the array fills its place, and may be overwritten once nobody reads it.
+    """
 
     place: Place
     shape: Shape
+    strides: Strides
     dtype: Dtype
-    owned: bool
+    owned: bool = False
+    offset: str = "0"
+
+    @property
+    def capacity(self) -> tuple[int, ...]:
+        return tuple(map(most, self.shape))
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.capacity) * self.dtype.itemsize
 
-    def region(self) -> Region:
-        strides = []
-        step = self.dtype.itemsize
-        for extent in reversed(self.shape):
-            strides.append(step)
-            step *= max(extent, 1)
-        return Region(self.place.pointer, self.shape, tuple(reversed(strides)), self.dtype)
+    @property
+    def static(self) -> bool:
+        return all(type(extent) is int for extent in self.shape)
 
+    @property
+    def contiguous(self) -> bool:
+        """Do the elements lie side by side in C order, whatever the extents turn out to be?"""
+        steps = zip(self.capacity, self.strides, packed(self.capacity, self.dtype.itemsize), strict=True)
+        if self.static and all(extent <= 1 or own == stride for extent, own, stride in steps):
+            return True
+        return len(self.shape) == 1 and self.strides[0] == self.dtype.itemsize
 
-@dataclass(frozen=True)
-class Region:
-    """Elements ``strides`` bytes apart from the one that ``pointer`` names."""
+    def pointer(self, function: Function) -> str:
+        """The address of the first element."""
+        if self.offset == "0":
+            return self.place.pointer
+        return function.emit(f"getelementptr i8, ptr {self.place.pointer}, i64 {self.offset}")
 
-    pointer: str
-    shape: Shape
-    strides: Shape
-    dtype: Dtype
-
-    def broadcast(self, shape: Shape) -> Region:
-        extra = len(shape) - len(self.shape)
-        if extra < 0:  # an assignment drops leading dimensions of extent one
-            return Region(self.pointer, self.shape[-extra:], self.strides[-extra:], self.dtype).broadcast(shape)
-        strides = (0,) * extra + tuple(
-            0 if own == 1 and extent != 1 else stride
-            for own, extent, stride in zip(self.shape, shape[extra:], self.strides, strict=True)
-        )
-        return Region(self.pointer, shape, strides, self.dtype)
+    def borrowed(self) -> Array:
+        return replace(self, owned=False)
 
 
-def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str]) -> Region:
-    """The view ``chain`` of an array; ``dynamic`` are registers of 64-bit indices, checked against the bounds.
+def packed(shape: Sequence[int], itemsize: int) -> Strides:
+    """Strides of an array in C order."""
+    strides = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
 
-    NumPy itself says how each step changes shape and strides, on an array that is never read.
-    """
-    start = array.region()
-    stand_in = np.lib.stride_tricks.as_strided(np.empty(1, array.dtype), start.shape, start.strides)
-    origin = _address(stand_in)
-    moved = "0"
+
+def is_whole(array: Array) -> bool:
+    """Does the array fill its place, in C order?"""
+    return array.offset == "0" and array.strides == packed(array.capacity, array.dtype.itemsize)
+
+
+# -- arithmetic of extents -------------------------------------------------------------------------------------------
+
+
+def plus(function: Function, x: str, y: str) -> str:
+    """A sum of two 64-bit literals or registers."""
+    if x[0] != "%" and y[0] != "%":
+        return str(int(x) + int(y))
+    if "0" in (x, y):
+        return y if x == "0" else x
+    return function.emit(f"add i64 {x}, {y}")
+
+
+def times(function: Function, x: str, y: str) -> str:
+    if x[0] != "%" and y[0] != "%":
+        return str(int(x) * int(y))
+    return function.emit(f"mul i64 {x}, {y}")
+
+
+def broadcast(function: Function, shapes: Sequence[Shape]) -> Shape:
+    """The common shape; extents that must agree are compared where only the run can tell."""
+    ndim = max(map(len, shapes))
+    out: list[Size] = []
+    for axis in range(-ndim, 0):
+        extent: Size = 1
+        for shape in shapes:
+            if -axis <= len(shape):
+                extent = _agreed(function, extent, shape[axis])
+        out.append(extent)
+    return tuple(out)
+
+
+def _agreed(function: Function, one: Size, two: Size) -> Size:
+    if one == two or two == 1:
+        return one
+    if one == 1:
+        return two
+    if isinstance(one, int) and isinstance(two, int):
+        raise Unsupported(f"extents {one} and {two}")
+    function.fail_if(function.emit(f"icmp ne i64 {text(one)}, {text(two)}"))
+    return one if isinstance(one, int) else two if isinstance(two, int) or two.most < one.most else one
+
+
+def broadcast_strides(function: Function, array: Array, shape: Shape) -> Strides:
+    """The strides of an array taken as one of ``shape``; an assignment drops leading extents of one."""
+    extra = len(shape) - len(array.shape)
+    own, strides = array.shape, array.strides
+    if extra < 0:
+        if any(extent != 1 for extent in own[:-extra]):
+            raise Unsupported("a value of more dimensions")
+        own, strides, extra = own[-extra:], strides[-extra:], 0
+    found = [0] * extra
+    for extent, wide, stride in zip(own, shape[extra:], strides, strict=True):
+        if extent == 1 and wide != 1:
+            found.append(0)
+            continue
+        _agreed(function, wide, extent)
+        if extent != wide and not (isinstance(extent, Extent) or isinstance(wide, Extent)):
+            raise Unsupported(f"extents {extent} and {wide}")
+        if extent != wide and isinstance(wide, int) and wide == 1:
+            function.fail_if(function.emit(f"icmp ne i64 {text(extent)}, 1"))
+        found.append(stride)
+    return tuple(found)
+
+
+# -- views -----------------------------------------------------------------------------------------------------------
+
+
+def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str]) -> Array:
+    """The view ``chain`` of an array; ``dynamic`` are registers of 64-bit indices, checked against the bounds."""
     for step in chain:
-        if step[0] in _RESHAPES:
-            raise Unsupported(f"a view by {step[0]}")
         if step[0] == "index":
-            axis = 0
-            for entry in step[1]:
-                if entry[0] == "n":
-                    continue
-                if entry[0] == "s" and any(isinstance(part, tuple) for part in entry[1:]):
-                    raise Unsupported("a slice with bounds that change")
-                if entry[0] == "d":
-                    extent, stride = stand_in.shape[axis], stand_in.strides[axis]
-                    if not extent:
-                        raise Unsupported("an index into nothing")
-                    offset = function.emit(f"mul i64 {_bounded(function, dynamic[entry[1]], extent)}, {stride}")
-                    moved = function.emit(f"add i64 {moved}, {offset}")
-                axis += 1
-            stand_in = stand_in[index_of(step[1], [0] * len(dynamic))]
+            array = _indexed(function, array, step[1], dynamic)
+        elif step[0] == "transpose":
+            axes = step[1]
+            array = replace(
+                array, shape=tuple(array.shape[k] for k in axes), strides=tuple(array.strides[k] for k in axes)
+            )
+        elif step[0] == "flip":
+            array = _flipped(function, array, step[1])
+        elif step[0] == "broadcast_to":
+            array = _widened(function, array, step[1])
+        elif step[0] == "reshape":
+            array = reshaped(array, step[1])
         elif step[0] == "diagonal":
-            stand_in = np.diagonal(stand_in, *step[1:])
+            array = _diagonal(function, array, *step[1:])
+        elif step[0] in ("real", "imag") and array.dtype.kind == "c":
+            half = array.dtype.itemsize // 2
+            moved = plus(function, array.offset, str(half if step[0] == "imag" else 0))
+            array = replace(array, dtype=np.dtype(f"f{half}"), offset=moved)
         else:
-            stand_in = view(stand_in, (step,), ())
-    constant = _address(stand_in) - origin if stand_in.size else 0
-    if constant:
-        moved = function.emit(f"add i64 {moved}, {constant}")
-    pointer = function.emit(f"getelementptr i8, ptr {start.pointer}, i64 {moved}")
-    return Region(pointer, stand_in.shape, stand_in.strides, array.dtype)
+            raise Unsupported(f"a view by {step[0]}")
+    return array.borrowed()
 
 
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
+def _indexed(function: Function, array: Array, entries: Sequence[tuple[Any, ...]], dynamic: Sequence[str]) -> Array:
+    shape: list[Size] = []
+    strides: list[int] = []
+    offset, axis = array.offset, 0
+    for entry in entries:
+        if entry[0] == "n":
+            shape.append(1)
+            strides.append(0)
+            continue
+        extent, stride = array.shape[axis], array.strides[axis]
+        axis += 1
+        if entry[0] == "s":
+            start, count, step = _slice(function, extent, entry[1:], dynamic)
+            shape.append(count)
+            strides.append(stride * step)
+            position = start
+        elif entry[0] == "d":
+            position = _bounded(function, dynamic[entry[1]], extent)
+        elif isinstance(extent, int):
+            position = str(range(extent)[entry[1]])
+        else:
+            position = _bounded(function, str(entry[1]), extent)
+        offset = plus(function, offset, times(function, position, str(stride)))
+    rest = slice(axis, None)
+    return replace(
+        array, shape=(*shape, *array.shape[rest]), strides=(*strides, *array.strides[rest]), offset=offset
+    )
 
 
-def _bounded(function: Function, index: str, extent: int) -> str:
+def _bounded(function: Function, index: str, extent: Size) -> str:
     """An index as NumPy takes it: negative ones count from the end, those outside fail."""
+    limit = text(extent)
     negative = function.emit(f"icmp slt i64 {index}, 0")
-    wrapped = function.select(negative, "i64", function.emit(f"add i64 {index}, {extent}"), index)
-    function.fail_if(function.emit(f"icmp uge i64 {wrapped}, {extent}"))
+    wrapped = function.select(negative, "i64", function.emit(f"add i64 {index}, {limit}"), index)
+    function.fail_if(function.emit(f"icmp uge i64 {wrapped}, {limit}"))
     return wrapped
 
 
-@contextmanager
-def elements(function: Function, shape: Shape, regions: Sequence[Region]) -> Iterator[list[str]]:
-    """Loops over ``shape``; yields the address of the current element of every region (each broadcast to it)."""
-    aligned = [region.broadcast(shape) for region in regions]
-    extents, columns = _merged(shape, [region.strides for region in aligned])
-    pointers = [region.pointer for region in aligned]
-    with _nested(function, extents, columns, pointers, 0) as found:
-        yield found
+def _slice(
+    function: Function, extent: Size, parts: tuple[Any, ...], dynamic: Sequence[str]
+) -> tuple[str, Size, int]:
+    """First position, number of elements and step of a slice, as Python's ``slice.indices`` says."""
+    if not all(isinstance(part, int | tuple | None) for part in parts) or isinstance(parts[2], tuple):
+        raise Unsupported("a slice by symbols, or with a step that changes")
+    if isinstance(extent, int) and not any(isinstance(part, tuple) for part in parts):
+        places = range(*slice(*parts).indices(extent))
+        return str(places.start if places else 0), len(places), places.step
+    step = 1 if parts[2] is None else parts[2]
+    last = "-1" if step < 0 else "0"  # what lies before the first element
+    limit = text(extent)
+    upper = plus(function, limit, last)
+    defaults = (upper, "-1") if step < 0 else ("0", limit)
+    start, stop = (
+        default if part is None else _clamped(function, dynamic[part[1]] if isinstance(part, tuple) else str(part),
+                                              limit, last, upper)
+        for part, default in zip(parts, defaults, strict=False)
+    )  # fmt: skip
+    ahead, behind = (start, stop) if step < 0 else (stop, start)
+    distance = function.emit(f"sub i64 {ahead}, {behind}")
+    rounds = function.emit(f"sdiv i64 {function.emit(f'add i64 {distance}, {abs(step) - 1}')}, {abs(step)}")
+    empty = function.emit(f"icmp sle i64 {distance}, 0")
+    count = function.select(empty, "i64", "0", rounds)
+    first = function.select(empty, "i64", "0", start)
+    return first, Extent(count, -(-most(extent) // abs(step))), step
 
 
-@contextmanager
-def _nested(
-    function: Function, extents: list[int], columns: list[Shape], pointers: list[str], depth: int
-) -> Iterator[list[str]]:
-    if depth == len(extents):
-        yield pointers
-        return
-    with function.counted(extents[depth]) as index:
-        moved = []
-        for pointer, stride in zip(pointers, columns[depth], strict=True):
-            if stride:
-                offset = function.emit(f"mul nsw i64 {index}, {stride}")
-                pointer = function.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
-            moved.append(pointer)
-        with _nested(function, extents, columns, moved, depth + 1) as found:
-            yield found
+def _clamped(function: Function, value: str, limit: str, low: str, high: str) -> str:
+    """A bound of a slice: negative ones count from the end, those outside become the nearest one inside."""
+    negative = function.emit(f"icmp slt i64 {value}, 0")
+    wrapped = function.select(negative, "i64", function.emit(f"add i64 {value}, {limit}"), value)
+    below = function.emit(f"icmp slt i64 {wrapped}, {low}")
+    raised = function.select(below, "i64", low, wrapped)
+    above = function.emit(f"icmp sgt i64 {raised}, {high}")
+    return function.select(above, "i64", high, raised)
 
 
-def _merged(shape: Shape, strides: Sequence[Shape]) -> tuple[list[int], list[Shape]]:
-    """Neighbouring dimensions along which all regions run on become one; those of extent one vanish."""
-    extents: list[int] = []
-    columns: list[Shape] = []
+def _flipped(function: Function, array: Array, axes: Any) -> Array:
+    for axis in range(len(array.shape)) if axes is None else axes:
+        entries = [("s", None, None, None)] * (axis % len(array.shape)) + [("s", None, None, -1)]
+        array = _indexed(function, array, entries, ())
+    return array
+
+
+def _widened(function: Function, array: Array, shape: Sequence[Any]) -> Array:
+    if any(type(extent) is not int for extent in shape):
+        raise Unsupported("a broadcast to extents that are not known")
+    return replace(array, shape=tuple(shape), strides=broadcast_strides(function, array, tuple(shape)))
+
+
+def _diagonal(function: Function, array: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    if not array.static:
+        raise Unsupported("a diagonal of unknown extent")
+    one, two = axis1 % len(array.shape), axis2 % len(array.shape)
+    rest = [k for k in range(len(array.shape)) if k not in (one, two)]
+    down, right = max(-offset, 0), max(offset, 0)
+    length = max(0, min(array.capacity[one] - down, array.capacity[two] - right))
+    start = down * array.strides[one] + right * array.strides[two] if length else 0
+    return replace(
+        array,
+        shape=(*(array.shape[k] for k in rest), length),
+        strides=(*(array.strides[k] for k in rest), array.strides[one] + array.strides[two]),
+        offset=plus(function, array.offset, str(start)),
+    )
+
+
+def reshaped(array: Array, shape: Sequence[Any]) -> Array:
+    """The same memory in another shape; Unsupported where that needs a copy or extents are not known."""
+    if not array.static:
+        ones = tuple(extent for extent in array.shape if extent != 1)
+        own = [stride for extent, stride in zip(array.shape, array.strides, strict=True) if extent != 1]
+        if len(ones) == 1 and sum(extent != 1 for extent in shape) == 1:
+            return replace(
+                array, shape=tuple(1 if extent == 1 else ones[0] for extent in shape),
+                strides=tuple(0 if extent == 1 else own[0] for extent in shape),
+            )  # fmt: skip
+        raise Unsupported("a reshape of unknown extents")
+    if any(type(extent) is not int for extent in shape):
+        raise Unsupported("a reshape to unknown extents")
+    stand_in = np.lib.stride_tricks.as_strided(np.empty(1, array.dtype), array.capacity, array.strides)
+    try:
+        turned = stand_in.reshape(tuple(shape), copy=False)
+    except ValueError as error:
+        raise Unsupported("a reshape that copies") from error
+    return replace(array, shape=turned.shape, strides=turned.strides)
+
+
+# -- loops over elements ---------------------------------------------------------------------------------------------
+
+
+def merged(shape: Shape, strides: Sequence[Strides]) -> tuple[list[Size], list[Strides]]:
+    """Neighbouring dimensions along which all operands run on become one; those of extent one vanish."""
+    extents: list[Size] = []
+    columns: list[Strides] = []
     for axis, extent in enumerate(shape):
         if extent == 1:
             continue
         column = tuple(each[axis] for each in strides)
-        if columns and all(outer == inner * extent for outer, inner in zip(columns[-1], column, strict=True)):
+        if (
+            columns
+            and isinstance(extent, int)
+            and isinstance(extents[-1], int)
+            and all(outer == inner * extent for outer, inner in zip(columns[-1], column, strict=True))
+        ):
             extents[-1] *= extent
             columns[-1] = column
         else:
             extents.append(extent)
             columns.append(column)
     return extents, columns
-
-
-def copy(function: Function, target: Array, source: Array) -> None:
-    """The elements of one array into the memory of another."""
-    _copy_bytes(function, target.place.pointer, source.place.pointer, target.nbytes)
-
-
-def move(function: Function, target: Region, source: Region) -> bool:
-    """Copy elements that lie side by side in both places; False if they do not."""
-    extents, columns = _merged(target.shape, [target.strides, source.broadcast(target.shape).strides])
-    size = target.dtype.itemsize
-    if len(extents) > 1 or any(column != (size, size) for column in columns):
-        return False
-    _copy_bytes(function, target.pointer, source.pointer, math.prod(extents) * size)
-    return True
-
-
-def _copy_bytes(function: Function, target: str, source: str, count: int) -> None:
-    if count:
-        function.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        function.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")

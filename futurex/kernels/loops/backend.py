@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from futurex.kernels.loops.control import rounds
 from futurex.kernels.loops.program import Program
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.registry import Kernel
@@ -35,7 +36,7 @@ class LoopBackend:
 def _loop(node: Node) -> Program:
     count = len(node.attrs["body"].outs)
     avals = [source.aval for source in node.inputs]
-    return Program(avals, count, lambda emitter, inputs: emitter.loop(node, inputs[:count], inputs[count:]))
+    return Program(avals, count, lambda emitter, inputs: rounds(emitter, node, inputs[:count], inputs[count:]))
 
 
 def _size(node: Node) -> int:
@@ -53,4 +54,4 @@ def _size(node: Node) -> int:
 
 
 def _is_large(aval: Aval) -> bool:
-    return not aval.static or aval.size > LARGEST
+    return aval.static and aval.size > LARGEST

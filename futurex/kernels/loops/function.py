@@ -70,7 +70,7 @@ class Function(Body):
             self.lines = outer
 
     @contextmanager
-    def counted(self, extent: int) -> Iterator[str]:
+    def counted(self, extent: int | str) -> Iterator[str]:
         """``for index in range(extent)``."""
         head, body, done = self.label(), self.label(), self.label()
         before, index, following = self.block, f"%i{self._new()}", f"%i{self._new()}"

@@ -8,19 +8,27 @@ copied first.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
+VIEWS = frozenset(("load", "reshape", "transpose", "broadcast_to", "flip", "stop_gradient", "after"))
+"""What may share memory with its first input."""
+
 
 @dataclass(frozen=True)
 class Placed:
-    """A node in its turn, and the positions of the inputs whose memory it may overwrite."""
+    """A node in its turn, and the positions of the inputs whose memory it may overwrite.
+
+    ``lazy``: a view that nobody reads after what it shows was overwritten; others are copies.
+    """
 
     node: Node
     consumes: frozenset[int]
+    lazy: bool = False
 
 
 def is_array(aval: object) -> bool:
@@ -29,7 +37,7 @@ def is_array(aval: object) -> bool:
 
 def overwrites(node: Node) -> list[int]:
     """The inputs whose memory the node would like to take for its results."""
-    if node.op == "store":
+    if node.op in ("store", "scatter", "masked_store"):
         return [0]
     if node.op == "loop":
         return [k for k in range(len(node.attrs["body"].outs)) if is_array(node.inputs[k].aval)]
@@ -82,7 +90,32 @@ def schedule(graph: Graph) -> list[Placed]:
             for later in range(len(nodes)):
                 if later == k or reach[later] >> k & 1:
                     reach[later] |= gained
-    return [Placed(nodes[k], frozenset(consumes[k])) for k in _topological(before)]
+    order = [nodes[k] for k in _topological(before)]
+    consumer = {nodes[k].inputs[place]: nodes[k] for k, places in enumerate(consumes) for place in places}
+    lazy = _lazy(order, consumer, kept)
+    return [Placed(node, frozenset(consumes[index[node]]), node in lazy) for node in order]
+
+
+def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node]) -> set[Node]:
+    """The views that are read for the last time before anything they may show is overwritten."""
+    position = {node: k for k, node in enumerate(order)}
+    last: dict[Node, int] = {}  # where a node, or a lazy view of it, is read for the last time
+    lazy: set[Node] = set()
+    for k in reversed(range(len(order))):
+        node = order[k]
+        end = last.get(node, k)
+        if node.op in VIEWS and node not in kept and node not in consumer:
+            shown, overwritten = node, len(order)
+            while shown.op in VIEWS or shown.op == "item":
+                shown = shown.inputs[0]
+                if shown in consumer:
+                    overwritten = min(overwritten, position[consumer[shown]])
+            if end < overwritten:
+                lazy.add(node)
+        reach = end if node in lazy or node.op == "item" else k
+        for source in node.inputs:
+            last[source] = max(last.get(source, -1), k, reach if source is node.inputs[0] else k)
+    return lazy
 
 
 def _topological(before: list[set[int]]) -> list[int]:

@@ -1,9 +1,10 @@
-"""A compiled function over arrays and scalars: packs its block, calls it, unpacks the results."""
+"""Generated code as a function of arrays and numbers: packs its block, runs it, unpacks the results."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.loops.arrays import Array
-from futurex.kernels.loops.emit import FIRST, Call, Cell, Emitter, Value
+from futurex.kernels.loops.arrays import Array, Extent
+from futurex.kernels.loops.calls import Calls, Cell
+from futurex.kernels.loops.emit import Emitter, Value
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import compiled
@@ -22,78 +24,72 @@ from futurex.tree.aval import Aval
 _ALIGNED = 64
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
+Entry = tuple[int, tuple[int, ...], Any, bool] | None  # word, shape, dtype and ownership of an array in; a number
 
 
 class Program:
     """``call(*inputs)`` gives the results of ``build``, in memory of their own; None after a failure, and before it is
-    compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays.
+    compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
+    number of threads may call it at once; each call has an instance of its own.
     """
 
     def __init__(self, avals: Sequence[Aval], owned: int, build: Build) -> None:
         emitter = Emitter()
-        self._inputs: list[tuple[int, tuple[int, ...], Any, bool] | None] = []
+        self.entries: list[Entry] = []
         codes = ["qq"]
         inputs: list[Value] = []
         scalars: list[tuple[int, Any]] = []
         for k, aval in enumerate(avals):
-            if aval.shape:
-                made = emitter.array_slot(aval, owned=k < owned)
-                self._inputs.append((made.place.index, made.shape, made.dtype, k < owned))
+            if not aval.static:
+                raise Unsupported("an input of unknown size")
+            if aval.shape or (aval.dtype.kind == "c" and not aval.weak):
+                made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned)
+                self.entries.append((made.place.index, aval.shape, aval.dtype, k < owned))
                 codes.append("q")
                 inputs.append(made)
             else:
-                slot = emitter.slot()
-                scalars.append((slot, supported(aval.dtype)))
-                self._inputs.append(None)
+                word = emitter.memory.word()
+                scalars.append((word, supported(aval.dtype)))
+                self.entries.append(None)
                 codes.append(slot_format(aval.dtype))
-                inputs.append(Scalar(f"%in{slot}", aval.dtype, aval.weak))
-        self._made: list[tuple[int, tuple[int, ...], Any]] = []
-        results = self._results(emitter, build(emitter, inputs), codes)
-        self._pack = struct.Struct("=" + "".join(codes)).pack_into
-        self._first_scalar = emitter.slots
-        self._outs: list[tuple[bool, Any]] = []  # an array's slot; or a scalar's type, None for a Python number
+                inputs.append(Scalar(f"%in{word}", aval.dtype, aval.weak))
+        self.pack = struct.Struct("=" + "".join(codes)).pack_into
+        results = list(build(emitter, inputs))
+        self.first_scalar = emitter.memory.words
+        self.outs: list[tuple[Cell | None, Any, bool]] = []  # an array, and whether its memory is ours; a number's type
         unpacked = []
+        taken: set[Any] = set()
+        own = {entry[0] for entry in self.entries if entry is not None and entry[3]}
         for value in results:
+            if isinstance(value, Scalar):
+                address = emitter.function.emit(f"getelementptr i64, ptr %block, i64 {emitter.memory.word()}")
+                emitter.function.store(value.dtype, value.register, address)
+                unpacked.append(slot_format(value.dtype))
+                self.outs.append((None, None if value.weak else value.dtype.type, False))
+        self.unpack = struct.Struct("=" + "".join(unpacked)).unpack_from
+        for k, value in enumerate(results):
             if isinstance(value, Array):
-                self._outs.append((True, value.place.index))
-                continue
-            address = emitter.function.emit(f"getelementptr i64, ptr %block, i64 {emitter.slot()}")
-            emitter.function.store(value.dtype, value.register, address)
-            unpacked.append(slot_format(value.dtype))
-            self._outs.append((False, None if value.weak else value.dtype.type))
-        self._unpack = struct.Struct("=" + "".join(unpacked)).unpack_from
+                place = value.place
+                ours = not place.scratch and place.index in own and place not in taken and emitter.is_home(value)
+                taken.add(place)
+                self.outs.insert(k, (_cell(emitter, value), None, ours))
         self.interpreted = 0
         self._text = emitter.text(scalars)
         self._entry = compiled(self._text, wait=not is_behind())
         if self._entry.error is not None:
             raise Unsupported(str(self._entry.error))
-        self._scratch = emitter.scratch + _ALIGNED
-        self._kept = dict(emitter.constants)
-        self._callback = emitter.callback
-        self._calls = _prepared(emitter.calls)
-        template = bytearray(8 * emitter.slots)
-        for slot, array in emitter.constants:
-            struct.pack_into("=q", template, 8 * slot, address_of(array))
-        for loop, slot in emitter.inner_loops.items():
-            struct.pack_into("=qq", template, 8 * slot, loop.address, loop.data)
-        self._template = bytes(template)
-
-    def _results(self, emitter: Emitter, results: Sequence[Value], codes: list[str]) -> list[Value]:
-        """Arrays that are to outlive the call get memory of their own: what is owned already, or a new array."""
-        own = {entry[0] for entry in self._inputs if entry is not None and entry[3]}
-        taken: set[int] = set()
-        moved: list[Value] = []
-        for value in results:
-            if isinstance(value, Array):
-                place = value.place
-                if place.scratch or place.index not in own or place.index in taken:
-                    target = emitter.array_slot(Aval(value.shape, value.dtype), owned=True)
-                    self._made.append((target.place.index, target.shape, target.dtype))
-                    emitter.copy(target, value)
-                    value = target
-                taken.add(value.place.index)
-            moved.append(value)
-        return moved
+        memory = emitter.memory
+        self.scratch = memory.scratch + _ALIGNED
+        self.words = memory.words
+        self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
+        self.in_block = memory.in_block
+        self.callback = emitter.callback
+        self.calls = emitter.calls
+        self.kept = memory.kept
+        self.template = np.zeros(memory.words, np.int64)
+        for word, content in memory.fixed.items():
+            self.template[word] = content
+        self._instances: deque[Instance] = deque()
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
         """Be done when this returns, if ``wait``."""
@@ -109,86 +105,92 @@ class Program:
         if not self._entry.ready:
             self.interpreted += 1
             return None
-        scratch = np.empty(self._scratch, np.uint8)
-        memory = address_of(scratch)
-        base = -(-memory // _ALIGNED) * _ALIGNED
-        fields: list[Any] = [0, base]
-        arrays: dict[int, Any] = {}
-        for value, entry in zip(inputs, self._inputs, strict=True):
-            if entry is None:
+        try:
+            instance = self._instances.pop()
+        except IndexError:
+            instance = Instance(self)
+        results = instance.run(self._entry, inputs)
+        self._instances.append(instance)
+        return results
+
+
+def _cell(e: Emitter, value: Array) -> Cell:
+    """A result, with words for what only the run knows of it."""
+    f = e.function
+
+    def told(register: str) -> int:
+        word = e.memory.word()
+        f.do(f"store i64 {register}, ptr {f.emit(f'getelementptr i64, ptr %block, i64 {word}')}, align 8")
+        return word
+
+    extents = {axis: told(extent.register) for axis, extent in enumerate(value.shape) if isinstance(extent, Extent)}
+    return Cell(value, False, told(value.offset) if value.offset[0] == "%" else None, extents)
+
+
+class Instance:
+    """Block and scratch memory of one call at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        room = np.empty(program.scratch, np.uint8)
+        start = -address_of(room) % _ALIGNED
+        self._scratch = room[start:]
+        self._words = program.template.copy()
+        self._base = address_of(self._scratch)
+        if len(program.in_scratch):
+            self._words[program.in_scratch[:, 0]] = program.in_scratch[:, 1] + self._base
+        self._words[program.in_block] = address_of(self._words)
+        self._block = (ctypes.c_char * (8 * program.words)).from_buffer(self._words.data)
+        self._calls = Calls(program.calls, self._scratch, self._words)
+        if program.callback is not None:
+            self._function = _CALLBACK(self._calls)
+            self._words[program.callback] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        self._constants = program.kept
+        self._views = [
+            None if cell is None or not cell.array.place.scratch or cell.extents or cell.offset is not None
+            else self._calls.view(cell)
+            for cell, _, _ in program.outs
+        ]  # fmt: skip
+
+    def run(self, entry: Callable[[Any], None], inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+        program = self._program
+        fields: list[Any] = [0, self._base]
+        arrays = dict(self._constants)
+        for value, wanted in zip(inputs, program.entries, strict=True):
+            if wanted is None:
                 fields.append(value.item() if isinstance(value, np.ndarray | np.generic) else value)
                 continue
-            slot, shape, dtype, owned = entry
-            array = np.array(value, order="C") if owned else np.ascontiguousarray(value)
-            if array.shape != shape or array.dtype != dtype or not array.flags.aligned:
+            word, shape, dtype, owned = wanted
+            array = value
+            if owned or not isinstance(value, np.ndarray) or not value.flags.c_contiguous or not value.flags.aligned:
+                array = np.array(value, order="C")
+            if array.shape != shape or array.dtype != dtype:
                 raise ValueError(f"compiled code: built for {dtype} {shape}, got {array.dtype} {array.shape}")
-            arrays[slot] = array
+            arrays[word] = array
             fields.append(address_of(array))
-        block = ctypes.create_string_buffer(self._template, len(self._template))
         try:
-            self._pack(block, 0, *fields)
+            program.pack(self._block, 0, *fields)
         except struct.error:  # a Python int that needs more than 64 bits
             return None
-        for slot, shape, dtype in self._made:
-            arrays[slot] = np.empty(shape, dtype)
-            struct.pack_into("=q", block, 8 * slot, address_of(arrays[slot]))
-        if self._callback is None:
-            self._entry(block)
-        else:
-            self._with_calls(block, scratch, base - memory, arrays)
-        if block[0] != b"\0":
-            return None
-        scalars = iter(self._unpack(block, 8 * self._first_scalar))
-        return tuple(
-            arrays[which] if is_array else next(scalars) if which is None else which(next(scalars))
-            for is_array, which in self._outs
-        )
+        self._calls.arrays = arrays
+        entry(self._block)
+        if self._calls.interrupts:
+            raise self._calls.interrupts.pop()
+        results = self._results(arrays) if not self._words[0] else None
+        self._calls.arrays = {}
+        return results
 
-    def _with_calls(self, block: Any, scratch: Any, start: int, arrays: dict[int, Any]) -> None:
-        """Run code that calls Python; what is raised there, but for errors of the computation, is raised here."""
-        memory = arrays | self._kept
-        ready: list[Any] = [None] * len(self._calls)
-        interrupts: list[BaseException] = []
-
-        def operand(cell: Cell) -> Any:
-            if not cell.place.scratch:
-                return memory[cell.place.index]
-            return np.ndarray(cell.aval.shape, cell.aval.dtype, scratch, start + cell.place.index)
-
-        def compute(number: int) -> int:
-            run, ins, outs = self._calls[number]
-            try:
-                if ready[number] is None:
-                    ready[number] = [operand(cell) for cell in ins], [operand(cell) for cell in outs]
-                sources, targets = ready[number]
-                result = run([
-                    array if cell.aval.shape else array.item() if cell.aval.weak else array[()]
-                    for array, cell in zip(sources, ins, strict=True)
-                ])  # fmt: skip
-                for target, value in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
-                    target[...] = value
-                return 0
-            except Exception:
-                return 1
-            except BaseException as interrupt:
-                interrupts.append(interrupt)
-                return 1
-
-        function = _CALLBACK(compute)
-        assert self._callback is not None
-        struct.pack_into("=q", block, 8 * self._callback, ctypes.cast(function, ctypes.c_void_p).value)
-        self._entry(block)
-        if interrupts:
-            raise interrupts[0]
-
-
-def _prepared(calls: Sequence[Call]) -> list[tuple[Callable[[list[Any]], Any], tuple[Cell, ...], tuple[Cell, ...]]]:
-    return [(_bound(call), call.inputs, call.outs) for call in calls]
-
-
-def _bound(call: Call) -> Callable[[list[Any]], Any]:
-    rec, attrs = call.node.record, call.node.attrs
-    return lambda inputs: rec.run(inputs, attrs)
-
-
-assert FIRST == 2  # status and scratch stand before the inputs
+    def _results(self, arrays: dict[int, Any]) -> tuple[Any, ...]:
+        program, calls = self._program, self._calls
+        scalars = iter(program.unpack(self._block, 8 * program.first_scalar))
+        results = []
+        for (cell, kind, ours), view in zip(program.outs, self._views, strict=True):
+            if cell is None:
+                value = next(scalars)
+                results.append(value if kind is None else kind(value))
+            elif ours:
+                results.append(arrays[cell.array.place.index])
+            else:
+                made = (calls.view(cell) if view is None else view).copy()
+                results.append(made if cell.array.shape else made[()])
+        return tuple(results)

@@ -37,26 +37,30 @@ _LOOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 
 @dataclass(frozen=True)
 class InnerLoop:
-    """``function(args, count, steps, data)`` over elements of fixed dtypes."""
+    """``function(args, dimensions, steps, data)`` over elements, or over small matrices, of fixed dtypes."""
 
     address: int
     data: int
     inputs: tuple[Dtype, ...]
-    output: Dtype
+    outputs: tuple[Dtype, ...]
+
+    @property
+    def output(self) -> Dtype:
+        return self.outputs[0]
 
 
-@functools.lru_cache(maxsize=1024)
-def inner_loop(ufunc: Any, inputs: tuple[Dtype, ...], output: Dtype) -> InnerLoop | None:
-    """The loop of a ufunc with one result for these dtypes, or None where there is none that can be trusted."""
-    if not _as_documented() or ufunc.nout != 1 or ufunc.nin != len(inputs) or ufunc.signature is not None:
+@functools.lru_cache(maxsize=4096)
+def inner_loop(ufunc: Any, inputs: tuple[Dtype, ...], *outputs: Dtype) -> InnerLoop | None:
+    """The loop of a ufunc for these dtypes, or None where there is none that can be trusted."""
+    if not _as_documented() or ufunc.nout != len(outputs) or ufunc.nin != len(inputs):
         return None
-    wanted = "".join(dtype.char for dtype in inputs) + "->" + output.char
+    wanted = "->".join("".join(dtype.char for dtype in dtypes) for dtypes in (inputs, outputs))
     if wanted not in ufunc.types:
         return None
     index = ufunc.types.index(wanted)
     content = _Ufunc.from_address(id(ufunc))
     address = content.functions[index]
-    return InnerLoop(address, content.data[index] or 0, inputs, output) if address else None
+    return InnerLoop(address, content.data[index] or 0, inputs, outputs) if address else None
 
 
 @functools.cache

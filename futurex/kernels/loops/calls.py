@@ -1,0 +1,194 @@
+"""Operations that have no form in generated code: their reference kernels, called in Python where the code asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops.arrays import Array, Extent, Size
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.values import Scalar
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+_LARGEST = 1 << 20
+_SELECTING = frozenset(("unique", "nonzero"))  # results with at most as many elements as the operand
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operand or result of a call: where it lies, and the words that tell what only the run knows of it.
+
+    ``offset``: the word with the position of the first element, None where that is known; ``extents``: words of
+    extents. ``weak``: a Python number.
+    """
+
+    array: Array
+    weak: bool
+    offset: int | None
+    extents: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node that NumPy computes when the generated code asks for it."""
+
+    node: Node
+    inputs: tuple[Cell, ...]
+    outs: tuple[Cell, ...]
+
+
+def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """The results of a call into Python."""
+    f = e.function
+    if node.record.effect or node.record.structured:
+        raise Unsupported(node.op)
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    shapes = [_capacity(node, aval, inputs) for aval in avals]
+    cells = []
+    for value in inputs:
+        array = value if isinstance(value, Array) else e.cell(value)
+        offset = None
+        if array.offset[0] == "%":
+            offset = e.memory.word()
+            _set(e, offset, array.offset)
+        extents = {}
+        for axis, extent in enumerate(array.shape):
+            if isinstance(extent, Extent):
+                extents[axis] = e.memory.word()
+                _set(e, extents[axis], extent.register)
+        cells.append(Cell(array, isinstance(value, Scalar) and value.weak, offset, extents))
+    outs = []
+    for aval, shape in zip(avals, shapes, strict=True):
+        array = e.fresh(shape, aval.dtype)
+        unknown = {axis: e.memory.word() for axis, extent in enumerate(aval.shape) if type(extent) is not int}
+        outs.append(Cell(array, aval.weak, None, unknown))
+    number = len(e.calls)
+    e.calls.append(Call(node, tuple(cells), tuple(outs)))
+    status = f.emit(f"call i32 %callback(i64 {number})")
+    f.fail_if(f.emit(f"icmp ne i32 {status}, 0"))
+    found: list[Any] = []
+    for cell in outs:
+        array, sizes = cell.array, list[Size](cell.array.shape)
+        for axis, word in cell.extents.items():
+            pointer = f.emit(f"getelementptr i64, ptr %block, i64 {word}")
+            sizes[axis] = Extent(f.emit(f"load i64, ptr {pointer}, align 8"), array.capacity[axis])
+        made = e.unboxed(Array(array.place, tuple(sizes), array.strides, array.dtype, not cell.extents))
+        found.append(Scalar(made.register, made.dtype, True) if cell.weak and isinstance(made, Scalar) else made)
+    return found if isinstance(node.aval, tuple) else found[0]
+
+
+def _set(e: Emitter, word: int, register: str) -> None:
+    pointer = e.function.emit(f"getelementptr i64, ptr %block, i64 {word}")
+    e.function.do(f"store i64 {register}, ptr {pointer}, align 8")
+
+
+def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
+    """The largest that a result can be."""
+    if aval.dtype.hasobject or aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16:
+        raise Unsupported(f"values of dtype {aval.dtype}")
+    if all(type(extent) is int for extent in aval.shape):
+        return tuple(aval.shape)
+    sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
+    if node.op in _SELECTING and len(aval.shape) == 1:
+        return (sizes[0],)
+    largest = [
+        Aval(value.capacity if isinstance(value, Array) else (), source.dtype, source.aval.weak)
+        for value, source in zip(inputs, node.inputs, strict=True)
+    ]
+    if "dims" in node.attrs:
+        raise Unsupported(f"{node.op} by symbols")
+    try:
+        found = node.record.infer(tuple(largest), (None,) * len(largest), node.attrs)
+    except Exception as error:
+        raise Unsupported(f"{node.op} of unknown size") from error
+    if not isinstance(found, Aval) or not found.static or found.size > _LARGEST:
+        raise Unsupported(f"{node.op} of unknown size")
+    return tuple(found.shape)
+
+
+def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """What a call computes, as a function of its operands."""
+    rec, attrs = call.node.record, call.node.attrs
+
+    def compute(operands: list[Any]) -> tuple[Any, ...]:
+        result = rec.run(operands, attrs)
+        return result if isinstance(result, tuple) else (result,)
+
+    return compute
+
+
+class Calls:
+    """The calls of one instance of the code, over its memory."""
+
+    def __init__(self, calls: Sequence[Call], scratch: Any, words: Any) -> None:
+        self._scratch, self._words = scratch, words
+        self._ready = [
+            (computation(call), list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)))
+            for call in calls
+        ]
+        self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block
+        self.interrupts: list[BaseException] = []
+
+    def __call__(self, number: int) -> int:
+        """Compute a call; one if it raises. What is no error of the computation is kept, to be raised by the run."""
+        try:
+            compute, readers, writers = self._ready[number]
+            for write, value in zip(writers, compute([read() for read in readers]), strict=True):
+                write(value)
+            return 0
+        except Exception:
+            return 1
+        except BaseException as interrupt:
+            self.interrupts.append(interrupt)
+            return 1
+
+    def _memory(self, array: Array) -> Any:
+        return self._scratch if array.place.scratch else self.arrays[array.place.index]
+
+    def view(self, cell: Cell) -> Any:
+        """The array that a cell tells of, in the memory of the run."""
+        array, words = cell.array, self._words
+        shape = list(array.capacity)
+        for axis, word in cell.extents.items():
+            shape[axis] = int(words[word])
+        start = int(array.offset) if cell.offset is None else int(words[cell.offset])
+        if array.place.scratch:
+            start += array.place.index
+        return np.ndarray(shape, array.dtype, self._memory(array), start, array.strides)
+
+    def _reader(self, cell: Cell) -> Callable[[], Any]:
+        array, fixed = cell.array, cell.offset is None and not cell.extents
+        if array.place.scratch and fixed:
+            view = self.view(cell)
+            if cell.weak:
+                return view.item
+            return (lambda: view) if array.shape else (lambda: view[()])
+        if fixed and array.offset == "0" and array.contiguous:
+            return lambda: self.arrays[array.place.index].reshape(array.shape)
+        return (lambda: self.view(cell)) if array.shape else (lambda: self.view(cell)[()])
+
+    def _writer(self, cell: Cell) -> Callable[[Any], None]:
+        words = self._words
+        whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)
+        if not cell.extents:
+            def write(value: Any) -> None:
+                whole[...] = value
+            return write
+
+        def write_part(value: Any) -> None:
+            part = whole[tuple(map(slice, np.shape(value)))]
+            if part.shape != np.shape(value):
+                raise MemoryError("a result that is larger than it can be")
+            part[...] = value
+            for axis, word in cell.extents.items():
+                words[word] = value.shape[axis]
+
+        return write_part

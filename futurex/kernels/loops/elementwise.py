@@ -1,0 +1,212 @@
+"""Elementwise operations: NumPy's own inner loops where it has one, generated ones for casts, choices and regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import arrays, kernels, records, values
+from futurex.kernels.loops.arrays import Array, Shape
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
+from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.numba_.scalar import memory_type
+from futurex.ops.fusion import operand_kind, resolved_loop
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+Value = Scalar | Array
+_COPIES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.complex128}
+
+
+def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
+    """An elementwise node on scalars, or on arrays that broadcast."""
+    if all(isinstance(value, Scalar) for value in inputs) and node.dtype.kind != "c":
+        supported(node.dtype)
+        return Scalar(scalar(e, node, [e.scalar(value) for value in inputs]), node.dtype, node.aval.weak)
+    if node.aval.weak:
+        raise Unsupported("a Python number made of arrays")
+    shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+    loop = numpy_loop(node)
+    out = e.fresh(shape, node.dtype)
+    if loop is not None and out.dtype == loop.output:
+        operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
+        strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, out)]
+        records.run(e, loop, [*operands, out], shape, strides)
+    elif node.op == "cast" or resolved_loop(node) is not None:
+        supported(node.dtype)
+        generated(e, inputs, [out], lambda scalars: [scalar(e, node, scalars)])
+    else:
+        raise Unsupported(node.op)
+    return e.unboxed(out)
+
+
+def by_loop(e: Emitter, ufunc: Any, operands: Sequence[Array], out: Array) -> None:
+    """``out[...] = ufunc(*operands)`` for operands of the dtype of the result."""
+    loop = inner_loop(ufunc, tuple(each.dtype for each in operands), out.dtype)
+    if loop is None:
+        raise Unsupported(f"{ufunc.__name__} of dtype {out.dtype}")
+    strides = [arrays.broadcast_strides(e.function, each, out.shape) for each in (*operands, out)]
+    records.run(e, loop, [*operands, out], out.shape, strides)
+
+
+def generated(e: Emitter, inputs: Sequence[Value], outs: Sequence[Array], compute: Any) -> None:
+    """``outs[...] = compute(inputs)`` by a loop of its own."""
+    shape = outs[0].shape
+    operands = [value if isinstance(value, Array) else e.cell(value) for value in inputs]
+    strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, *outs)]
+    _, columns = arrays.merged(shape, strides)
+    steps = columns[-1] if columns else (0,) * len(strides)
+    weak = [isinstance(value, Scalar) and value.weak for value in inputs]
+    kinds = [(each.dtype, python) for each, python in zip(operands, weak, strict=True)]
+    for dtype, _ in kinds:
+        supported(dtype)
+    kernel = kernels.elementwise(e, kinds, [out.dtype for out in outs], steps, compute)
+    records.run(e, kernel, [*operands, *outs], shape, strides)
+
+
+def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
+    """A region of elementwise operations in one loop."""
+    graph = node.attrs["graph"]
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+
+    def compute(operands: Sequence[Scalar]) -> list[str]:
+        env: dict[Node, Scalar] = dict(zip(graph.params, operands, strict=True))
+        for inner in graph.nodes:
+            if inner in env:
+                continue
+            if inner.op == "const":
+                env[inner] = e.scalar(e.constant(inner))
+                continue
+            found = scalar(e, inner, [env[source] for source in inner.inputs])
+            env[inner] = Scalar(found, inner.dtype, inner.aval.weak)
+        return [env[each].register for each in graph.outs]
+
+    if all(isinstance(value, Scalar) for value in inputs):
+        found = compute([e.scalar(value) for value in inputs])
+        made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
+    else:
+        shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
+        outs = [e.fresh(shape, aval.dtype) for aval in avals]
+        generated(e, inputs, outs, compute)
+        made = [e.unboxed(out) for out in outs]
+    return made if isinstance(node.aval, tuple) else made[0]
+
+
+# -- single values ---------------------------------------------------------------------------------------------------
+
+
+def scalar(e: Emitter, node: Node, operands: list[Scalar]) -> str:
+    """One element of an elementwise node."""
+    if node.aval.weak:
+        inner = numpy_loop(node)
+        if inner is not None and values.by_numpy(node.op, operands):
+            return _call_once(e, inner, operands)
+        return values.python_number(e.function, node.op, operands, node.dtype)
+    loop = resolved_loop(node)
+    if loop is not None:
+        return values.in_loop(e.function, node.op, operands, *loop)
+    if node.op == "cast":
+        return values.converted(e.function, operands[0], node.dtype)
+    inner = numpy_loop(node)
+    if inner is None:
+        raise Unsupported(f"{node.op} of {[str(source.aval) for source in node.inputs]}")
+    return _call_once(e, inner, operands)
+
+
+def _call_once(e: Emitter, loop: InnerLoop, operands: list[Scalar]) -> str:
+    """One element by a loop of NumPy, through places on the stack."""
+    f = e.function
+    supported(loop.output)
+    pointers = []
+    for value, dtype in zip(operands, loop.inputs, strict=True):
+        pointer = f.variable(memory_type(supported(dtype)))
+        f.store(dtype, values.converted(f, value, dtype), pointer)
+        pointers.append(pointer)
+    pointers.append(f.variable(memory_type(loop.output)))
+    slot = e.memory.loop(loop)
+    n = len(pointers)
+    args, count, steps = f.variable(f"[{n} x ptr]"), f.variable("i64"), f.variable(f"[{n} x i64]")
+    for k, pointer in enumerate(pointers):
+        f.do(f"store ptr {pointer}, ptr {f.emit(f'getelementptr ptr, ptr {args}, i64 {k}')}, align 8")
+        f.do(f"store i64 0, ptr {f.emit(f'getelementptr i64, ptr {steps}, i64 {k}')}, align 8")
+    f.do(f"store i64 1, ptr {count}, align 8")
+    f.do(f"call void %loop{slot}(ptr {args}, ptr {count}, ptr {steps}, ptr %loop{slot + 1})")
+    return f.load(loop.output, pointers[-1])
+
+
+def numpy_loop(node: Node) -> InnerLoop | None:
+    """NumPy's inner loop for an elementwise node."""
+    ufunc = node.record.kernel
+    if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or node.attrs or not isinstance(node.aval, Aval):
+        return None
+    kinds = [source.dtype if node.aval.weak else operand_kind(source.aval) for source in node.inputs]
+    try:
+        *ins, out = ufunc.resolve_dtypes((*kinds, None))
+    except TypeError:
+        return None
+    return inner_loop(ufunc, tuple(ins), out) if out == node.dtype else None
+
+
+# -- operands and copies ---------------------------------------------------------------------------------------------
+
+
+def operand(e: Emitter, value: Value, dtype: Dtype) -> Array:
+    """A value as an array of a loop's dtype."""
+    if isinstance(value, Scalar):
+        if dtype.kind == "c":
+            raise Unsupported("a number as a complex operand")
+        return e.cell(Scalar(values.converted(e.function, value, supported(dtype)), dtype, False))
+    return value if value.dtype == dtype else cast(e, value, dtype)
+
+
+def cast(e: Emitter, source: Array, dtype: Dtype) -> Array:
+    """The elements as another type, in memory of their own."""
+    made = e.fresh(source.shape, dtype)
+    assign(e, made, source)
+    return made
+
+
+def assign(e: Emitter, target: Array, value: Value, add: bool = False) -> None:
+    """``target[...] = value`` or ``target += value``, with NumPy's casts; the two share no memory."""
+    f, dtype = e.function, target.dtype
+    if isinstance(value, Scalar):
+        if dtype.kind == "c":
+            raise Unsupported("a number into complex elements")
+        value = Scalar(values.converted(f, value, supported(dtype)), dtype, False)
+        if not target.shape and not add:
+            f.store(dtype, value.register, target.pointer(f))
+            return
+        value = e.cell(value)
+    if value.dtype != dtype:
+        if dtype.kind == "c" or value.dtype.kind == "c":
+            raise Unsupported("a cast of complex elements")
+        if add:
+            value = cast(e, value, dtype)
+        else:
+            generated(e, [_spread(e, value, target.shape)], [target],
+                      lambda operands: [values.converted(e.function, operands[0], dtype)])  # fmt: skip
+            return
+    strides = [arrays.broadcast_strides(f, value, target.shape), target.strides]
+    loop: InnerLoop | None
+    if add:
+        loop = inner_loop(np.add, (dtype, dtype), dtype)
+        operands, strides = [target, value, target], [target.strides, *strides]
+    else:
+        kind = np.dtype(_COPIES[dtype.itemsize])
+        loop = inner_loop(np.positive, (kind,), kind)
+        operands = [value, target]
+    if loop is None:
+        raise Unsupported(f"elements of dtype {dtype}")
+    records.run(e, loop, operands, target.shape, strides)
+
+
+def _spread(e: Emitter, value: Array, shape: Shape) -> Array:
+    strides = arrays.broadcast_strides(e.function, value, shape)
+    return Array(value.place, shape, strides, value.dtype, False, value.offset)

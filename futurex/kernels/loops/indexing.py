@@ -1,0 +1,377 @@
+"""Reading and writing parts of arrays: views, positions given by arrays, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import arrays, elementwise, records, values
+from futurex.kernels.loops.arrays import Array, Extent, Shape, Size, Strides, plus, text
+from futurex.kernels.loops.function import Function
+from futurex.kernels.loops.kernels import Draft
+from futurex.kernels.loops.order import Placed
+from futurex.kernels.loops.records import Kernel
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.numba_.scalar import operate
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+_INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
+
+
+def _dynamic(e: Emitter, inputs: Sequence[Any]) -> list[str]:
+    return [values.converted(e.function, e.scalar(value), _INT) for value in inputs]
+
+
+def _array(value: Any) -> Array:
+    if not isinstance(value, Array):
+        raise Unsupported("a view of a number")
+    return value
+
+
+# -- views -----------------------------------------------------------------------------------------------------------
+
+
+def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    region = arrays.viewed(e.function, _array(inputs[0]), placed.node.attrs["chain"], _dynamic(e, inputs[1:]))
+    if not region.shape:
+        return e.unboxed(region)
+    return region if placed.lazy else e.copied(region)
+
+
+def turn(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """``transpose``, ``broadcast_to`` and ``flip``."""
+    node, source = placed.node, inputs[0]
+    if isinstance(source, Scalar):
+        return full(e, placed, inputs) if node.shape else source
+    attribute = {"transpose": "axes", "broadcast_to": "shape", "flip": "axis"}[node.op]
+    region = arrays.viewed(e.function, source, ((node.op, node.attrs[attribute]),), ())
+    return region if placed.lazy else e.copied(region)
+
+
+def reshape(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    node, source = placed.node, inputs[0]
+    if isinstance(source, Scalar):
+        return full(e, placed, inputs) if node.shape else source
+    shape = node.shape if node.is_static else node.attrs["shape"]
+    try:
+        region = arrays.reshaped(source, shape)
+    except Unsupported:
+        region = arrays.reshaped(e.copied(source), shape)
+        return e.unboxed(region)
+    if not region.shape:
+        return e.unboxed(region)
+    return region.borrowed() if placed.lazy else e.copied(region)
+
+
+def store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    node = placed.node
+    base, value = _array(inputs[0]), inputs[1]
+    adds = node.attrs["mode"] == "add"
+    if adds and value.dtype != base.dtype:
+        raise Unsupported("an addition in place of another dtype")
+    dynamic = _dynamic(e, inputs[2:])
+    target = arrays.viewed(e.function, base, node.attrs["chain"], dynamic)
+    if isinstance(value, Array):
+        arrays.broadcast_strides(e.function, value, target.shape)  # what does not fit fails before anything is written
+        if value.place == base.place:
+            value = e.copied(value)
+    held = e.owned(base, 0 in placed.consumes)
+    if held.place != base.place:  # the same view of the copy
+        target = arrays.viewed(e.function, held, node.attrs["chain"], dynamic)
+    elementwise.assign(e, target, value, add=adds)
+    return held
+
+
+def full(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    node = placed.node
+    value = e.scalar(inputs[0])
+    if not node.shape:
+        return Scalar(values.converted(e.function, value, supported(node.dtype)), node.dtype, False)
+    made = e.fresh(e.known(node.shape), node.dtype)
+    elementwise.assign(e, made, value)
+    return made
+
+
+def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    node, f = placed.node, e.function
+    parts = [_array(value) for value in inputs]
+    axis, total = node.attrs["axis"], "0"
+    for part in parts:
+        total = plus(f, total, text(part.shape[axis]))
+    limit = sum(arrays.most(part.shape[axis]) for part in parts)
+    whole = list(arrays.broadcast(f, [(*part.shape[:axis], 1, *part.shape[axis + 1 :]) for part in parts]))
+    whole[axis] = Extent(total, limit) if total[0] == "%" else int(total)
+    out = e.fresh(tuple(whole), node.dtype)
+    start = "0"
+    for part in parts:
+        extent = part.shape[axis]
+        if extent == 0:
+            continue
+        shape = (*whole[:axis], extent, *whole[axis + 1 :])
+        offset = plus(f, out.offset, arrays.times(f, start, str(out.strides[axis])))
+        elementwise.assign(e, replace(out, shape=shape, offset=offset, owned=False), part)
+        start = plus(f, start, text(extent))
+    return out
+
+
+def extent_of(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """``dim``: an extent as a Python int."""
+    extent = _array(inputs[0]).shape[placed.node.attrs["axis"]]
+    return Scalar(text(extent), _INT, True, extent if isinstance(extent, int) else None)
+
+
+# -- positions in arrays ---------------------------------------------------------------------------------------------
+
+
+class Positions:
+    """Elements of ``base`` at positions that index arrays give, in the shape that NumPy gives them."""
+
+    def __init__(self, e: Emitter, base: Array, indices: Sequence[Any], pattern: Sequence[tuple[Any, ...]]) -> None:
+        f = e.function
+        chosen: list[Array] = []
+        self.limits: list[Size] = []
+        self.steps: list[int] = []
+        cut: list[tuple[Any, ...]] = []
+        kinds: list[str] = []
+        axis = 0
+        for entry in pattern:
+            kinds.append(entry[0])
+            if entry[0] == "d":
+                chosen.append(self._index(e, indices[entry[1]]))
+                self.limits.append(base.shape[axis])
+                self.steps.append(base.strides[axis])
+                cut.append(("s", None, None, None))
+            else:
+                cut.append(entry)
+            axis += entry[0] != "n"
+        scalars = [e.scalar(value) if isinstance(value, Scalar) else None for value in indices]
+        dynamic = [values.converted(f, value, _INT) if value is not None else "0" for value in scalars]
+        region = arrays.viewed(f, base, (("index", tuple(cut)),), dynamic)
+        kept = [k for k in kinds if k != "i"]
+        advanced = [k for k, kind in enumerate(kinds) if kind in "di"]
+        together = advanced == list(range(advanced[0], advanced[-1] + 1))
+        at = sum(kind != "i" for kind in kinds[: advanced[0]]) if together else 0
+        rest = [k for k in range(len(region.shape)) if k >= len(kept) or kept[k] != "d"]
+        common = arrays.broadcast(f, [each.shape for each in chosen])
+        self.shape: Shape = (
+            *(region.shape[k] for k in rest[:at]), *common, *(region.shape[k] for k in rest[at:])
+        )  # fmt: skip
+        own = [region.strides[k] for k in rest]
+        none = (0,) * len(common)
+        self.base = region
+        self.base_strides: Strides = (*own[:at], *none, *own[at:])
+        self.chosen = chosen
+        self.chosen_strides = [
+            ((0,) * at + arrays.broadcast_strides(f, each, common) + (0,) * (len(rest) - at)) for each in chosen
+        ]
+        self.cells = [e.cell(Scalar(limit.register, _INT, False)) for limit in self.limits if isinstance(limit, Extent)]
+
+    def _index(self, e: Emitter, value: Any) -> Array:
+        if isinstance(value, Scalar):
+            return e.cell(Scalar(values.converted(e.function, value, _INT), _INT, False))
+        return elementwise.operand(e, value, _INT)
+
+    def run(self, e: Emitter, others: Sequence[Array], name: str) -> None:
+        """A loop over all positions: ``get`` into, ``set`` or ``add`` from the one other array."""
+        (other,) = others
+        operands = [self.base, *self.chosen, *self.cells, other]
+        strides = [
+            self.base_strides, *self.chosen_strides, *((0,) * len(self.shape) for _ in self.cells),
+            arrays.broadcast_strides(e.function, other, self.shape),
+        ]  # fmt: skip
+        _, columns = arrays.merged(self.shape, strides)
+        steps = columns[-1] if columns else (0,) * len(operands)
+        records.run(e, self._kernel(e, name, other.dtype, steps), operands, self.shape, strides)
+
+    def _kernel(self, e: Emitter, name: str, dtype: Dtype, steps: Strides) -> Kernel:
+        n = len(self.chosen)
+        with e.kernels.building(e, len(steps)) as draft:
+            f = draft.function
+            cells = iter(range(n + 1, n + 1 + len(self.cells)))
+            limits = [
+                f.load(_INT, draft.pointers[next(cells)]) if isinstance(limit, Extent) else str(limit)
+                for limit in self.limits
+            ]
+            with f.counted("%n") as i:
+                element = _located(f, draft, i, steps, limits, self.steps)
+                _moved(f, name, dtype, element, draft.at(len(steps) - 1, i, steps[-1]))
+        return draft.kernel
+
+
+def _located(
+    f: Function, draft: Draft, i: str, steps: Strides, limits: Sequence[str], strides: Sequence[int]
+) -> str:
+    """The address of the element that the index arrays name; fails where one is out of bounds."""
+    place = draft.at(0, i, steps[0])
+    for k, (limit, stride) in enumerate(zip(limits, strides, strict=True), 1):
+        index = f.load(_INT, draft.at(k, i, steps[k]))
+        negative = f.emit(f"icmp slt i64 {index}, 0")
+        wrapped = f.select(negative, "i64", f.emit(f"add i64 {index}, {limit}"), index)
+        f.fail_if(f.emit(f"icmp uge i64 {wrapped}, {limit}"))
+        place = f.emit(f"getelementptr i8, ptr {place}, i64 {f.emit(f'mul i64 {wrapped}, {stride}')}")
+    return place
+
+
+def _moved(f: Function, name: str, dtype: Dtype, element: str, other: str) -> None:
+    if name == "add":
+        f.store(dtype, operate(f, "add", dtype, [f.load(dtype, element), f.load(dtype, other)]), element)
+        return
+    source, target = (element, other) if name == "get" else (other, element)
+    kind = f"i{8 * dtype.itemsize}"
+    align = min(dtype.itemsize, 8)
+    f.do(f"store {kind} {f.emit(f'load {kind}, ptr {source}, align {align}')}, ptr {target}, align {align}")
+
+
+def gather(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    base = _array(inputs[0])
+    places = Positions(e, base, inputs[1:], placed.node.attrs["pattern"])
+    out = e.fresh(places.shape, base.dtype)
+    places.run(e, [out], "get")
+    return e.unboxed(out)
+
+
+def scatter(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    node, base, value = placed.node, _array(inputs[0]), inputs[1]
+    mode = node.attrs["mode"]
+    if mode == "add":
+        if value.dtype != base.dtype or getattr(value, "weak", False):
+            raise Unsupported("an addition of another dtype")
+        supported(base.dtype)
+    value = elementwise.operand(e, value, base.dtype)
+    if value.place == base.place:
+        value = e.copied(value)
+    fits = Positions(e, base, inputs[2:], node.attrs["pattern"])
+    arrays.broadcast_strides(e.function, value, fits.shape)
+    held = e.owned(base, 0 in placed.consumes)
+    Positions(e, held, inputs[2:], node.attrs["pattern"]).run(e, [value], mode)
+    return held
+
+
+# -- masks -----------------------------------------------------------------------------------------------------------
+
+
+def nonzero(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """Positions of true elements, by one array for each dimension."""
+    mask, extents = _array(inputs[0]), placed.node.attrs["extents"]
+    if extents is not None and tuple(extents) != mask.shape:
+        raise Unsupported("a mask of another shape")
+    if not mask.static and len(mask.shape) > 1:
+        raise Unsupported("a mask of unknown shape")
+    supported(mask.dtype)
+    limit = max(arrays.Array(mask.place, mask.shape, mask.strides, np.dtype(np.int8)).nbytes, 1)
+    outs = [e.fresh((limit,), _INT) for _ in mask.shape]
+    count = e.fresh((), _INT)
+    operands = [mask, *outs, count]
+    kernel = _searching(e, mask)
+    first = mask.shape[0] if len(mask.shape) == 1 else 1
+    elementwise.assign(e, count, values.constant(0, _INT, weak=False))
+    records.emit(e, kernel, operands, [first], [0] * len(operands), [], [])
+    found = Extent(e.scalar(e.unboxed(count)).register, limit)
+    return [replace(out, shape=(found,)) for out in outs]
+
+
+def _searching(e: Emitter, mask: Array) -> Kernel:
+    ndim = len(mask.shape)
+    with e.kernels.building(e, ndim + 2) as draft:
+        f = draft.function
+        count = f.variable("i64")
+        f.do(f"store i64 0, ptr {count}, align 8")
+
+        def along(axis: int, indices: list[str], pointer: str) -> None:
+            if axis < ndim:
+                with f.counted("%n" if ndim == 1 else text(mask.shape[axis])) as i:
+                    offset = f.emit(f"mul nsw i64 {i}, {mask.strides[axis]}")
+                    along(axis + 1, [*indices, i], f.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}"))
+                return
+            truth = f.cast(f.load(mask.dtype, pointer), mask.dtype, _BOOL)
+            at = f.emit(f"load i64, ptr {count}, align 8")
+            for k, index in enumerate(indices, 1):
+                place = f.emit(f"getelementptr i64, ptr {draft.pointers[k]}, i64 {at}")
+                f.do(f"store i64 {index}, ptr {place}, align 8")
+            more = f.emit(f"add i64 {at}, {f.emit(f'zext i1 {truth} to i64')}")
+            f.do(f"store i64 {more}, ptr {count}, align 8")
+
+        along(0, [], draft.pointers[0])
+        f.do(f"store i64 {f.emit(f'load i64, ptr {count}, align 8')}, ptr {draft.pointers[ndim + 1]}, align 8")
+    return draft.kernel
+
+
+def masked_store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """``x[mask] = value``: one value, or one for each true element."""
+    base, mask, value = _array(inputs[0]), _array(inputs[1]), inputs[2]
+    f = e.function
+    if mask.dtype != _BOOL or len(mask.shape) > len(base.shape):
+        raise Unsupported("a mask of its own kind")
+    for one, two in zip(mask.shape, base.shape, strict=False):
+        if one != two:
+            if isinstance(one, int) and isinstance(two, int):
+                raise Unsupported("a mask of another shape")
+            f.fail_if(f.emit(f"icmp ne i64 {text(one)}, {text(two)}"))
+    single = isinstance(value, Scalar) or all(extent == 1 for extent in value.shape)
+    if not single and (len(value.shape) != 1 or len(mask.shape) != len(base.shape)):
+        raise Unsupported("rows under a mask")
+    value = elementwise.operand(e, value, base.dtype)
+    if value.place == base.place:
+        value = e.copied(value)
+    held = e.owned(base, 0 in placed.consumes)
+    if single:
+        still = replace(value, shape=(), strides=())
+        wide = replace(mask, shape=base.shape, strides=(*mask.strides, *(0,) * (len(base.shape) - len(mask.shape))))
+        strides = [wide.strides, (0,) * len(base.shape), held.strides]
+        _, columns = arrays.merged(base.shape, strides)
+        steps = columns[-1] if columns else (0, 0, 0)
+        records.run(e, _choosing(e, base.dtype, steps), [wide, still, held], base.shape, strides)
+        return held
+    if not (mask.contiguous or len(mask.shape) == 1) or not base.contiguous:
+        raise Unsupported("a mask of another order")
+    count: Size = base.shape[0] if len(base.shape) == 1 else base.nbytes // base.dtype.itemsize
+    given = e.cell(Scalar(text(value.shape[0]), _INT, False))
+    steps = (mask.strides[-1], value.strides[0], base.dtype.itemsize, 0)
+    kernel = _filling(e, base.dtype, steps)
+    if isinstance(value.shape[0], Extent):  # one value for all would be spread
+        f.fail_if(f.emit(f"icmp eq i64 {text(value.shape[0])}, 1"))
+    records.emit(e, kernel, [mask, value, held, given], [count], steps, [], [])
+    return held
+
+
+def _choosing(e: Emitter, dtype: Dtype, steps: Strides) -> Kernel:
+    with e.kernels.building(e, 3) as draft:
+        f = draft.function
+        kind, align = f"i{8 * dtype.itemsize}", min(dtype.itemsize, 8)
+        value = f.emit(f"load {kind}, ptr {draft.pointers[1]}, align {align}")
+        with f.counted("%n") as i:
+            target = draft.at(2, i, steps[2])
+            old = f.emit(f"load {kind}, ptr {target}, align {align}")
+            chosen = f.select(f.load(_BOOL, draft.at(0, i, steps[0])), kind, value, old)
+            f.do(f"store {kind} {chosen}, ptr {target}, align {align}")
+    return draft.kernel
+
+
+def _filling(e: Emitter, dtype: Dtype, steps: Strides) -> Kernel:
+    """The next value for each true element; fails where their numbers differ."""
+    with e.kernels.building(e, 4) as draft:
+        f = draft.function
+        count = f.variable("i64")
+        f.do(f"store i64 0, ptr {count}, align 8")
+        given = f.load(_INT, draft.pointers[3])
+        kind, align = f"i{8 * dtype.itemsize}", min(dtype.itemsize, 8)
+        with f.counted("%n") as i:
+            yes, no = f.label(), f.label()
+            f.branch(f.load(_BOOL, draft.at(0, i, steps[0])), yes, no)
+            f.place(yes)
+            at = f.emit(f"load i64, ptr {count}, align 8")
+            f.fail_if(f.emit(f"icmp sge i64 {at}, {given}"))
+            value = f.emit(f"load {kind}, ptr {draft.at(1, at, steps[1])}, align {align}")
+            f.do(f"store {kind} {value}, ptr {draft.at(2, i, steps[2])}, align {align}")
+            f.do(f"store i64 {f.emit(f'add i64 {at}, 1')}, ptr {count}, align 8")
+            f.jump(no)
+            f.place(no)
+        f.fail_if(f.emit(f"icmp ne i64 {f.emit(f'load i64, ptr {count}, align 8')}, {given}"))
+    return draft.kernel

@@ -1,0 +1,110 @@
+"""Generated inner loops, with the signature that NumPy's own have; equal ones are one function of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops.function import FAIL, Function
+from futurex.kernels.loops.records import Kernel
+from futurex.kernels.loops.values import Scalar
+from futurex.kernels.numba_.scalar import register_type as register_type
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+
+
+@dataclass
+class Kernels:
+    """The generated inner loops of one module, by their text."""
+
+    names: dict[str, str]
+    intrinsics: set[str]
+
+    @contextmanager
+    def building(self, e: Emitter, count: int) -> Iterator[Draft]:
+        """Collect the body of a loop of ``count`` operands instead of the code itself."""
+        draft = Draft(Function(), [f"%a{k}" for k in range(count)])
+        outer, e.function = e.function, draft.function
+        try:
+            yield draft
+        finally:
+            e.function = outer
+        f = draft.function
+        parameters = ", ".join(["i64 %n", *(f"ptr noalias %a{k}" for k in range(count)), "ptr %block"])
+        body = "\n".join([
+            "entry:", *f.variables, "br label %start", "start:", *f.lines, "ret void",
+            f"{FAIL}:", "store i64 1, ptr %block, align 8", "ret void", "}",
+        ])  # fmt: skip
+        key = f"({parameters}) {{\n{body}"
+        name = self.names.setdefault(key, f"kernel{len(self.names)}")
+        self.intrinsics |= f.intrinsics
+        draft.kernel = Kernel(name, any(f"label %{FAIL}" in line for line in f.lines))
+        draft.count = count
+
+    def text(self) -> list[str]:
+        """All functions, each with an entry that takes a record's arguments apart."""
+        lines: list[str] = []
+        for key, name in self.names.items():
+            count = key[: key.index("\n")].count("ptr noalias")
+            lines.append(f"define internal void @{name}.body{_attributed(key)}")
+            lines.append(f"define internal void @{name}(ptr %args, ptr %dims, ptr %steps, ptr %block) {{")
+            lines.append("%n = load i64, ptr %dims, align 8")
+            for k in range(count):
+                lines.append(f"%p{k} = getelementptr ptr, ptr %args, i64 {k}")
+                lines.append(f"%a{k} = load ptr, ptr %p{k}, align 8")
+            arguments = ", ".join(["i64 %n", *(f"ptr %a{k}" for k in range(count)), "ptr %block"])
+            lines += [f"call void @{name}.body({arguments})", "ret void", "}"]
+        return lines
+
+
+def _attributed(key: str) -> str:
+    head, body = key.split(" {\n", 1)
+    return f"{head} alwaysinline {{\n{body}"
+
+
+class Draft:
+    """A loop in the making: its function and the pointers of its operands."""
+
+    def __init__(self, function: Function, pointers: list[str]) -> None:
+        self.function = function
+        self.pointers = pointers
+        self.kernel = Kernel("", False)
+        self.count = 0
+
+    def at(self, k: int, index: str, step: int) -> str:
+        """The address of an element of operand ``k``."""
+        if not step:
+            return self.pointers[k]
+        offset = self.function.emit(f"mul nsw i64 {index}, {step}")
+        return self.function.emit(f"getelementptr inbounds i8, ptr {self.pointers[k]}, i64 {offset}")
+
+
+def elementwise(
+    e: Emitter,
+    ins: Sequence[tuple[Dtype, bool]],
+    outs: Sequence[Dtype],
+    steps: Sequence[int],
+    compute: Callable[[list[Scalar]], Sequence[str]],
+) -> Kernel:
+    """``outs[i] = compute(ins[i])``; each input is a dtype and whether it is a Python number, which does not move."""
+    with e.kernels.building(e, len(ins) + len(outs)) as draft:
+        f = draft.function
+        still = {
+            k: Scalar(f.load(dtype, draft.pointers[k]), dtype, weak)
+            for k, (dtype, weak) in enumerate(ins) if not steps[k]
+        }  # fmt: skip
+        with f.counted("%n") as i:
+            operands = [
+                still[k] if k in still else Scalar(f.load(dtype, draft.at(k, i, steps[k])), dtype, weak)
+                for k, (dtype, weak) in enumerate(ins)
+            ]
+            for k, (dtype, found) in enumerate(zip(outs, compute(operands), strict=True), len(ins)):
+                f.store(dtype, found, draft.at(k, i, steps[k]))
+    return draft.kernel

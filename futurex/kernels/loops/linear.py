@@ -1,0 +1,154 @@
+"""Products of matrices, norms, and what LAPACK does, by the loops behind NumPy's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import arrays, elementwise, records
+from futurex.kernels.loops.arrays import Array, Size
+from futurex.kernels.loops.reductions import reduced
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
+from futurex.kernels.loops.values import Scalar, supported
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+_INVALID = 1  # FE_INVALID of x86-64 and AArch64 C libraries
+
+
+def matmul(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``matmul``, with the vectors that it takes for matrices."""
+    if any(isinstance(value, Scalar) for value in inputs):
+        raise Unsupported("a product with a number")
+    x, y = (elementwise.operand(e, value, node.dtype) for value in inputs)
+    return e.unboxed(product(e, x, y, node.dtype))
+
+
+def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
+    loop = inner_loop(np.matmul, (dtype, dtype), dtype)
+    if loop is None:
+        raise Unsupported(f"products of dtype {dtype}")
+    f = e.function
+    arrays.broadcast(f, [(x.shape[-1],), (y.shape[-2 if len(y.shape) > 1 else -1],)])
+    if (x.shape[-1] == 1) != (y.shape[-2 if len(y.shape) > 1 else -1] == 1):
+        raise Unsupported("inner extents of which one is not known")
+    rows = x.shape[-2:-1]
+    columns = y.shape[-1:] if len(y.shape) > 1 else ()
+    stack = arrays.broadcast(f, [x.shape[:-2], y.shape[:-2]])
+    out = e.fresh((*stack, *rows, *columns), dtype)
+    core: list[Size] = [*(rows or (1,)), x.shape[-1], *(columns or (1,))]
+    steps = [
+        x.strides[-2] if rows else 0, x.strides[-1], y.strides[-2] if columns else y.strides[-1],
+        y.strides[-1] if columns else 0, out.strides[len(stack)] if rows else 0, out.strides[-1] if columns else 0,
+    ]  # fmt: skip
+    strides = [*(arrays.broadcast_strides(f, _stack(each), stack) for each in (x, y)), out.strides[: len(stack)]]
+    records.run_core(e, loop, [x, y, out], stack, strides, core, steps)
+    return out
+
+
+def _stack(array: Array) -> Array:
+    """The dimensions before those of a matrix."""
+    return replace(array, shape=array.shape[:-2], strides=array.strides[:-2], owned=False)
+
+
+def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """The norm of all elements, the root of their product with themselves; along an axis, of the sum of squares."""
+    (x,) = inputs
+    dtype, (ord, axis) = node.dtype, (node.attrs["ord"], node.attrs["axis"])
+    if isinstance(x, Scalar) or x.dtype != dtype or dtype.kind != "f" or ord not in (None, 2):
+        raise Unsupported("a norm of its own kind")
+    if axis is None:
+        if node.attrs["keepdims"] or not x.contiguous or (ord == 2 and len(x.shape) > 1):
+            raise Unsupported("a norm of its own kind")
+        flat = x if len(x.shape) == 1 else arrays.reshaped(x, (x.nbytes // dtype.itemsize,))
+        squares = product(e, flat, flat, dtype)
+    else:
+        if isinstance(axis, tuple) and len(axis) != 1:
+            raise Unsupported("a norm of matrices")
+        along = (axis[0] if isinstance(axis, tuple) else axis) % len(x.shape)
+        squared = e.fresh(x.shape, dtype)
+        elementwise.by_loop(e, np.multiply, [x, x], squared)
+        squares = reduced(e, "sum", squared, (along,), dtype, node.attrs["keepdims"])
+    root = e.fresh(squares.shape, dtype)
+    elementwise.by_loop(e, np.sqrt, [squares], root)
+    return e.unboxed(root)
+
+
+def solve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    a, b = inputs
+    if isinstance(a, Scalar) or isinstance(b, Scalar) or not a.static or not b.static:
+        raise Unsupported("a system of unknown size")
+    a, b = (elementwise.operand(e, each, node.dtype) for each in (a, b))
+    vector = len(b.shape) == 1
+    loop = _lapack("solve1" if vector else "solve", (node.dtype, node.dtype), node.dtype)
+    stack = arrays.broadcast(e.function, [a.shape[:-2], () if vector else b.shape[:-2]])
+    out = e.fresh((*stack, *(b.shape if vector else b.shape[-2:])), node.dtype)
+    wide = 1 if vector else 2
+    core = [a.shape[-1]] if vector else [a.shape[-1], b.shape[-1]]
+    steps = [*a.strides[-2:], *b.strides[-wide:], *out.strides[-wide:]]
+    _checked(e, loop, [a, b, out], stack, [2, wide, wide], core, steps)
+    return out
+
+
+def inverse(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``inv``, and ``cholesky`` of the lower triangle."""
+    (a,) = inputs
+    if isinstance(a, Scalar) or not a.static or node.attrs.get("upper"):
+        raise Unsupported("a matrix of unknown size")
+    a = elementwise.operand(e, a, node.dtype)
+    loop = _lapack("inv" if node.op == "inv" else "cholesky_lo", (node.dtype,), node.dtype)
+    out = e.fresh(a.shape, node.dtype)
+    _checked(e, loop, [a, out], a.shape[:-2], [2, 2], [a.shape[-1]], [*a.strides[-2:], *out.strides[-2:]])
+    return out
+
+
+def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``det`` and ``slogdet``."""
+    (a,) = inputs
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    dtypes = [aval.dtype for aval in avals]
+    if isinstance(a, Scalar) or not a.static:
+        raise Unsupported("a matrix of unknown size")
+    a = elementwise.operand(e, a, dtypes[0])
+    loop = _lapack(node.op, (dtypes[0],), *dtypes)
+    outs = [e.fresh(a.shape[:-2], dtype) for dtype in dtypes]
+    strides = [a.strides[:-2], *(out.strides for out in outs)]
+    records.run_core(e, loop, [a, *outs], a.shape[:-2], strides, [a.shape[-1]], a.strides[-2:])
+    found = [e.unboxed(out) for out in outs]
+    return found if isinstance(node.aval, tuple) else found[0]
+
+
+def _lapack(name: str, inputs: tuple[Dtype, ...], *outputs: Dtype) -> InnerLoop:
+    ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name, None)
+    for dtype in (*inputs, *outputs):
+        supported(dtype)
+    loop = inner_loop(ufunc, inputs, *outputs) if isinstance(ufunc, np.ufunc) else None
+    if loop is None:
+        raise Unsupported(f"{name} of dtypes {inputs}")
+    return loop
+
+
+def _checked(
+    e: Emitter, loop: InnerLoop, operands: list[Array], stack: Sequence[Size], cores: list[int],
+    core: Sequence[Size], steps: Sequence[int],
+) -> None:  # fmt: skip
+    """Run it; a singular matrix shows in the processor's flag, as NumPy's own functions find out."""
+    f = e.function
+    f.declare("declare i32 @feclearexcept(i32)")
+    f.declare("declare i32 @fetestexcept(i32)")
+    f.emit(f"call i32 @feclearexcept(i32 {_INVALID})")
+    strides = []
+    for array, wide in zip(operands, cores, strict=True):
+        depth = len(array.shape) - wide
+        view = replace(array, shape=array.shape[:depth], strides=array.strides[:depth], owned=False)
+        strides.append(arrays.broadcast_strides(f, view, tuple(stack)))
+    records.run_core(e, loop, operands, stack, strides, core, steps)
+    flag = f.emit(f"call i32 @fetestexcept(i32 {_INVALID})")
+    f.fail_if(f.emit(f"icmp ne i32 {flag}, 0"))

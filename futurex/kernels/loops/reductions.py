@@ -1,0 +1,177 @@
+"""Reductions by NumPy's inner loops, in the order in which NumPy itself runs through an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import elementwise, kernels, records
+from futurex.kernels.loops.arrays import Array, Extent, Size, merged, plus, text, times
+from futurex.kernels.loops.records import Kernel
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import inner_loop
+from futurex.kernels.loops.values import Scalar, constant, supported
+from futurex.ops.reduce import axes_of
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+_UFUNCS: dict[str, Any] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or,
+    "all": np.logical_and,
+}  # fmt: skip
+_NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
+def reduction(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``sum``, ``prod``, ``max``, ``min``, ``any`` and ``all``."""
+    (x,) = inputs
+    if isinstance(x, Scalar):
+        raise Unsupported(f"{node.op} of a number")
+    out = reduced(e, node.op, x, axes_of(len(x.shape), node.attrs["axis"]), node.dtype, node.attrs["keepdims"])
+    return e.unboxed(out)
+
+
+def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype, keepdims: bool) -> Array:
+    loop = inner_loop(_UFUNCS[name], (dtype, dtype), dtype)
+    if loop is None or (name in _NEUTRAL and dtype.kind == "c"):
+        raise Unsupported(f"{name} of dtype {dtype}")
+    whole, out = _result(e, x, axes, dtype, keepdims)
+    rest = [k for k in range(len(x.shape)) if k not in axes]
+    x = elementwise.operand(e, x, dtype)
+    if name in _NEUTRAL:
+        elementwise.assign(e, out, constant(_NEUTRAL[name], dtype, weak=False))
+    else:
+        elementwise.assign(e, _cut(whole, rest), _first(e, x, axes))
+    x, whole = _ordered(e, x, whole)
+    records.run(e, loop, [whole, x, whole], x.shape, [whole.strides, x.strides, whole.strides])
+    return out
+
+
+def _result(e: Emitter, x: Array, axes: tuple[int, ...], dtype: Dtype, keepdims: bool) -> tuple[Array, Array]:
+    """Memory for the result, as an array of the operand's shape that stands still along the axes, and as what it is."""
+    kept = tuple(1 if k in axes else extent for k, extent in enumerate(x.shape))
+    out = e.fresh(kept, dtype)
+    strides = tuple(0 if k in axes else stride for k, stride in enumerate(out.strides))
+    rest = [k for k in range(len(kept)) if keepdims or k not in axes]
+    shown = replace(out, shape=tuple(kept[k] for k in rest), strides=tuple(out.strides[k] for k in rest))
+    return replace(out, shape=x.shape, strides=strides, owned=False), shown
+
+
+def _first(e: Emitter, x: Array, axes: tuple[int, ...]) -> Array:
+    """The first elements along the axes; NumPy has an error to raise where there are none."""
+    for axis in axes:
+        extent = x.shape[axis]
+        if extent == 0:
+            raise Unsupported("an extreme of nothing")
+        if isinstance(extent, Extent):
+            e.function.fail_if(e.function.emit(f"icmp eq i64 {extent.register}, 0"))
+    rest = [k for k in range(len(x.shape)) if k not in axes]
+    return replace(x, shape=tuple(x.shape[k] for k in rest), strides=tuple(x.strides[k] for k in rest), owned=False)
+
+
+def _ordered(e: Emitter, x: Array, out: Array) -> tuple[Array, Array]:
+    """Both with the axes in the order of memory, as NumPy's iterator runs: large strides outside, none negative."""
+    f, offset = e.function, x.offset
+    strides = list(x.strides)
+    for axis, extent in enumerate(x.shape):
+        if strides[axis] < 0 and not out.strides[axis]:
+            last = plus(f, text(extent), "-1")
+            if isinstance(extent, Extent):  # nothing is read where there are no elements
+                none = f.emit(f"icmp slt i64 {last}, 0")
+                last = f.select(none, "i64", "0", last)
+            offset = plus(f, offset, times(f, last, str(strides[axis])))
+            strides[axis] = -strides[axis]
+    order = sorted(range(len(strides)), key=lambda k: -abs(strides[k]))
+    turned = replace(
+        x, shape=tuple(x.shape[k] for k in order), strides=tuple(strides[k] for k in order), offset=offset, owned=False
+    )
+    return turned, replace(out, shape=turned.shape, strides=tuple(out.strides[k] for k in order))
+
+
+def cumsum(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``cumsum``: NumPy's addition, each element to the result before it."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape or node.dtype.kind == "c":
+        raise Unsupported("a cumulative sum of numbers")
+    axis, dtype, f = node.attrs["axis"] % len(x.shape), node.dtype, e.function
+    loop = inner_loop(np.add, (dtype, dtype), dtype)
+    extent = x.shape[axis]
+    if loop is None or extent == 0:
+        raise Unsupported("a cumulative sum of nothing")
+    x = elementwise.operand(e, x, dtype)
+    out = e.fresh(x.shape, dtype)
+    if isinstance(extent, Extent):
+        f.fail_if(f.emit(f"icmp eq i64 {extent.register}, 0"))
+        rest: Size = Extent(f.emit(f"sub i64 {extent.register}, 1"), extent.most)
+    else:
+        rest = extent - 1
+    others = [k for k in range(len(x.shape)) if k != axis]
+
+    def line(array: Array, start: int) -> Array:
+        return replace(array, offset=plus(f, array.offset, str(start * array.strides[axis])), owned=False)
+
+    for array in (x, out):
+        assert len(array.shape) == len(x.shape)
+    elementwise.assign(e, _cut(out, others), _cut(x, others))
+    operands = [line(out, 0), line(x, 1), line(out, 1)]
+    extents, columns = merged(
+        tuple(x.shape[k] for k in others), [tuple(each.strides[k] for k in others) for each in operands]
+    )
+    steps = [each.strides[axis] for each in operands]
+    records.emit(e, loop, operands, [rest], steps, extents, columns)
+    return out
+
+
+def _cut(array: Array, axes: Sequence[int]) -> Array:
+    shape, strides = tuple(array.shape[k] for k in axes), tuple(array.strides[k] for k in axes)
+    return replace(array, shape=shape, strides=strides, owned=False)
+
+
+def position(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``argmax`` and ``argmin``: the first extreme, the first NaN where there is one."""
+    (x,) = inputs
+    if isinstance(x, Scalar) or not x.shape:
+        raise Unsupported(f"{node.op} of a number")
+    supported(x.dtype)
+    axis = node.attrs["axis"] % len(x.shape)
+    _first(e, x, (axis,))
+    whole, out = _result(e, x, (axis,), np.dtype(np.intp), node.attrs["keepdims"])
+    others = [k for k in range(len(x.shape)) if k != axis]
+    extents, columns = merged(
+        tuple(x.shape[k] for k in others), [tuple(each.strides[k] for k in others) for each in (x, whole)]
+    )
+    kernel = _searching(e, node.op == "argmax", x.dtype, x.strides[axis])
+    records.emit(e, kernel, [x, whole], [x.shape[axis]], [x.strides[axis], 0], extents, columns)
+    return e.unboxed(out)
+
+
+def _searching(e: Emitter, largest: bool, dtype: Dtype, step: int) -> Kernel:
+    with e.kernels.building(e, 2) as draft:
+        f = draft.function
+        kind = kernels.register_type(dtype)
+        best, at = f.variable(kind), f.variable("i64")
+        f.do(f"store {kind} {f.load(dtype, draft.pointers[0])}, ptr {best}, align 8")
+        f.do(f"store i64 0, ptr {at}, align 8")
+        with f.counted("%n") as i:
+            value = f.load(dtype, draft.at(0, i, step))
+            old = f.emit(f"load {kind}, ptr {best}, align 8")
+            place = f.emit(f"load i64, ptr {at}, align 8")
+            if dtype.kind == "f":
+                wins = f.emit(f"fcmp {'ogt' if largest else 'olt'} {kind} {value}, {old}")
+                new = f.emit(f"fcmp uno {kind} {value}, {value}")
+                known = f.emit(f"fcmp ord {kind} {old}, {old}")
+                wins = f.emit(f"or i1 {wins}, {new}")
+                wins = f.emit(f"and i1 {wins}, {known}")
+            else:
+                sign = "s" if dtype.kind == "i" else "u"
+                wins = f.emit(f"icmp {sign}{'gt' if largest else 'lt'} {kind} {value}, {old}")
+            f.do(f"store {kind} {f.select(wins, kind, value, old)}, ptr {best}, align 8")
+            f.do(f"store i64 {f.select(wins, 'i64', i, place)}, ptr {at}, align 8")
+        f.store(np.dtype(np.intp), f.emit(f"load i64, ptr {at}, align 8"), draft.pointers[1])
+    return draft.kernel
