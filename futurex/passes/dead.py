@@ -5,8 +5,9 @@ A node that nobody reads is not part of a graph, so only results and inputs of s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from futurex.passes.rewrite import Maker, Rule, is_effect, rewrite
 from futurex.tree.graph import Graph, topological
@@ -20,7 +21,7 @@ def prune(graph: Graph) -> Graph:
         if after is graph:
             break
         graph = after
-    return _prune_branches(graph)
+    return _prune_structured(graph)
 
 
 def _loop_key(node: Node) -> tuple[object, ...]:
@@ -55,8 +56,8 @@ def _with_all_tapes(group: list[Node]) -> Node:
     return build(node.record, node.inputs, attrs, avals, node.src)
 
 
-def _prune_branches(graph: Graph) -> Graph:
-    """``cond`` without the results that nobody reads and without the inputs that then neither branch reads.
+def _prune_structured(graph: Graph) -> Graph:
+    """``cond`` and ``loop`` without the results that nobody reads and without the inputs that then nothing reads.
 
     One walk from the results backwards finds what is needed: what a branch does not read, earlier ones need not give.
     """
@@ -68,9 +69,9 @@ def _prune_branches(graph: Graph) -> Graph:
             continue
         if node.op == "item":
             read.setdefault(node.inputs[0], set()).add(node.attrs["index"])
-        if node.op == "cond" and node not in graph.outs:
-            slim[node] = _slimmed(node, read[node])
-            needed.update((node.inputs[0], *(node.inputs[k + 1] for k in slim[node].inputs)))
+        if node.op in _SLIMMED and node not in graph.outs:
+            slim[node] = _SLIMMED[node.op][0](node, read.get(node, set()))
+            needed.update(node.inputs[k] for k in slim[node].inputs)
         else:
             needed.update(node.inputs)
     slim = {node: found for node, found in slim.items() if found.changes(node)}
@@ -85,13 +86,13 @@ def _prune_branches(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Slim:
-    """Which results and inputs of a ``cond`` are needed."""
+    """Which results and inputs of a structured node are needed."""
 
     results: list[int]
     inputs: list[int]
 
     def changes(self, node: Node) -> bool:
-        return len(self.results) < len(node.aval) or len(self.inputs) < len(node.inputs) - 1
+        return len(self.results) < len(node.aval) or len(self.inputs) < len(node.inputs)
 
 
 def _slimmed(node: Node, read: set[int]) -> _Slim:
@@ -100,7 +101,38 @@ def _slimmed(node: Node, read: set[int]) -> _Slim:
     results = [k for k in range(len(node.aval)) if k in read or any(_has_effect(b.outs[k]) for b in branches)]
     reached = [set(topological([branch.outs[k] for k in results])) for branch in branches]
     pairs = list(zip(branches, reached, strict=True))
-    return _Slim(results, [k for k in range(len(node.inputs) - 1) if any(b.params[k] in nodes for b, nodes in pairs)])
+    inputs = [k for k in range(1, len(node.inputs)) if any(b.params[k - 1] in nodes for b, nodes in pairs)]
+    return _Slim(results, [0, *inputs])
+
+
+def _slimmed_loop(node: Node, read: set[int]) -> _Slim:
+    """What is carried and read after the loop, or needed for that in a later round, by the test, or by a tape; what has
+    an effect or may raise is needed, too."""
+    test, body, tape = node.attrs["test"], node.attrs["body"], node.attrs["tape"]
+    n = len(body.outs)
+    live = {k for k in range(n) if k in read or k in tape or _has_effect(body.outs[k])}
+    while True:
+        reached = set(topological((*test.outs, *(body.outs[k] for k in live))))
+        more = {k for k in range(n) if body.params[k] in reached or test.params[k] in reached} - live
+        more = more or {k for k in range(n) if k not in live and any(
+            _may_raise(each) for each in topological((body.outs[k],)) if each not in reached)}  # fmt: skip
+        if not more:
+            break
+        live |= more
+    consts = [k for k in range(n, len(node.inputs)) if body.params[k] in reached or test.params[k] in reached]
+    results = sorted(live)
+    return _Slim([*results, *range(n, n + len(tape))], [*results, *consts])
+
+
+def _may_raise(node: Node) -> bool:
+    """May it raise for some values, at an index out of bounds for instance?"""
+    if node.op in ("param", "const", "item"):
+        return False
+    inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    if node.record.fails or is_effect(node) or any(_may_raise(each) for graph in inner for each in graph.nodes):
+        return True
+    steps = node.attrs["chain"] if node.op in ("load", "store") else ()
+    return any(entry[0] == "d" for step in steps if step[0] == "index" for entry in step[1]) or not node.is_static
 
 
 def _has_effect(node: Node) -> bool:
@@ -108,17 +140,36 @@ def _has_effect(node: Node) -> bool:
 
 
 def _maker(node: Node, slim: _Slim, made: dict[Node, Node]) -> Maker:
-    """One result of a ``cond``, of its slim form, which the first of them makes."""
-    cond = node.inputs[0]
+    """One result of a structured node, of its slim form, which the first of them makes."""
+    whole = node.inputs[0]
 
     def make(new: Mapping[Node, Node]) -> Node:
-        if cond not in made:
-            attrs = {
-                name: Graph([b.params[k] for k in slim.inputs], [b.outs[k] for k in slim.results], b.name)
-                for name, b in cond.attrs.items()
-            }
-            sources = (new[cond.inputs[0]], *(new[cond.inputs[k + 1]] for k in slim.inputs))
-            made[cond] = build(cond.record, sources, attrs, tuple(cond.aval[k] for k in slim.results), cond.src)
-        return item(made[cond], slim.results.index(node.attrs["index"]))
+        if whole not in made:
+            sources = tuple(new[whole.inputs[k]] for k in slim.inputs)
+            attrs = _SLIMMED[whole.op][1](whole, slim)
+            made[whole] = build(whole.record, sources, attrs, tuple(whole.aval[k] for k in slim.results), whole.src)
+        return item(made[whole], slim.results.index(node.attrs["index"]))
 
     return make
+
+
+def _slim_branches(node: Node, slim: _Slim) -> dict[str, Any]:
+    return {
+        name: Graph([b.params[k - 1] for k in slim.inputs[1:]], [b.outs[k] for k in slim.results], b.name)
+        for name, b in node.attrs.items()
+    }
+
+
+def _slim_rounds(node: Node, slim: _Slim) -> dict[str, Any]:
+    test, body, tape = node.attrs["test"], node.attrs["body"], node.attrs["tape"]
+    carried = slim.results[: len(slim.results) - len(tape)]
+    return {
+        "test": Graph([test.params[k] for k in slim.inputs], test.outs, test.name),
+        "body": Graph([body.params[k] for k in slim.inputs], [body.outs[k] for k in carried], body.name),
+        "tape": tuple(carried.index(k) for k in tape),
+    }
+
+
+_SLIMMED: dict[str, tuple[Callable[[Node, set[int]], _Slim], Callable[[Node, _Slim], dict[str, Any]]]] = {
+    "cond": (_slimmed, _slim_branches), "loop": (_slimmed_loop, _slim_rounds),
+}  # fmt: skip

@@ -191,7 +191,7 @@ def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str
         elif step[0] == "broadcast_to":
             array = _widened(function, array, step[1])
         elif step[0] == "reshape":
-            array = reshaped(array, step[1])
+            array = reshaped(function, array, step[1])
         elif step[0] == "diagonal":
             array = _diagonal(function, array, *step[1:])
         elif step[0] in ("real", "imag") and array.dtype.kind == "c":
@@ -308,17 +308,10 @@ def _diagonal(function: Function, array: Array, offset: int = 0, axis1: int = 0,
     )
 
 
-def reshaped(array: Array, shape: Sequence[Any]) -> Array:
+def reshaped(function: Function, array: Array, shape: Sequence[Any]) -> Array:
     """The same memory in another shape; Unsupported where that needs a copy or extents are not known."""
     if not array.static:
-        ones = tuple(extent for extent in array.shape if extent != 1)
-        own = [stride for extent, stride in zip(array.shape, array.strides, strict=True) if extent != 1]
-        if len(ones) == 1 and sum(extent != 1 for extent in shape) == 1:
-            return replace(
-                array, shape=tuple(1 if extent == 1 else ones[0] for extent in shape),
-                strides=tuple(0 if extent == 1 else own[0] for extent in shape),
-            )  # fmt: skip
-        raise Unsupported("a reshape of unknown extents")
+        return _reshaped_unknown(function, array, shape)
     if any(type(extent) is not int for extent in shape):
         raise Unsupported("a reshape to unknown extents")
     stand_in = np.lib.stride_tricks.as_strided(np.empty(1, array.dtype), array.capacity, array.strides)
@@ -327,6 +320,26 @@ def reshaped(array: Array, shape: Sequence[Any]) -> Array:
     except ValueError as error:
         raise Unsupported("a reshape that copies") from error
     return replace(array, shape=turned.shape, strides=turned.strides)
+
+
+def _reshaped_unknown(function: Function, array: Array, shape: Sequence[Any]) -> Array:
+    """Extents of one come and go; rows of which the run knows the number become one row."""
+    old = [(extent, stride) for extent, stride in zip(array.shape, array.strides, strict=True) if extent != 1]
+    new = [extent for extent in shape if extent != 1]
+    if len(new) == 1 and len(old) > 1 and isinstance(old[0][0], Extent) and type(new[0]) is not int:
+        row, item = math.prod(array.capacity) // max(old[0][0].most, 1), array.dtype.itemsize
+        if is_whole(array) and all(isinstance(extent, int) for extent, _ in old[1:]):
+            count = Extent(times(function, old[0][0].register, str(row)), row * old[0][0].most)
+            old = [(count, item)]
+    fits = len(old) == len(new) and all(
+        extent == wanted if isinstance(extent, int) else type(wanted) is not int
+        for (extent, _), wanted in zip(old, new, strict=True)
+    )
+    if not fits:
+        raise Unsupported("a reshape of unknown extents")
+    rest = iter(old)
+    found = [(1, 0) if extent == 1 else next(rest) for extent in shape]
+    return replace(array, shape=tuple(e for e, _ in found), strides=tuple(stride for _, stride in found))
 
 
 # -- loops over elements ---------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ runs the graph another way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.loops import control, elementwise, indexing, linear, reductions, values
-from futurex.kernels.loops.arrays import Array, Shape, is_whole
+from futurex.kernels.loops.arrays import Array, Extent, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.function import FAIL, Function
 from futurex.kernels.loops.kernels import Kernels
@@ -31,6 +32,8 @@ Value = Scalar | Array
 _BOOL = np.dtype(bool)
 _STORED = SUPPORTED | {np.dtype(np.complex64), np.dtype(np.complex128)}
 """What arrays may hold; values in registers are not complex."""
+_LARGEST_UNKNOWN = 1 << 18
+"""Elements that memory is set aside for where only the run knows how many there are."""
 
 
 class Emitter:
@@ -50,6 +53,8 @@ class Emitter:
         """Scratch memory for one array."""
         if dtype not in _STORED or not dtype.isnative:
             raise Unsupported(f"arrays of dtype {dtype}")
+        if any(isinstance(extent, Extent) for extent in shape) and math.prod(map(most, shape)) > _LARGEST_UNKNOWN:
+            raise Unsupported("an array that may become large")
         return self.memory.fresh(shape, dtype)
 
     def copied(self, source: Array) -> Array:
@@ -156,7 +161,7 @@ class Emitter:
             return control.loop(self, placed, inputs)
         before = len(self.function.lines), self.function.block
         try:
-            if "dims" in node.attrs:
+            if "dims" in node.attrs and node.op != "reshape":
                 raise Unsupported("an attribute that the run tells")
             return self._native(placed, inputs)
         except Unsupported:

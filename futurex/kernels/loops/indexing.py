@@ -59,12 +59,11 @@ def reshape(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     node, source = placed.node, inputs[0]
     if isinstance(source, Scalar):
         return full(e, placed, inputs) if node.shape else source
-    shape = node.shape if node.is_static else node.attrs["shape"]
+    shape = [extent if type(extent) is int else None for extent in node.shape]
     try:
-        region = arrays.reshaped(source, shape)
+        region = arrays.reshaped(e.function, source, shape)
     except Unsupported:
-        region = arrays.reshaped(e.copied(source), shape)
-        return e.unboxed(region)
+        return e.unboxed(arrays.reshaped(e.function, e.copied(source), shape))
     if not region.shape:
         return e.unboxed(region)
     return region.borrowed() if placed.lazy else e.copied(region)

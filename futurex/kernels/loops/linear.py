@@ -67,7 +67,7 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if axis is None:
         if node.attrs["keepdims"] or not x.contiguous or (ord == 2 and len(x.shape) > 1):
             raise Unsupported("a norm of its own kind")
-        flat = x if len(x.shape) == 1 else arrays.reshaped(x, (x.nbytes // dtype.itemsize,))
+        flat = x if len(x.shape) == 1 else arrays.reshaped(e.function, x, (x.nbytes // dtype.itemsize,))
         squares = product(e, flat, flat, dtype)
     else:
         if isinstance(axis, tuple) and len(axis) != 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.kernels.loops import elementwise, kernels, records
-from futurex.kernels.loops.arrays import Array, Extent, Size, merged, plus, text, times
+from futurex.kernels.loops.arrays import Array, Extent, Size, merged, plus
 from futurex.kernels.loops.records import Kernel
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import inner_loop
@@ -48,7 +48,7 @@ def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype
         elementwise.assign(e, out, constant(_NEUTRAL[name], dtype, weak=False))
     else:
         elementwise.assign(e, _cut(whole, rest), _first(e, x, axes))
-    x, whole = _ordered(e, x, whole)
+    x, whole = _ordered(x, whole)
     records.run(e, loop, [whole, x, whole], x.shape, [whole.strides, x.strides, whole.strides])
     return out
 
@@ -75,23 +75,10 @@ def _first(e: Emitter, x: Array, axes: tuple[int, ...]) -> Array:
     return replace(x, shape=tuple(x.shape[k] for k in rest), strides=tuple(x.strides[k] for k in rest), owned=False)
 
 
-def _ordered(e: Emitter, x: Array, out: Array) -> tuple[Array, Array]:
-    """Both with the axes in the order of memory, as NumPy's iterator runs: large strides outside, none negative."""
-    f, offset = e.function, x.offset
-    strides = list(x.strides)
-    for axis, extent in enumerate(x.shape):
-        if strides[axis] < 0 and not out.strides[axis]:
-            last = plus(f, text(extent), "-1")
-            if isinstance(extent, Extent):  # nothing is read where there are no elements
-                none = f.emit(f"icmp slt i64 {last}, 0")
-                last = f.select(none, "i64", "0", last)
-            offset = plus(f, offset, times(f, last, str(strides[axis])))
-            strides[axis] = -strides[axis]
-    order = sorted(range(len(strides)), key=lambda k: -abs(strides[k]))
-    turned = replace(
-        x, shape=tuple(x.shape[k] for k in order), strides=tuple(strides[k] for k in order), offset=offset, owned=False
-    )
-    return turned, replace(out, shape=turned.shape, strides=tuple(out.strides[k] for k in order))
+def _ordered(x: Array, out: Array) -> tuple[Array, Array]:
+    """Both with the axes in the order of memory, as NumPy's iterator runs: large strides outside."""
+    order = sorted(range(len(x.strides)), key=lambda k: -abs(x.strides[k]))
+    return _cut(x, order), _cut(out, order)
 
 
 def cumsum(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:

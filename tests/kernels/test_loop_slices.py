@@ -1,0 +1,124 @@
+"""Compiled loops over slices whose bounds change, masks and positions: NumPy's bits, or NumPy's error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+
+N = 9
+BOUND = st.integers(-N - 3, N + 3)
+
+
+def read(x, starts, stops):
+    out = np.zeros((len(starts), 3))
+    for i in range(len(starts)):
+        part = x[starts[i] : stops[i]]
+        out[i, 0] = part.sum()
+        out[i, 1] = x[starts[i] : stops[i] : -2].sum() + len(part)
+        out[i, 2] = (x[stops[i] :] * 2.0).sum() + x[: starts[i]].sum()
+    return out
+
+
+def written(x, starts, stops):
+    x = x.copy()
+    for i in range(len(starts)):
+        x[starts[i] : stops[i]] += 0.5 * i
+        x[stops[i] :: 2] = x[0] + i
+    return x
+
+
+def shifted(x, starts, stops):
+    x = x.copy()
+    for i in range(len(starts)):
+        a, b = starts[i], stops[i]
+        x[: len(x) - abs(a)] = x[abs(a) :] + x[b]
+    return x
+
+
+def rows(x, starts, stops):
+    table = np.outer(x, x[:5])
+    for i in range(len(starts)):
+        k, n = starts[i] % N, abs(stops[i]) % 5
+        table[k, :n] = table[n, n:][: min(n, 5 - n)].sum() + table[:k, n] @ table[:k, 0]
+        table[k:, n] /= 1.0 + np.abs(table[k:, n]).max()
+        table[:n, : n + 1] = np.sqrt(np.abs(table[:n, : n + 1]))[::-1]
+    return table
+
+
+def swapped(x, starts, stops):
+    table = np.outer(x, x)
+    order = np.arange(N)
+    for i in range(len(starts)):
+        a, b = starts[i] % N, stops[i] % N
+        table[[a, b]] = table[[b, a]]
+        table[a], table[b] = table[b] + i, table[a].copy()
+        order[a], order[b] = order[b], order[a]
+    return table, order
+
+
+def masked(x, starts, stops):
+    x = x.copy()
+    total = 0.0
+    for i in range(len(starts)):
+        part = x > starts[i] / 4
+        x[part] = x[part] - 1.5
+        x[~part & (x < 0)] = i
+        found = np.flatnonzero(x > 0.5)
+        total += x[found].sum() * len(found)
+        x[found] *= 0.75
+    return x, total
+
+
+def extremes(x, starts, stops):
+    best = np.zeros((len(starts), 4))
+    for i in range(len(starts)):
+        a = abs(starts[i]) % N
+        part = x[a:]
+        best[i, 0] = np.argmax(part)
+        best[i, 1] = part.max()
+        best[i, 2] = np.argmin(np.abs(part)) + np.any(part > 1) + np.all(part > -1)
+        best[i, 3] = np.cumsum(part)[-1] + np.linalg.norm(part)
+    return best
+
+
+FUNCTIONS = (read, written, shifted, rows, swapped, masked, extremes)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_slices_with_changing_bounds_give_numpys_bits(function):
+    """The function is staged once: bounds are data."""
+    staged = fx.futurize(function, escape="error")
+    rng = np.random.default_rng(2)
+
+    def outcome(call, arguments):
+        try:
+            return [np.asarray(each) for each in _leaves(call(*(each.copy() for each in arguments)))]
+        except (ValueError, IndexError) as error:
+            return type(error)
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(BOUND, min_size=20, max_size=20), st.lists(BOUND, min_size=20, max_size=20), st.booleans())
+    def check(starts, stops, special):
+        x = rng.normal(size=N)
+        if special:
+            x[rng.integers(0, N, 2)] = rng.choice([np.nan, -0.0, np.inf, 0.0], 2)
+        arguments = x, np.array(starts), np.array(stops)
+        expected, found = outcome(function, arguments), outcome(staged, arguments)
+        if isinstance(expected, type) or isinstance(found, type):
+            assert expected is found
+            return
+        for one, two in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(two, one)
+            assert two.dtype == one.dtype
+
+    check()
+    assert {row.backend for row in staged.profile() if row.op == "loop"} == {"loops"}
+
+
+def _leaves(value):
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, tuple | list) else [value]
