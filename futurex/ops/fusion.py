@@ -32,6 +32,8 @@ APPROXIMATE = frozenset((
     "sin", "cos", "tan",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
+OF_TWO = frozenset(("logaddexp",))
+"""As those, with an error of 2.5 units in the last place of the larger of result and operands: NumPy's formula."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
@@ -46,7 +48,7 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 
     None if a compiled loop would not give NumPy's bits (float to integer casts, half precision, complex numbers ...).
     """
-    if function_of(node) in APPROXIMATE:
+    if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
     loop = resolved_loop(node)
     return loop if loop is not None and _fits(node, loop[0]) else None

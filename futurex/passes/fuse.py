@@ -7,7 +7,7 @@ a region that is read outside becomes one more result of the region. Results sta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import loop_of
@@ -27,7 +27,7 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 
 def fuse(graph: Graph) -> Graph:
     """The graph with its elementwise regions as ``fused`` nodes."""
-    order = _program_order(graph)
+    order = program_order(graph)
     regions = _Regions(order)
     for node in order:
         if not _fusible(node):
@@ -36,10 +36,10 @@ def fuse(graph: Graph) -> Graph:
             if _fusible(source) and source.shape == node.shape:
                 regions.merge(source, node)
     groups = [group for group in regions.groups() if _pays(group)]
-    return _rebuild(graph, order, groups) if groups else graph
+    return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
-def _program_order(graph: Graph) -> Sequence[Node]:
+def program_order(graph: Graph) -> Sequence[Node]:
     """Inputs before users, effects as the program has them; without effects the same on every process."""
     if sum(map(is_effect, graph.nodes)) < 2:
         return graph.nodes
@@ -160,7 +160,15 @@ def _units(order: Sequence[Node], groups: list[list[Node]]) -> list[_Unit]:
     return units
 
 
-def _rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]]) -> Graph:
+Make = Callable[[list[Node], Graph, dict[Node, list[Node]], dict[Node, Node]], None]
+"""Makes a group anew: new forms of its nodes that others read, or the graph gives, go into the last argument."""
+
+
+def rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]], make: Make) -> Graph:
+    """The graph with each group, which no path leaves and enters again, made anew as a whole; effects keep their order.
+
+    ``order`` is that of the program; groups are in it.
+    """
     users = users_of(graph)
     ready = [unit for unit in _units(order, groups) if not unit.waits]
     heapq.heapify(ready)
@@ -169,7 +177,7 @@ def _rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]]) -> G
     while ready:
         unit = heapq.heappop(ready)
         if unit.region:
-            _make_region(unit.nodes, graph, users, new)
+            make(unit.nodes, graph, users, new)
         else:
             node = unit.nodes[0]
             inputs = [new[source] for source in node.inputs]

@@ -10,6 +10,7 @@ from futurex.passes.epilogue import join_epilogues
 from futurex.passes.fuse import fuse
 from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
+from futurex.passes.rows import join_row_products
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.tree.graph import Graph
@@ -17,7 +18,7 @@ from futurex.tree.verify import verify
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (simplify, prune, transform_convolutions, join_epilogues, fuse)
+PASSES: tuple[Pass, ...] = (simplify, prune, transform_convolutions, join_epilogues, join_row_products, fuse)
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")

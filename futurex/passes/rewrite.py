@@ -12,6 +12,7 @@ from futurex.tree.source import at
 
 Rule = Callable[[Node], Node | None]
 Maker = Callable[[Mapping[Node, Node]], Node]
+_FINISHED = frozenset(("fused", "row_products"))
 _MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a loop among rules ends here
 
 
@@ -93,10 +94,10 @@ def _effects(node: Node) -> set[Node]:
 
 
 def map_subgraphs(function: Callable[[Graph], Graph]) -> Rule:
-    """A rule that applies ``function`` to the sub-graphs of control flow (a fused region is finished and stays)."""
+    """A rule that applies ``function`` to the sub-graphs of control flow (regions are finished and stay)."""
 
     def rule(node: Node) -> Node | None:
-        if node.op == "fused" or not any(isinstance(value, Graph) for value in node.attrs.values()):
+        if node.op in _FINISHED or not any(isinstance(value, Graph) for value in node.attrs.values()):
             return None
         attrs = {name: function(value) if isinstance(value, Graph) else value for name, value in node.attrs.items()}
         same = all(attrs[name] == node.attrs[name] for name in attrs)

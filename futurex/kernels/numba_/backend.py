@@ -15,6 +15,7 @@ from futurex.kernels.numba_ import compiler, pool
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
+from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.registry import Kernel
 from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
@@ -37,6 +38,11 @@ class NumbaBackend:
         if node.op in ("max_pool", "max_pool_grad"):
             call = pool.claim(node, threads)
             return None if call is None else Kernel(call, self.name, into=True, contiguous=True, late=call)
+        if node.op == "row_products":
+            rows = RowProducts.claim(node, threads)
+            if rows is None:
+                return None
+            return Kernel(rows, self.name, into=True, contiguous=True, exclusive=True, late=rows)
         if node.op != "fused":
             return None
         graph = node.attrs["graph"]

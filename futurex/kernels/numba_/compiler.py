@@ -51,6 +51,11 @@ class Entry:
         assert library is not None
         library.GOMP_parallel(self._address, block, count, 0)
 
+    @property
+    def address(self) -> int:
+        """Where the code of a kernel that is ready lies, for other code to call it."""
+        return int(self._address)
+
     def build(self) -> None:
         """Compile, unless that was done before. A refusal is a warning: whoever asked goes on without."""
         with working:

@@ -12,6 +12,7 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
     for function in (
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
+        logarithms.logaddexp,
         trigonometry.sin, trigonometry.cos, trigonometry.tan,
     )
 }  # fmt: skip

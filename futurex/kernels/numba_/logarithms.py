@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from futurex.kernels.numba_.exponentials import exp
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real
 
 # (log(1 + f) - f + f^2 / 2) / f^3
@@ -97,6 +98,14 @@ def log1p(x: Real) -> Real:
     value = _base_e(e, high, low + lost / u)
     value = _ends(u, value)
     return x.choose(abs(x).compare("olt", 2.0**-x.format.digits), value)
+
+
+def logaddexp(x: Real, y: Real) -> Real:
+    """log(e^x + e^y) as NumPy has it: the larger operand, plus log1p(e^-d) of how far the other lies below."""
+    top = x.choose(x.compare("ogt", y), y)
+    apart = -abs(x - y)
+    value = top + log1p(exp(apart))
+    return (x + math.log(2)).choose(x.compare("oeq", y), value)
 
 
 def _base(x: Real, base: int) -> Real:

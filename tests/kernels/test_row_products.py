@@ -1,0 +1,98 @@
+"""Both products with a matrix in one trip through it: found in trees of any form, right in every block of rows."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.passes.pipeline import optimise
+from futurex.runtime.plan import compile_plan
+
+
+def logistic(x, w, b, y):
+    z = x @ w + b
+    p = 1 / (1 + np.exp(-z))
+    return x.T @ (p - y), (np.logaddexp(np.float32(0), z) - z * y).mean(), z
+
+
+def from_the_left(x, w, b, y):
+    residual = np.tanh(x @ w) - y
+    return residual @ x, residual.sum(), residual
+
+
+def columns(x, w, b, y):
+    z = x @ w.reshape(-1, 1)
+    residual = z * np.float32(0.1) - y.reshape(-1, 1)
+    return x.T @ residual, z.max(), residual
+
+
+def gradient(x, w, b, y):
+    def loss(w, b):
+        z = x @ w + b
+        return (np.logaddexp(np.float32(0), z) - z * y).mean()
+
+    return fx.value_and_grad(loss, argnums=(0, 1))(w, b)
+
+
+def power_step(x, w, b, y):
+    return x.T @ (x @ w * 1.0)
+
+
+def data(rows, width):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, width)).astype(np.float32)
+    w = (rng.normal(size=width) / width**0.5).astype(np.float32)
+    return x, w, np.float32(0.3), (rng.random(rows) < 0.5).astype(np.float32)
+
+
+def flat(values):
+    return [leaf for value in values for leaf in (flat(value) if isinstance(value, tuple) else (value,))]
+
+
+@pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (70001, 17), (3001, 129), (61, 5000)])
+@pytest.mark.parametrize("function", [logistic, from_the_left, columns, gradient])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values_are_those_of_double_precision(function, shape, threads):
+    arguments = data(*shape)
+    program = fx.lower(function, *arguments)
+    plan = compile_plan(program.graph, threads=threads)
+    (made,) = (each for each in plan.instructions if each.node.op == "row_products")
+    wide = fx.lower(function, *(np.float64(each) for each in arguments))
+    wanted = wide.graph(*wide.flatten(*(np.float64(each) for each in arguments)))
+    for _ in range(2):
+        found = plan.run(program.flatten(*arguments))
+        for actual, value in zip(found, wanted, strict=True):
+            assert actual.shape == np.shape(value)
+            np.testing.assert_allclose(actual, value, rtol=2e-4, atol=2e-5 * float(np.max(np.abs(value))))
+    if made.kernel.backend == "numba":
+        assert made.kernel.late.interpreted == 0
+
+
+def test_nan_and_infinity_pass_through():
+    x, w, b, y = data(5000, 100)
+    x[1234, 5], y[77] = np.nan, np.inf
+    program = fx.lower(from_the_left, x, w, b, y)
+    with np.errstate(invalid="ignore"):
+        found = compile_plan(program.graph).run([x, w, b, y])
+        for actual, value in zip(found, from_the_left(x, w, b, y), strict=True):
+            np.testing.assert_array_equal(np.isfinite(actual), np.isfinite(value))
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype"),
+    [
+        (lambda x, w, b, y: x.T @ (x @ w + b).cumsum(), (5000, 100), "f4"),  # not row by row
+        (lambda x, w, b, y: x.T @ (x @ w - (x @ w).mean()), (5000, 100), "f4"),  # needs all rows first
+        (lambda x, w, b, y: (x + 1).T @ (x @ w + b), (5000, 100), "f4"),  # another matrix
+        (logistic, (200, 100), "f4"),  # small
+        (logistic, (5000, 100), "f8"),
+        (power_step, (5000, 8), "f4"),
+    ],
+)
+def test_what_is_left_alone(function, shape, dtype):
+    arguments = [each.astype(dtype) for each in data(*shape)]
+    program = fx.lower(function, *arguments)
+    assert all(node.op != "row_products" for node in optimise(program.graph).nodes)
+    for actual, value in zip(
+        compile_plan(program.graph).run(program.flatten(*arguments)), flat([function(*arguments)]), strict=True
+    ):
+        np.testing.assert_allclose(actual, value, rtol=1e-3, atol=1e-3)
