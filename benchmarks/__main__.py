@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.report import RESULTS
 
-NAMES = ("training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "tracing", "programs")
+NAMES = ("training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "tracing", "programs", "models")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -247,11 +247,17 @@ def start_all(peers: Sequence[Peer]) -> tuple[dict[str, Child], dict[str, str]]:
 
 
 def compare(
-    case: str, subject: str, peers: Sequence[Peer], effort: Effort, check: Mapping[str, Any] | None = None
+    case: str,
+    subject: str,
+    peers: Sequence[Peer],
+    effort: Effort,
+    check: Mapping[str, Any] | None = None,
+    around: tuple[str, str] | None = None,
 ) -> Comparison:
     """Time ``peers`` in turn (A B C A B C ...) on one case and return the comparison.
 
     ``check`` holds arguments for the workloads' ``check`` method; the answers are kept in ``remarks["check"]``.
+    ``around`` names two methods, called before the rounds and after them; what the second answers is a remark.
     A peer that fails is left out with its reason; the others go on.
     """
     children, missing = start_all(peers)
@@ -262,8 +268,12 @@ def compare(
             remarks["check"] = _each(children, missing, lambda child: child.call("check", **check))
         repetitions = _each(children, missing, lambda child: _warm(child, effort))
         remarks["repetitions"] = repetitions
+        if around is not None:
+            _each(children, missing, lambda child: child.call(around[0]))
         while children and not _finished(rounds, effort):
             rounds.append(_round(children, repetitions, missing))
+        if around is not None:
+            remarks[around[1]] = _each(children, missing, lambda child: child.call(around[1]))
     finally:
         for child in children.values():
             child.close()
