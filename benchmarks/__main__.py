@@ -10,7 +10,10 @@ from pathlib import Path
 
 from benchmarks.report import RESULTS
 
-NAMES = ("training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "tracing", "programs", "models")
+NAMES = (
+    "training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "tracing", "programs", "models",
+    "fallback",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ def test_convolution_is_the_correlation_of_every_channel():
             for image in x
         ]
     )
-    np.testing.assert_allclose(fx.nn.conv(x, w), expected, rtol=1e-12)
+    np.testing.assert_allclose(fx.nn.conv(x, w), expected, rtol=1e-12, atol=1e-14)
 
 
 @settings(max_examples=40)

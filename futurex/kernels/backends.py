@@ -16,6 +16,12 @@ def _onednn() -> Backend | None:
     return OneDNNBackend.if_available()
 
 
+def _blas() -> Backend | None:
+    from futurex.kernels.blas import BlasBackend
+
+    return BlasBackend()
+
+
 def _numba() -> Backend | None:
     if importlib.util.find_spec("llvmlite") is None:
         return None
@@ -33,12 +39,12 @@ def _loops() -> Backend | None:
 
 
 _MAKERS: dict[str, Callable[[], Backend | None]] = {
-    "onednn": _onednn, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
+    "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
 }  # fmt: skip
 
 
 def default_backends() -> tuple[Backend, ...]:
-    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,numba,loops,numpy``), those whose
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,blas,numba,loops,numpy``), those whose
     libraries are there.
 
     NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
