@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
@@ -24,8 +24,14 @@ PASSES: tuple[Pass, ...] = (simplify, prune, transform_convolutions, join_epilog
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
-def optimise(graph: Graph, *, check: bool = VERIFY) -> Graph:
-    """The graph after all passes, its sub-graphs included; inputs, outputs and their abstract values stay.
+DEVICE_PASSES: tuple[Pass, ...] = (simplify, prune, fuse)
+"""Those for graphs that run on a GPU, whose kernels other forms suit."""
+
+
+def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool = VERIFY) -> Graph:
+    """The graph after all ``passes`` (default: :data:`PASSES`), its sub-graphs included.
+
+    Inputs, outputs and their abstract values stay.
 
     With ``check`` (default: the environment variable FUTUREX_VERIFY) every pass ends in the verifier, which raises
     MalformedGraph.
@@ -38,8 +44,8 @@ def optimise(graph: Graph, *, check: bool = VERIFY) -> Graph:
     True
     """
     graph = inline_regions(graph)
-    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, check=check)))
-    for each in PASSES:
+    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=passes, check=check)))
+    for each in PASSES if passes is None else passes:
         graph = each(graph)
         if check:
             verify(graph)

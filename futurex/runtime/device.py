@@ -20,7 +20,7 @@ from futurex.kernels.cupy_.streams import lane
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.registry import Kernel
 from futurex.ops.comm import COMMUNICATION
-from futurex.passes.pipeline import optimise
+from futurex.passes.pipeline import DEVICE_PASSES, optimise
 from futurex.runtime.counters import Grain, Row
 from futurex.runtime.futures import Resident
 from futurex.runtime.inline import note
@@ -58,7 +58,7 @@ class DevicePlan:
 
     def __init__(self, graph: Graph, *, resident: bool = True, inner: bool = False) -> None:
         self.device = device()
-        self.graph = graph if inner else optimise(graph)
+        self.graph = graph if inner else optimise(graph, passes=DEVICE_PASSES)
         self.resident, self.inner = resident, inner
         self._backend = CupyBackend(self.device)
         self._lock = threading.Lock()
@@ -233,7 +233,7 @@ class DevicePlan:
             node = step.node
             moved = node.record.work(tuple(s.aval for s in node.inputs), node.aval, node.attrs).bytes
             trips = getattr(step.kernel.call, "trips", 0)
-            backend = f"host ({trips} trips)" if trips else step.kernel.backend
+            backend = f"host ({trips} trips)" if trips else getattr(step.kernel.call, "backend", step.kernel.backend)
             ns = round(step.ns * self._runs / max(1, self._timed))
             rows.append(Row(node.op, str(node.src or ""), self._runs, ns, int(moved), backend, self._runs))
         return rows

@@ -21,9 +21,11 @@ EXACT = frozenset((
 ))  # fmt: skip
 
 SOMETIMES = frozenset((
-    "power", "round", "masked_store", "load", "store", "softmax_cross_entropy", "softmax_cross_entropy_grad",
+    "power", "round", "masked_store", "load", "store", "softmax_cross_entropy", "softmax_cross_entropy_grad", "svd",
+    "svdvals", "cholesky", "pinv",
 ))  # fmt: skip
-"""Ops with samples that are NumPy's: signs of integer exponents, bytes of elements, labels that are scalars."""
+"""Ops with samples that are NumPy's: signs of integer exponents, bytes of elements, labels that are scalars, options
+that CuPy lacks."""
 
 
 def on_device(device, values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
-from futurex.kernels.cupy_.rules import FACTORISING, NAMES, WRITTEN, refusal
+from futurex.kernels.cupy_.regions import Region
+from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
 from futurex.kernels.registry import Kernel
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, param
 
 Call = Callable[..., Any]
 
@@ -34,9 +37,21 @@ class CupyBackend:
         """A kernel for the node, or None for structured ops."""
         if node.record.structured:
             return None
+        kernel = self._kernel(node)
+        return Kernel(kernel, kernel.backend)
+
+    def _kernel(self, node: Node) -> Placed | Generated:
+        parts = _parts(node)
+        if parts is None:
+            return Placed(self.device, node, *self._placed(node))
+        generated: Call | None = None
+        reason = ""
         if node.op == "fused":
-            return Kernel(self._region(node), self.name)
-        return Kernel(Placed(self.device, node, *self._placed(node)), self.name)
+            try:
+                generated = Region(self.device, parts)
+            except ValueError as error:
+                reason = str(error)
+        return Generated(node, generated, reason, functools.partial(self._steps, parts))
 
     def _placed(self, node: Node) -> tuple[Call | None, str | None]:
         """The kernel on the device, or the reason why there is none."""
@@ -48,31 +63,31 @@ class CupyBackend:
         except AttributeError as error:
             return None, str(error)
 
-    def _region(self, node: Node) -> Call:
-        """A fused region as the kernels of its nodes, one after the other."""
-        graph = node.attrs["graph"]
-        steps = {each: Placed(self.device, each, *self._placed(each)) for each in graph.nodes if each.inputs}
-        several = isinstance(node.aval, tuple)
+    def _steps(self, graph: Graph) -> Call:
+        """The kernels of a graph's nodes, one after the other."""
+        steps = {each: self._kernel(each) for each in graph.nodes if each.inputs and each.op != "item"}
 
-        def call(out: None, *inputs: Any) -> Any:
+        def call(*inputs: Any) -> tuple[Any, ...]:
             values = dict(zip(graph.params, inputs, strict=True))
             for each in graph.nodes:
                 if each.op == "const":
                     values[each] = self.device.to_device(each.value)
+                elif each.op == "item":
+                    values[each] = values[each.inputs[0]][each.attrs["index"]]
                 elif each in steps:
                     values[each] = steps[each](None, *(values[source] for source in each.inputs))
-            results = tuple(values[each] for each in graph.outs)
-            return results if several else results[0]
+            return tuple(values[each] for each in graph.outs)
 
         return call
 
     def _on_device(self, node: Node) -> Call:
         """The node's kernel on arrays of the device. Raises AttributeError for functions that CuPy lacks."""
         attrs, written = node.attrs, WRITTEN.get(node.op)
+        kernel: Call
         if written is not None:
-            xp = self.device.xp
-            return lambda *inputs: written(xp, *inputs, **attrs)
-        kernel = self._rebinder.function(node.record.kernel)
+            kernel = functools.partial(written, self.device.xp)
+        else:
+            kernel = self._rebinder.function(node.record.kernel)
         if node.op not in FACTORISING:
             return lambda *inputs: kernel(*inputs, **attrs)
 
@@ -83,11 +98,57 @@ class CupyBackend:
         return factorise
 
 
+def _parts(node: Node) -> Graph | None:
+    """A fused region, and an op with no kernel of its own that is made of simpler ones, as the graph of those."""
+    if node.op == "fused":
+        return node.attrs["graph"]
+    if node.record.decompose is None or refusal(node) != UNKNOWN or not node.is_static:
+        return None
+    params = [param(source.aval) for source in node.inputs]
+    made = node.record.decompose(*params, **node.attrs)
+    if made is NotImplemented:
+        return None
+    graph = Graph(params, list(made) if isinstance(made, tuple) else [made], node.op)
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    nodes = [each for each in graph.nodes if each.inputs and each.op != "item"]
+    same = tuple(out.aval for out in graph.outs) == avals
+    return graph if same and all(refusal(each) is None for each in nodes) else None
+
+
+class Generated:
+    """A region's generated kernel; the kernels of its nodes where that is not to be had, for the ``reason`` given."""
+
+    def __init__(self, node: Node, kernel: Call | None, reason: str, steps: Callable[[], Call]) -> None:
+        self.reason, self._kernel, self._make = reason, kernel, steps
+        self._several = isinstance(node.aval, tuple)
+        self._steps: Call | None = None
+
+    @property
+    def backend(self) -> str:
+        """Who computes it now."""
+        return "cupy" if self._kernel is None else "cuda"
+
+    def __call__(self, out: None, *inputs: Any) -> Any:
+        if self._kernel is not None:
+            try:
+                return self._whole(self._kernel(*inputs))
+            except Exception as error:  # a compiler's: its types are the driver's affair
+                self._kernel, self.reason = None, f"{type(error).__name__}: {error}"
+        if self._steps is None:
+            self._steps = self._make()
+        return self._whole(self._steps(*inputs))
+
+    def _whole(self, results: tuple[Any, ...]) -> Any:
+        return results if self._several else results[0]
+
+
 class Placed:
     """A node's kernel and where it runs: on the device until that fails, from then on on the host.
 
     ``reason`` says why on the host; ``trips`` counts calls that went there with arrays of the device.
     """
+
+    backend = "cupy"
 
     def __init__(self, device: Device, node: Node, call: Call | None, reason: str | None) -> None:
         self.device, self.node, self.reason = device, node, reason

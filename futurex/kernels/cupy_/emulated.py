@@ -18,11 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.cuda_ import emulation
+
 ABSENT = frozenset((
     "apply_over_axes", "asmatrix", "block", "bmat", "einsum_path", "errstate", "frompyfunc", "geomspace", "insert",
     "isnat", "longdouble", "clongdouble", "matrix", "matvec", "memmap", "nanpercentile", "nanquantile", "ndenumerate",
     "nditer", "object_", "polyder", "polydiv", "polyint", "recarray", "spacing", "str_", "bytes_", "unstack", "vecdot",
-    "vecmat", "void", "datetime64", "timedelta64", "broadcast_shapes",
+    "vecmat", "void", "datetime64", "timedelta64", "busday_count", "busday_offset", "datetime_as_string",
+    "datetime_data", "fromregex", "get_include", "getbufsize", "geterr", "geterrcall", "histogram_bin_edges", "info",
+    "is_busday", "nested_iters", "seterr", "seterrcall", "setbufsize", "show_runtime", "busdaycalendar",
 ))  # fmt: skip
 """Names of NumPy's that CuPy 14.2 has no counterpart for (its own table of comparison, and ``dir`` of both)."""
 
@@ -349,6 +353,26 @@ class Stream:
         self.log.append(("synchronize", None))
 
 
+class RawKernel:
+    """A kernel of CUDA C++ that runs on the processor. Raises RuntimeError where there is no C++ compiler."""
+
+    def __init__(self, code: str, name: str, options: tuple[str, ...] = ()) -> None:
+        if emulation.compiler() is None:
+            raise RuntimeError("no C++ compiler is on the path: kernels for a GPU cannot be emulated")
+        self._code, self._name = code, name
+
+    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...], shared_mem: int = 0) -> None:
+        bare = [each.data.ptr if isinstance(each, ndarray) else _scalar(each) for each in args]
+        emulation.launch(self._code, self._name, grid[0], block[0], bare)
+
+
+def _scalar(value: Any) -> Any:
+    """A kernel's argument must have a type; an array of the host is none that a GPU could read."""
+    if not isinstance(value, np.generic):
+        raise TypeError(f"Unsupported type {type(value)}")
+    return value
+
+
 class Namespace(_Module):
     """What stands for the module ``cupy``."""
 
@@ -356,6 +380,7 @@ class Namespace(_Module):
         super().__init__(np, ABSENT)
         self.ndarray = ndarray
         self.ufunc = ufunc
+        self.RawKernel = RawKernel
         self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
         self.fft = _Module(np.fft, _ABSENT_IN["fft"])
         self.cuda = SimpleNamespace(Stream=Stream)

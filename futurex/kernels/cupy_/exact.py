@@ -215,3 +215,61 @@ def power(xp: Any, x: Any, y: Any) -> Any:
     if kinds <= set("biu") and not (type(y) is int and y >= 0):
         raise OnHost("NumPy looks at the signs of integer exponents")
     return xp.power(x, y)
+
+
+# -- division of floats ------------------------------------------------------------------------------------------------
+
+
+def divided(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Quotient and remainder by NumPy's steps, from the exact remainder of ``fmod``; CuPy rounds the quotient down."""
+    dtype = xp.result_type(x, y)
+    if dtype.kind != "f":
+        raise OnHost("integers are divided by NumPy's rule for zero")
+    x, y = xp.asarray(x, dtype), xp.asarray(y, dtype)
+    rest = xp.fmod(x, y)
+    quotient = (x - rest) / y
+    off = (rest != 0) & ((y < 0) != (rest < 0))
+    quotient = xp.where(off, quotient - 1, quotient)
+    whole = xp.floor(quotient)
+    whole = xp.where(quotient - whole > 0.5, whole + 1, whole)
+    whole = xp.where(quotient != 0, whole, xp.copysign(xp.zeros_like(whole), x / y))
+    turned = xp.where(rest != 0, xp.where(off, rest + y, rest), xp.copysign(xp.zeros_like(rest), y))
+    return xp.where(y == 0, x / y, whole).astype(dtype), xp.where(y == 0, rest, turned).astype(dtype)
+
+
+def floor_divide(xp: Any, x: Any, y: Any) -> Any:
+    kinds = {value.dtype.kind for value in (x, y) if hasattr(value, "dtype")}
+    return divided(xp, x, y)[0] if "f" in kinds or float in map(type, (x, y)) else xp.floor_divide(x, y)
+
+
+def remainder(xp: Any, x: Any, y: Any) -> Any:
+    kinds = {value.dtype.kind for value in (x, y) if hasattr(value, "dtype")}
+    return divided(xp, x, y)[1] if "f" in kinds or float in map(type, (x, y)) else xp.remainder(x, y)
+
+
+# -- matrices: CuPy's functions have fewer options ---------------------------------------------------------------------
+
+
+def _plain(asked: bool) -> None:
+    if asked:
+        raise OnHost("CuPy has no such option")
+
+
+def svd(xp: Any, x: Any, full_matrices: bool, hermitian: bool) -> Any:
+    _plain(hermitian)
+    return tuple(xp.linalg.svd(x, full_matrices))
+
+
+def svdvals(xp: Any, x: Any, hermitian: bool) -> Any:
+    _plain(hermitian)
+    return xp.linalg.svd(x, compute_uv=False)
+
+
+def cholesky(xp: Any, x: Any, upper: bool) -> Any:
+    _plain(upper)
+    return xp.linalg.cholesky(x)
+
+
+def pinv(xp: Any, x: Any, rcond: Any, hermitian: bool) -> Any:
+    _plain(hermitian or rcond is None or bool(getattr(rcond, "ndim", 0)))
+    return xp.linalg.pinv(x, rcond)

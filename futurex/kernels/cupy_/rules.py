@@ -26,8 +26,8 @@ REBOUND = frozenset((
     # numbers by counter
     "random_bits", "random_uniform", "random_normal", "dropout",
     # matrices, signals
-    "inv", "solve", "det", "slogdet", "cholesky", "cofactor", "svd", "svdvals", "qr", "eigh", "eigvalsh", "pinv",
-    "fft", "ifft", "rfft", "irfft", "convolve", "correlate", "real", "imag",
+    "inv", "solve", "det", "slogdet", "cofactor", "qr", "eigh", "eigvalsh", "fft", "ifft", "rfft", "irfft",
+    "convolve", "correlate", "real", "imag",
 ))  # fmt: skip
 """Ops whose reference kernel runs with CuPy's functions in NumPy's place."""
 
@@ -37,8 +37,8 @@ UFUNCS = frozenset((
     "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "maximum", "minimum", "fmax", "fmin", "logaddexp",
     "logaddexp2", "floor", "ceil", "trunc", "rint", "isnan", "isinf", "isfinite", "signbit", "equal", "not_equal",
     "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
-    "left_shift", "right_shift", "gcd", "lcm", "bitwise_count", "nextafter", "fabs", "deg2rad", "radians", "rad2deg",
-    "degrees", "heaviside", "ldexp", "copysign", "conjugate", "float_power", "modf", "frexp", "matmul",
+    "left_shift", "right_shift", "gcd", "lcm", "bitwise_count", "nextafter", "fabs", "fmod", "deg2rad", "radians",
+    "rad2deg", "degrees", "heaviside", "ldexp", "copysign", "conjugate", "float_power", "modf", "frexp", "matmul",
 ))  # fmt: skip
 """Universal functions that mean the same in CuPy."""
 
@@ -46,8 +46,7 @@ REAL_UFUNCS = frozenset(("sign", "less", "less_equal", "greater", "greater_equal
 """Those that do so for real numbers."""
 
 FLOAT_UFUNCS = frozenset(("reciprocal",))
-INTEGER_UFUNCS = frozenset(("floor_divide", "remainder"))
-"""Those that do so for floats, for integers; fused regions have NumPy's division of floats."""
+"""Those that do so for floats."""
 
 WRITTEN: dict[str, Callable[..., Any]] = {
     "load": exact.load, "store": exact.store, "cast": exact.cast, "where": exact.where, "round": exact.round_,
@@ -55,6 +54,8 @@ WRITTEN: dict[str, Callable[..., Any]] = {
     "add_along_axis": exact.add_along_axis, "masked_store": exact.masked_store,
     "argmax": exact.arg_extreme("argmax"), "argmin": exact.arg_extreme("argmin"),
     "matvec": exact.matvec, "vecmat": exact.vecmat, "vecdot": exact.vecdot, "power": exact.power,
+    "floor_divide": exact.floor_divide, "remainder": exact.remainder, "divmod": exact.divided,
+    "svd": exact.svd, "svdvals": exact.svdvals, "cholesky": exact.cholesky, "pinv": exact.pinv,
 }  # fmt: skip
 
 FACTORISING = frozenset(("inv", "solve", "det", "slogdet", "cholesky", "cofactor", "svd", "svdvals", "qr", "eigh",
@@ -63,6 +64,9 @@ FACTORISING = frozenset(("inv", "solve", "det", "slogdet", "cholesky", "cofactor
 
 NAMES = {"_BLOCKS_AT_ONCE": 1 << 26}
 """Values of module-level names of kernels that suit a GPU: counter-based numbers are made in one go."""
+
+
+UNKNOWN = "CuPy has no kernel that means the same"
 
 
 def refusal(node: Node) -> str | None:
@@ -80,8 +84,8 @@ def refusal(node: Node) -> str | None:
         return None if stable and "c" not in kinds else "NumPy's order of equal elements is its own"
     if name == "solve" and node.inputs[0].ndim != node.inputs[1].ndim and tuple(s.ndim for s in node.inputs) != (2, 1):
         return "CuPy takes a stack of right sides for vectors"
-    for names, allowed in ((REAL_UFUNCS, "biuf"), (FLOAT_UFUNCS, "fc"), (INTEGER_UFUNCS, "biu")):
+    for names, allowed in ((REAL_UFUNCS, "biuf"), (FLOAT_UFUNCS, "fc"), (("fmod",), "f")):
         if name in names and not kinds <= set(allowed):
             return "CuPy rounds or orders these operands in another way"
-    known = (REBOUND, UFUNCS, REAL_UFUNCS, FLOAT_UFUNCS, INTEGER_UFUNCS, WRITTEN)
-    return None if any(name in names for names in known) else "CuPy has no kernel that means the same"
+    known = (REBOUND, UFUNCS, REAL_UFUNCS, FLOAT_UFUNCS, WRITTEN)
+    return None if any(name in names for names in known) else UNKNOWN

@@ -1,0 +1,120 @@
+"""Generated CUDA run on the processor: the text compiled as C++ with a header that stands for CUDA.
+
+Blocks run one after the other. The threads of a block are coroutines that take turns at ``__syncthreads``, so kernels
+with shared memory run as they are. For tests and for emulated devices; it needs a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels import store
+
+_HEADER = r"""
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+#include <ucontext.h>
+using std::exp; using std::exp2; using std::expm1; using std::log; using std::log2; using std::log10; using std::log1p;
+using std::tanh; using std::sinh; using std::cosh; using std::sin; using std::cos; using std::tan; using std::sqrt;
+using std::floor; using std::ceil; using std::trunc; using std::rint; using std::fabs;
+#define __global__
+#define __device__
+#define __shared__
+struct Place { unsigned int x; };
+static Place blockIdx, blockDim, gridDim, threadIdx;
+static double __longlong_as_double(long long bits) { double value; std::memcpy(&value, &bits, 8); return value; }
+static double shared_memory[1 << 14];
+static ucontext_t scheduler_;
+static std::vector<ucontext_t> threads_;
+static void __syncthreads() { swapcontext(&threads_[threadIdx.x], &scheduler_); }
+"""
+_LAUNCHER = r"""
+static void** arguments_;
+static std::vector<char> done_;
+static void thread_() { call_(arguments_); done_[threadIdx.x] = 1; swapcontext(&threads_[threadIdx.x], &scheduler_); }
+extern "C" void launch(unsigned int blocks, unsigned int threads, void** arguments) {
+    const std::size_t stack = 1 << 16;
+    std::vector<char> stacks(THREADED ? stack * threads : 0);
+    gridDim.x = blocks; blockDim.x = threads; arguments_ = arguments;
+    for (unsigned int b = 0; b < blocks; b++) {
+        blockIdx.x = b;
+        if (!THREADED) {
+            for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) call_(arguments);
+            continue;
+        }
+        threads_.assign(threads, ucontext_t()); done_.assign(threads, 0);
+        for (unsigned int t = 0; t < threads; t++) {
+            getcontext(&threads_[t]);
+            threads_[t].uc_stack.ss_sp = stacks.data() + t * stack; threads_[t].uc_stack.ss_size = stack;
+            threads_[t].uc_link = &scheduler_;
+            makecontext(&threads_[t], thread_, 0);
+        }
+        for (bool more = true; more;) {
+            more = false;
+            for (unsigned int t = 0; t < threads; t++) if (!done_[t]) {
+                threadIdx.x = t; swapcontext(&scheduler_, &threads_[t]); more = more || !done_[t];
+            }
+        }
+    }
+}
+"""
+
+
+def compiler() -> str | None:
+    """The C++ compiler, or None."""
+    return next((found for name in ("g++", "c++", "clang++") if (found := shutil.which(name))), None)
+
+
+def _caller(text: str, name: str) -> str:
+    """C++ that calls the kernel with arguments behind an array of addresses."""
+    found = re.search(rf"void {name}\((.*?)\) {{", text, re.S)
+    if found is None:
+        raise ValueError(f"the text has no kernel {name!r}")
+    kinds = [re.sub(r"\s*\w+$", "", each.replace("__restrict__", "")).strip() for each in found[1].split(",")]
+    passed = ", ".join(f"*({kind}*)arguments[{k}]" for k, kind in enumerate(kinds))
+    return f"static void call_(void** arguments) {{ {name}({passed}); }}\n"
+
+
+@functools.cache
+def _library(text: str, name: str) -> Any:
+    found = compiler()
+    if found is None:
+        raise OSError("no C++ compiler is on the path: kernels for a GPU cannot be emulated")
+    body = text.replace("extern __shared__ double shared_memory[];", "")
+    threaded = "true" if "__syncthreads" in text else "false"
+    whole = f"{_HEADER}\n{body}\n{_caller(text, name)}\n#define THREADED {threaded}\n{_LAUNCHER}"
+    key = hashlib.sha256(whole.encode()).hexdigest()
+    with tempfile.TemporaryDirectory() as aside:
+        made = Path(aside) / "kernel.so"
+        code = store.read(key)
+        if code is None:
+            command = [found, "-O0", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-", "-o", str(made)]
+            subprocess.run(command, input=whole, text=True, check=True, capture_output=True, timeout=120)
+            store.write(key, made.read_bytes())
+        else:
+            made.write_bytes(code)
+        return ctypes.CDLL(str(made))
+
+
+def launch(text: str, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
+    """Run the kernel ``name`` of ``text``; ``arguments`` are addresses (ints, for pointers) and NumPy scalars.
+
+    Raises OSError without a compiler, subprocess.CalledProcessError for text that is no C++.
+    """
+    library = _library(text, name)
+    held = [np.array(each, np.uint64 if type(each) is int else None) for each in arguments]
+    places = (ctypes.c_void_p * len(held))(*(each.ctypes.data for each in held))
+    library.launch(ctypes.c_uint(blocks), ctypes.c_uint(threads), places)

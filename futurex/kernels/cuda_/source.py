@@ -1,0 +1,155 @@
+"""From a fused region to a CUDA kernel: one thread an element, in strides of the whole grid.
+
+Neither extents and strides nor the values of scalars are part of the text, so one compiled kernel serves every shape of
+a pattern. Each operand comes in one of four forms (:class:`Operand`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.cuda_.scalar import EXPRESSIONS, PRELUDE, c_type, cast
+from futurex.ops.fusion import function_of, loop_of
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+Dtype = np.dtype[Any]
+OPTIONS = ("--fmad=false",)
+"""What the text must be compiled with."""
+
+
+class Operand(Enum):
+    """How an input reaches the kernel: by value; as the address of one element, of elements that lie as the result's
+    do, or of elements with strides of their own."""
+
+    VALUE = "value"
+    ELEMENT = "element"
+    DENSE = "dense"
+    STRIDED = "strided"
+
+
+def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
+    """The dtypes in which each leaf of a region enters; a Python scalar has none of its own.
+
+    Raises ValueError if an operation of the region cannot be generated.
+    """
+    uses: dict[Node, list[Dtype]] = {}
+    for node in graph.nodes:
+        if not node.inputs:
+            continue
+        loop = loop_of(node)
+        if loop is None or (node.op != "cast" and function_of(node) not in EXPRESSIONS):
+            raise ValueError(f"{node!r} cannot be part of a generated kernel")
+        for source, dtype in zip(node.inputs, loop[0], strict=True):
+            if not source.inputs:
+                held = dtype if source.aval.weak else source.dtype
+                if held not in uses.setdefault(source, []):
+                    uses[source].append(held)
+    for node in graph.outs:
+        if not node.inputs:
+            uses.setdefault(node, [node.dtype])
+    return uses
+
+
+class Body:
+    """The declarations and statements of one element of a region.
+
+    ``loops``: how many extents the element's number ``i`` is taken apart into for strided operands. Values by value are
+    the leaves of ``scalars``, in the order of the kernel's parameters.
+    """
+
+    def __init__(self, graph: Graph, operands: Sequence[Operand], loops: int) -> None:
+        self.graph, self.operands, self.loops = graph, tuple(operands), loops
+        self.uses = uses_of(graph)
+        self.scalars = [
+            (node, dtype) for node, dtypes in self.uses.items() for dtype in dtypes
+            if node.op == "const" or self.operands[graph.params.index(node)] is Operand.VALUE
+        ]  # fmt: skip
+        self._names: dict[tuple[Node, Dtype], str] = {each: f"s{k}" for k, each in enumerate(self.scalars)}
+
+    @property
+    def strided(self) -> list[int]:
+        return [k for k, operand in enumerate(self.operands) if operand is Operand.STRIDED]
+
+    def parameters(self) -> Iterator[str]:
+        """Extents, addresses of operands, their strides, scalars."""
+        if self.strided:
+            yield from (f"long long n{d}" for d in range(1, self.loops))
+        for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
+            if operand is not Operand.VALUE:
+                yield f"const {c_type(node.dtype)}* __restrict__ a{k}"
+        for k in self.strided:
+            yield from (f"long long t{k}_{d}" for d in range(self.loops))
+        yield from (f"{c_type(dtype)} s{k}" for k, (_, dtype) in enumerate(self.scalars))
+
+    def element(self, number: str) -> Iterator[str]:
+        """Statements that compute the element; afterwards :meth:`value` names what any node is."""
+        if self.strided:
+            yield f"long long rest = {number};"
+            for d in reversed(range(1, self.loops)):
+                yield f"long long i{d} = rest % n{d}; rest /= n{d};"
+            yield "long long i0 = rest;"
+        for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
+            if operand is Operand.VALUE or node not in self.uses:
+                continue
+            place = {
+                Operand.ELEMENT: "0", Operand.DENSE: number,
+                Operand.STRIDED: " + ".join(f"i{d} * t{k}_{d}" for d in range(self.loops)),
+            }[operand]  # fmt: skip
+            self._names[node, node.dtype] = f"x{k}"
+            yield f"{c_type(node.dtype)} x{k} = a{k}[{place}];"
+        for number_, node in enumerate(each for each in self.graph.nodes if each.inputs):
+            self._names[node, node.dtype] = f"v{number_}"
+            yield f"{c_type(node.dtype)} v{number_} = {self._expression(node)};"
+
+    def value(self, node: Node) -> str:
+        """The variable that holds a node's element."""
+        return self._names[node, node.dtype]
+
+    def _expression(self, node: Node) -> str:
+        loop = loop_of(node)
+        assert loop is not None  # uses_of() refused such regions
+        operands = []
+        for source, dtype in zip(node.inputs, loop[0], strict=True):
+            held = dtype if source.aval.weak else source.dtype
+            operands.append(cast(self._names[source, held], held, dtype))
+        if node.op == "cast":
+            return cast(operands[0], loop[0][0], loop[1])
+        names = [f"({each})" if " " in each else each for each in operands]
+        return EXPRESSIONS[function_of(node)](loop[0][-1], *names)
+
+
+def region_source(graph: Graph, operands: Sequence[Operand], loops: int) -> str:
+    """The kernel ``region(n, extents..., results..., operands..., strides..., scalars...)`` of an elementwise region.
+
+    Raises ValueError if an operation of the region cannot be generated.
+
+    >>> from futurex.tree import Aval, param
+    >>> x = param(Aval((8,), np.dtype("float32")), "x")
+    >>> "float v0 = (x0 + s0);" in region_source(Graph([x], [x + 1.0]), [Operand.DENSE], 1)
+    True
+    """
+    body = Body(graph, operands, loops)
+    results = [f"{c_type(node.dtype)}* __restrict__ o{k}" for k, node in enumerate(graph.outs)]
+    extents, others = _split(body)
+    parameters = ", ".join(["long long n", *extents, *results, *others])
+    lines = [
+        f'extern "C" __global__ void region({parameters}) {{',
+        "    long long step = (long long)gridDim.x * blockDim.x;",
+        "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {",
+        *(f"        {line}" for line in body.element("i")),
+        *(f"        o{k}[i] = {body.value(node)};" for k, node in enumerate(graph.outs)),
+        "    }",
+        "}",
+    ]
+    return PRELUDE + "\n".join(lines) + "\n"
+
+
+def _split(body: Body) -> tuple[list[str], list[str]]:
+    parameters = list(body.parameters())
+    count = body.loops - 1 if body.strided else 0
+    return parameters[:count], parameters[count:]

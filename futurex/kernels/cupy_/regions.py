@@ -1,0 +1,120 @@
+"""Generated kernels on arrays of the device: which form each operand has in a call, compiled once for each pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.cuda_ import OPTIONS, Operand, region_source
+from futurex.kernels.cuda_.source import Body
+from futurex.kernels.cupy_.devices import Device
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
+THREADS = 256
+_BLOCKS_EACH = 32  # blocks a multiprocessor: enough to hide latency, few enough that strides pay
+
+Strides = tuple[int, ...]
+
+
+def collapse(shape: Sequence[int], strides: Sequence[Strides]) -> tuple[list[int], list[list[int]]]:
+    """Neighbouring dimensions joined where every operand walks through them as through one.
+
+    >>> collapse((4, 5, 6), [(30, 6, 1), (0, 6, 1)])
+    ([4, 30], [[30, 1], [0, 1]])
+    """
+    extents: list[int] = []
+    walks: list[list[int]] = [[] for _ in strides]
+    for axis, extent in enumerate(shape):
+        if extent == 1 and len(shape) > 1:
+            continue
+        if extents and all(walk[-1] == each[axis] * extent for walk, each in zip(walks, strides, strict=True)):
+            extents[-1] *= extent
+            for walk, each in zip(walks, strides, strict=True):
+                walk[-1] = each[axis]
+        else:
+            extents.append(extent)
+            for walk, each in zip(walks, strides, strict=True):
+                walk.append(each[axis])
+    return (extents, walks) if extents else ([1], [[0] for _ in strides])
+
+
+def strides_of(array: Any, shape: Sequence[int]) -> Strides:
+    """In elements, for an array broadcast to ``shape``."""
+    walks = zip(array.shape, array.strides, strict=True)
+    steps = [0 if extent == 1 else stride // array.itemsize for extent, stride in walks]
+    return (0,) * (len(shape) - len(steps)) + tuple(steps)
+
+
+class Region:
+    """The kernel of one elementwise region.
+
+    Called with arrays of the device and host scalars, it gives new arrays. Raises ValueError for a region that holds
+    what cannot be generated, and whatever the compiler raises.
+    """
+
+    def __init__(self, device: Device, graph: Graph) -> None:
+        self.device, self.graph = device, graph
+        self.shape = graph.outs[0].shape
+        self.size = math.prod(self.shape)
+        self._bodies: dict[tuple[Any, ...], tuple[Body, Any]] = {}
+        Body(graph, [Operand.DENSE] * len(graph.params), 1)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        outs = tuple(self.device.xp.empty(node.shape, node.dtype) for node in self.graph.outs)
+        if not self.size:
+            return outs
+        forms = [self._form(value) for value in inputs]
+        strided = [k for k, form in enumerate(forms) if form is Operand.STRIDED]
+        extents, walks = collapse(self.shape, [strides_of(inputs[k], self.shape) for k in strided])
+        body, kernel = self._kernel(tuple(forms), len(extents) if strided else 1)
+        args = [
+            np.int64(self.size),
+            *(np.int64(extent) for extent in (extents[1:] if strided else ())),
+            *outs,
+            *(value for value, form in zip(inputs, forms, strict=True) if form is not Operand.VALUE),
+            *(np.int64(step) for walk in walks for step in walk),
+            *values_of(body, self.graph, inputs),
+        ]
+        kernel((blocks_for(self.device, self.size),), (THREADS,), tuple(args))
+        return outs
+
+    def _form(self, value: Any) -> Operand:
+        if not self.device.holds(value):
+            return Operand.VALUE
+        if value.size == 1:
+            return Operand.ELEMENT
+        return Operand.DENSE if value.shape == self.shape and value.flags.c_contiguous else Operand.STRIDED
+
+    def _kernel(self, forms: tuple[Operand, ...], loops: int) -> tuple[Body, Any]:
+        if (forms, loops) not in self._bodies:
+            text = region_source(self.graph, forms, loops)
+            self._bodies[forms, loops] = Body(self.graph, forms, loops), compiled(self.device, text)
+        return self._bodies[forms, loops]
+
+
+def values_of(body: Body, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The scalars of a kernel, each in the dtype in which it enters."""
+    def given(node: Node) -> Any:
+        return node.value if node.op == "const" else inputs[graph.params.index(node)]
+
+    return [dtype.type(given(node)) for node, dtype in body.scalars]
+
+
+def blocks_for(device: Device, elements: int) -> int:
+    """Blocks for a kernel that goes through its elements in strides of the grid."""
+    return max(1, min(-(-elements // THREADS), device.processors * _BLOCKS_EACH))
+
+
+_kernels: dict[tuple[str, str], Any] = {}
+
+
+def compiled(device: Device, text: str) -> Any:
+    """The kernel ``region`` of a text, once for each text."""
+    key = device.kind, text
+    if key not in _kernels:
+        _kernels[key] = device.xp.RawKernel(text, "region", options=OPTIONS)
+    return _kernels[key]

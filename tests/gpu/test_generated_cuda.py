@@ -1,0 +1,202 @@
+"""Generated CUDA: its values on the processor for every operation, dtype and form of operand, and that it compiles."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from futurex.kernels.cuda_ import Operand, emulation, reduction_source, region_source
+from futurex.kernels.cuda_.scalar import EXPRESSIONS
+from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.emulated import NAMESPACE
+from futurex.kernels.cupy_.reductions import Reduction
+from futurex.kernels.cupy_.regions import Region, collapse
+from futurex.ops.fusion import APPROXIMATE, CORRECTLY_ROUNDED, SUPPORTED, loop_of
+from futurex.tree import Aval, Graph, apply, param, record
+from futurex.tree.aval import aval_of
+
+compiles = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
+EMULATED = Device(NAMESPACE, "emulated")
+DTYPES = sorted(SUPPORTED, key=str)
+NAMED = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def edges(dtype, rng, count=300):
+    """Values of a dtype: its ends, the special ones, and some in between."""
+    if dtype.kind == "b":
+        return rng.random(count) < 0.5
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        special = [0, 1, info.min, info.max, info.max - 1, *([-1, -2, info.min + 1] if dtype.kind == "i" else [2])]
+        values = rng.integers(max(info.min, -20), min(info.max, 20), count).astype(dtype)
+    else:
+        tiny, top = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+        special = [0.0, -0.0, np.nan, np.inf, -np.inf, tiny, -tiny, top, -top, 0.5, 1.5, 2.5, -0.5, -1.5, 1.0]
+        values = (rng.normal(size=count) * 10 ** rng.uniform(-3, 3, count)).astype(dtype)
+    places = rng.permutation(count)[: len(special)]
+    values[places] = special
+    return values
+
+
+def operations(dtype, params):
+    """Every operation that can be generated for operands of a dtype."""
+    for name in sorted((CORRECTLY_ROUNDED | APPROXIMATE) - {"expit", "cast"}):
+        count = 3 if name == "where" else record(name).kernel.nin
+        operands = [apply("greater", params[0], params[1]), *params[:2]] if name == "where" else params[:count]
+        try:
+            node = apply(name, *operands)
+        except TypeError:
+            continue  # NumPy has no such loop
+        if loop_of(node) is not None and name in EXPRESSIONS:
+            yield node
+
+
+@compiles
+@NAMED
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_every_operation_has_numpys_bits(dtype):
+    rng = np.random.default_rng(3)
+    args = [edges(dtype, rng), edges(dtype, rng)]
+    params = [param(aval_of(value)) for value in args]
+    nodes = list(operations(dtype, params))
+    graph = Graph(params, nodes, "all")
+    assert len(nodes) > (10 if dtype.kind == "b" else 20)
+    results = Region(EMULATED, graph)(*map(EMULATED.to_device, args))
+    for node, result, expected in zip(nodes, results, graph(*args), strict=True):
+        result = EMULATED.to_host(result)
+        assert result.dtype == expected.dtype, node
+        if node.op in APPROXIMATE:
+            eps = np.finfo(expected.dtype).eps
+            np.testing.assert_allclose(result, expected, rtol=4 * eps, atol=0, err_msg=node.op)
+            continue
+        np.testing.assert_array_equal(result, expected, err_msg=node.op)
+        if expected.dtype.kind == "f" and node.op not in ("maximum", "minimum", "sign"):
+            signs = np.signbit(result) == np.signbit(expected)
+            assert (signs | np.isnan(expected)).all(), node.op
+
+
+@compiles
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_every_cast_is_numpys():
+    rng = np.random.default_rng(0)
+    args = [edges(dtype, rng) for dtype in DTYPES]
+    params = [param(aval_of(value)) for value in args]
+    nodes = [apply("cast", source, dtype=target) for source in params for target in DTYPES]
+    nodes = [node for node in nodes if loop_of(node) is not None]
+    graph = Graph(params, nodes, "casts")
+    assert len(nodes) > 90
+    for node, result, expected in zip(nodes, Region(EMULATED, graph)(*map(EMULATED.to_device, args)), graph(*args),
+                                      strict=True):  # fmt: skip
+        np.testing.assert_array_equal(EMULATED.to_host(result), expected, err_msg=repr(node))
+
+
+FORMS = {
+    "all alike": lambda rng: (rng.normal(size=(6, 5, 4)), rng.normal(size=(6, 5, 4))),
+    "row and column": lambda rng: (rng.normal(size=(6, 1, 4)), rng.normal(size=(5, 1))),
+    "last axis": lambda rng: (rng.normal(size=(6, 5, 4)), rng.normal(size=4)),
+    "turned": lambda rng: (rng.normal(size=(4, 5, 6)).T, rng.normal(size=(6, 5, 4))),
+    "strided": lambda rng: (rng.normal(size=(12, 5, 8))[::2, :, ::-2], rng.normal(size=(6, 5, 4))),
+    "one element": lambda rng: (rng.normal(size=(6, 5, 4)), rng.normal(size=(1, 1))),
+    "scalar of the host": lambda rng: (rng.normal(size=(6, 5, 4)), np.float64(rng.normal())),
+    "python number": lambda rng: (rng.normal(size=(6, 5, 4)).astype(np.float32), 0.1),
+    "of another dtype": lambda rng: (rng.normal(size=(6, 5, 4)), rng.integers(0, 9, (5, 4))),
+    "nothing": lambda rng: (rng.normal(size=(0, 5, 4)), rng.normal(size=4)),
+}
+
+
+@compiles
+@pytest.mark.parametrize("form", FORMS)
+def test_operands_of_every_form(form):
+    args = FORMS[form](np.random.default_rng(1))
+    x, y = (param(aval_of(value)) for value in args)
+    h = apply("multiply", x, y) + 1.5
+    graph = Graph([x, y], [h, apply("greater", h, y)], "region")
+    there = [NAMESPACE.ndarray(value) if isinstance(value, np.ndarray) else value for value in args]
+    for result, expected in zip(Region(EMULATED, graph)(*there), graph(*args), strict=True):
+        np.testing.assert_array_equal(EMULATED.to_host(result), expected)
+
+
+def test_dimensions_that_all_operands_walk_through_alike_are_one():
+    assert collapse((2, 3, 4), [(12, 4, 1)]) == ([24], [[1]])
+    assert collapse((2, 3, 4), [(12, 4, 1), (4, 0, 1)]) == ([2, 3, 4], [[12, 4, 1], [4, 0, 1]])
+    assert collapse((2, 1, 4), [(4, 4, 1)]) == ([8], [[1]])
+
+
+REDUCED = [(reduce, dtype) for reduce in ("sum", "prod", "max", "min") for dtype in ("f4", "f8", "i4", "u1")]
+REDUCED += [("any", "?"), ("all", "f8")]
+
+
+@compiles
+@pytest.mark.parametrize(
+    "reduce, dtype, axis, keepdims",
+    [(*each, *[(None, False), ((1,), True), ((0, 2), False)][k % 3]) for k, each in enumerate(REDUCED)],
+)
+def test_reductions_of_regions(reduce, dtype, axis, keepdims):
+    rng = np.random.default_rng(2)
+    x, y = rng.uniform(0.5, 1.5, (7, 40, 3)), rng.uniform(0.9, 1.1, (40, 1))
+    args = [(value * (1 if np.dtype(dtype).kind in "fb" else 3)).astype(dtype) for value in (x, y)]
+    params = [param(aval_of(value)) for value in args]
+    body = apply("multiply", *params)
+    attrs = {"axis": axis, "keepdims": keepdims, **({"dtype": None} if reduce in ("sum", "prod") else {})}
+    out = apply(reduce, body, **attrs)
+    expected = Graph(params, [out], "reduced")(*args)[0]
+    kernel = Reduction(EMULATED, Graph(params, [body], "body"), out, threads=64)
+    result = EMULATED.to_host(kernel(*map(EMULATED.to_device, args)))
+    assert (result.dtype, result.shape) == (expected.dtype, np.shape(expected))
+    eps = np.finfo(expected.dtype).eps if expected.dtype.kind == "f" else 0
+    np.testing.assert_allclose(result, expected, rtol=50 * eps)
+
+
+@compiles
+def test_nan_wins_a_reduction_and_several_blocks_share_a_long_one():
+    x = np.random.default_rng(0).normal(size=200_000)
+    p = param(aval_of(x))
+    for value, where in ((np.nan, 150_000), (9.0, 3)):
+        x[where] = value
+        for reduce in ("max", "sum"):
+            attrs = {"axis": None, "keepdims": False, **({"dtype": None} if reduce == "sum" else {})}
+            out = apply(reduce, p, **attrs)
+            kernel = Reduction(EMULATED, Graph([p], [p * 1.0], "body"), apply(reduce, p * 1.0, **attrs), threads=32)
+            result = EMULATED.to_host(kernel(EMULATED.to_device(x)))
+            np.testing.assert_allclose(result, Graph([p], [out])(x)[0], rtol=1e-12)
+        x[where] = 0.0
+
+
+def test_what_cannot_be_generated_is_refused():
+    x = param(Aval((8,), np.dtype(complex)))
+    with pytest.raises(ValueError, match="cannot be part of a generated kernel"):
+        region_source(Graph([x], [x * 2]), [Operand.DENSE], 1)
+
+
+def nvrtc():
+    """NVRTC through CUDA's own Python binding, which needs no GPU."""
+    try:
+        module = importlib.import_module("cuda.bindings.nvrtc")
+        assert module.nvrtcVersion()[0] == 0
+    except (ImportError, RuntimeError, AssertionError) as error:
+        pytest.skip(f"NVRTC is not to be had: {error}")
+    return module
+
+
+def texts():
+    for dtype in DTYPES:
+        params = [param(Aval((8, 8), dtype)), param(Aval((8, 8), dtype))]
+        for form, loops in ((Operand.DENSE, 1), (Operand.STRIDED, 3), (Operand.ELEMENT, 1)):
+            nodes = list(operations(dtype, params))
+            yield f"{dtype}-{form.value}", region_source(Graph(params, nodes, "all"), [Operand.DENSE, form], loops)
+        body = Graph(params, [apply("maximum", *params)], "body")
+        for reduce, result in (("sum", np.dtype(float)), ("max", dtype), ("any", np.dtype(bool))):
+            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, result)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_nvrtc_compiles_every_kernel(architecture):
+    compiler = nvrtc()
+    for name, text in texts():
+        _, program = compiler.nvrtcCreateProgram(text.encode(), b"region.cu", 0, [], [])
+        options = [f"--gpu-architecture={architecture}".encode(), b"--fmad=false"]
+        (status,) = compiler.nvrtcCompileProgram(program, len(options), options)
+        _, size = compiler.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        compiler.nvrtcGetProgramLog(program, log)
+        assert status == 0, f"{name}: {log.decode()}\n{text}"
