@@ -23,7 +23,7 @@ from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
-_BLOCK_BYTES = 128 * 1024
+_BLOCK_BYTES = 256 * 1024
 _LANES, _ROWS = 16, 4
 _STEP = 2 * _LANES
 _VECTOR = f"<{_LANES} x float>"
