@@ -43,6 +43,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     special,
     streams,
     tapes,
+    tiles,
     ufunc_methods,
     views,
 )

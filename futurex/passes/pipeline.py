@@ -13,12 +13,15 @@ from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
+from futurex.passes.winograd import tile_convolutions
 from futurex.tree.graph import Graph
 from futurex.tree.verify import verify
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (simplify, prune, transform_convolutions, join_epilogues, join_row_products, fuse)
+PASSES: tuple[Pass, ...] = (
+    simplify, prune, transform_convolutions, tile_convolutions, join_epilogues, join_row_products, fuse,
+)  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import futurex.ops  # noqa: F401  (registers the records)
 from futurex.kernels.numba_ import NumbaBackend
-from futurex.kernels.numba_ import pool as module
+from futurex.kernels.numba_ import channels as module
 from futurex.ops.pool import pool_shape
 from futurex.tree import Aval, apply, param, record
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, pool
+from futurex.kernels.numba_ import compiler, pool, tiles
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
 from futurex.kernels.numba_.layout import Layout, collapse
@@ -24,19 +24,22 @@ from futurex.tree.node import Node
 PARALLEL_BYTES = 512 * 1024
 """Bytes moved below which one thread is done before a second has started."""
 _MOST_LOOPS = 4
+_WRITTEN = {
+    "max_pool": pool.claim, "max_pool_grad": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
+}  # fmt: skip
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
-    """Compiled kernels for fused elementwise regions and maximum pooling; they give NumPy's bits."""
+    """Compiled kernels for fused elementwise regions, maximum pooling and tiles of images."""
 
     name = "numba"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a ``fused`` node, or None where its broadcasting needs too many loops or LLVM refuses it."""
-        if node.op in ("max_pool", "max_pool_grad"):
-            call = pool.claim(node, threads)
+        if node.op in _WRITTEN:
+            call = _WRITTEN[node.op](node, threads)
             return None if call is None else Kernel(call, self.name, into=True, contiguous=True, late=call)
         if node.op == "row_products":
             rows = RowProducts.claim(node, threads)

@@ -1,0 +1,156 @@
+"""What hand-written kernels on channels-last arrays share: tasks, blocks of channels as vectors, and the call."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_.code import Code
+from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.threads import openmp
+from futurex.tree.node import Node
+
+PARALLEL_BYTES = 256 * 1024
+"""Bytes moved below which one thread is done before a second has started."""
+VECTOR = 64  # bytes
+TYPES = {np.dtype("f4"): ("float", "i32"), np.dtype("f8"): ("double", "i64")}
+TASKS = ["tasks", "channels", "chunk", "chunks"]
+"""The first parameters of a kernel: a task is one example and ``chunk`` of its channels."""
+
+
+def threads_for(node: Node, threads: int) -> int:
+    """How many of the threads a node is worth."""
+    moved = sum(each.aval.nbytes for each in (node, *node.inputs))
+    return threads if openmp() is not None and moved >= PARALLEL_BYTES else 1
+
+
+def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, int, int, int]:
+    """The integers of :data:`TASKS`: channels are shared, in whole blocks, where there are fewer examples than
+    threads."""
+    share = -(-threads // examples)
+    chunk = math.ceil(channels / (share * block)) * block
+    chunks = -(-channels // chunk)
+    return examples * chunks, channels, chunk, chunks
+
+
+class Written:
+    """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it."""
+
+    def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int]) -> None:
+        self.node = node
+        self.threads = threads
+        self.text = text
+        self.wait = not is_behind()
+        self.interpreted = 0
+        arrays = (node, *node.inputs)
+        self.checks = tuple((each.shape, each.dtype) for each in arrays)
+        self.fixed = struct.pack(f"={len(geometry)}q", *geometry)
+        self.pack = struct.Struct(f"={len(arrays)}q").pack
+        self.entry = compiled(text, wait=False)
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have the kernel compiled."""
+        self.entry = compiled(self.text, wait=wait)
+
+    @property
+    def ready(self) -> bool:
+        return self.entry.ready
+
+    def __call__(self, out: Any, *inputs: Any) -> Any:
+        arrays = (out, *inputs)
+        for array, (shape, dtype) in zip(arrays, self.checks, strict=True):
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+                raise ValueError(
+                    f"{self.node.op} kernel: built for a C-contiguous {dtype} array of shape {shape}, got "
+                    f"{array.dtype} {array.shape} with strides {array.strides}"
+                )
+        if not self.entry.ready:
+            self.entry = compiled(self.text, wait=self.wait)
+        if not self.entry.ready:
+            self.interpreted += 1
+            np.copyto(out, self.node.record.run(inputs, self.node.attrs))
+            return out
+        block = self.fixed + self.pack(*map(address_of, arrays))
+        if self.threads > 1:
+            self.entry.on_threads(block, self.threads)
+        else:
+            self.entry(block)
+        return out
+
+
+class Writer:
+    """Writes the body of a kernel: over tasks, over blocks of channels as vectors and over what is left one by one."""
+
+    def __init__(self, dtype: np.dtype[Any], vectors: int) -> None:
+        self.code = Code()
+        self.element, self.index = TYPES[dtype]
+        self.align = dtype.itemsize
+        self.lanes = VECTOR // dtype.itemsize
+        self.vectors = vectors
+
+    @contextlib.contextmanager
+    def tasks(self) -> Iterator[tuple[str, str, str]]:
+        """For each task its example and its first and last channel."""
+        code = self.code
+        with code.loop("%low", "%high") as (task, _):
+            example = code.do(f"sdiv i64 {task}, %chunks")
+            begin = code.multiply(code.do(f"srem i64 {task}, %chunks"), "%chunk")
+            yield example, begin, code.least(code.add(begin, "%chunk"), "%channels")
+
+    @contextlib.contextmanager
+    def nest(self, extents: Sequence[str], reverse: bool = False) -> Iterator[list[str]]:
+        """Nested loops over extents, forwards or backwards; gives the positions."""
+        with contextlib.ExitStack() as stack:
+            at = []
+            for extent in extents:
+                counter, _ = stack.enter_context(self.code.loop("0", extent))
+                if reverse:
+                    counter = self.code.do(f"sub i64 {self.code.do(f'sub i64 {extent}, 1')}, {counter}")
+                at.append(counter)
+            yield at
+
+    def channels(self, begin: str, end: str) -> Iterator[tuple[int, str]]:
+        """Blocks of several vectors, then single elements: (number of vectors, first channel)."""
+        code, block = self.code, self.lanes * self.vectors
+        room = code.do(f"sub i64 {end}, {begin}")
+        whole = code.add(begin, code.multiply(code.do(f"sdiv i64 {room}, {block}"), str(block)))
+        with code.loop(begin, whole, str(block)) as (channel, _):
+            yield self.vectors, channel
+        with code.loop(whole, end) as (channel, _):
+            yield 0, channel
+
+    def kind(self, vectors: int) -> str:
+        """The type of a vector, or of one element for none."""
+        return f"<{self.lanes} x {self.element}>" if vectors else self.element
+
+    def load(self, vectors: int, array: str, offset: str) -> list[str]:
+        """The vectors, or the one element, that begin at an offset."""
+        kind = self.kind(vectors)
+        return [
+            self.code.do(f"load {kind}, ptr {self._place(array, offset, k)}, align {self.align}")
+            for k in range(max(vectors, 1))
+        ]
+
+    def store(self, vectors: int, values: Sequence[str], array: str, offset: str) -> None:
+        """The reverse of :meth:`load`."""
+        kind = self.kind(vectors)
+        for k, value in enumerate(values):
+            self.code.run(f"store {kind} {value}, ptr {self._place(array, offset, k)}, align {self.align}")
+
+    def _place(self, array: str, offset: str, k: int) -> str:
+        return self.code.at(self.element, array, self.code.add(offset, str(k * self.lanes)) if k else offset)
+
+
+def splat(kind: str, value: str) -> str:
+    """A constant of a scalar or vector type."""
+    if not kind.startswith("<"):
+        return value
+    count, element = kind[1:-1].split(" x ")
+    return f"<{', '.join([f'{element} {value}'] * int(count))}>"
