@@ -39,4 +39,7 @@ def lines_of(variant: Variant) -> list[str]:
         out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
     if variant._plan is not None and not variant._plan.ready:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
+    whole = getattr(variant._plan, "whole", None)
+    if whole is not None and (text := whole.text()) is not None:
+        out.append(text)
     return out + variant.notes

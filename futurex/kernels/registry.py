@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 
@@ -64,6 +65,21 @@ class Backend(Protocol):
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for the node that uses at most ``threads`` threads, or None."""
+        ...
+
+
+@runtime_checkable
+class Compiler(Protocol):
+    """A backend that also makes one function of a whole graph."""
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:
+        """What :meth:`whole` raises where it cannot."""
+        ...
+
+    def whole(self, graph: Graph) -> Any:
+        """The function: called with the graph's inputs it gives its results, or None where the graph has to be run
+        another way."""
         ...
 
 

@@ -65,6 +65,11 @@ class Grain:
         self._seconds[index] = mean
         self._inline[index] = mean <= SPAWN_ABOVE if self._inline[index] else mean < INLINE_BELOW
 
+    def changed(self, seconds: float) -> None:
+        """The whole plan runs another way now, which takes this long."""
+        self._seconds[-1] = seconds
+        self._inline[-1] = seconds < SPAWN_ABOVE
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

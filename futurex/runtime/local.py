@@ -148,6 +148,8 @@ class _Run:
         """Several workers help a long plan whose critical path is short."""
         plan = self._plan
         wide = plan.cost > _WORTH_SHARING and plan.cost > _MIN_WIDTH * plan.critical
+        if isinstance(plan, Plan) and plan.whole is not None and plan.whole.taken:
+            return False
         return wide and self._owner.pool.size > 1 and not plan.collectives
 
     def _shared_done(self, results: list[Any], error: BaseException | None) -> None:

@@ -22,6 +22,7 @@ from futurex.runtime.memory import Layout, Memory, Planner
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
+from futurex.runtime.whole import Whole, compiler_for
 from futurex.tree.aval import Aval
 from futurex.tree.dims import nominal
 from futurex.tree.graph import Graph
@@ -84,7 +85,7 @@ def compile_plan(
     planner.place_donated()
     order = _order(low)
     layout = planner.place(order)
-    plan = Plan(low, layout, order, planner.donate)
+    plan = Plan(low, layout, order, planner.donate, background=background)
     plan.prepare(wait=not background)
     return plan
 
@@ -92,7 +93,9 @@ def compile_plan(
 class Plan:
     """A compiled graph. Any number of threads may run it at once; each run has its own memory."""
 
-    def __init__(self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int]) -> None:
+    def __init__(
+        self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int], *, background: bool
+    ) -> None:
         self.graph = low.graph
         self.order = tuple(order)
         self.rank = [0] * len(order)
@@ -113,6 +116,10 @@ class Plan:
         self._orphans: deque[Counters] = deque()
         self._may_be_straight = not self.collectives and not donate and len(order) <= LONGEST
         self._straight: Straight | None = None
+        self.whole: Whole | None = None
+        if self._may_be_straight and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
+            check = self.delivery.check
+            self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, behind=background)
 
     def _own_memory(self) -> None:
         """Which instructions read arrays that kernels make, and after which one in order each can go."""
@@ -167,6 +174,14 @@ class Plan:
         arguments that do not fit, what a kernel raises with a note that names the user's line, and RunTimeout if other
         localities do not answer. After an error donated arguments hold no valid values.
         """
+        if self.whole is not None:
+            return self.whole.run(args, communicator, outs, checked)
+        return self._replayed(args, communicator, outs, checked)
+
+    def _replayed(
+        self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
+    ) -> list[Any]:
+        """A run instruction by instruction."""
         if self._straight is not None:
             taken = args if checked else self.delivery.check(args)
             try:
@@ -269,6 +284,9 @@ class Plan:
                     each.kernel.backend, runs - spawned, each.kernel.late.interpreted if each.kernel.late else 0,
                 )
             )  # fmt: skip
+        if self.whole is not None and self.whole.runs:
+            count = self.whole.runs
+            rows.append(Row("graph", "", count, round(self.whole.seconds[1] * 1e9 * count), 0, "loops", count))
         return rows
 
 

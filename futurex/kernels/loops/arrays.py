@@ -94,6 +94,13 @@ class Array:
         return replace(self, owned=False)
 
 
+@dataclass(frozen=True)
+class Opaque:
+    """What generated code only hands on from one call of Python to another: objects, arrays of unbounded size."""
+
+    index: int
+
+
 def packed(shape: Sequence[int], itemsize: int) -> Strides:
     """Strides of an array in C order."""
     strides = []

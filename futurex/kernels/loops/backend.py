@@ -1,4 +1,4 @@
-"""Claims ``loop`` nodes."""
+"""Claims ``loop`` nodes, and compiles whole graphs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ class LoopBackend:
         except (Unsupported, RuntimeError):
             return None
         return Kernel(lambda out, *inputs: program(*inputs), self.name, late=program)
+
+    refusals = (Unsupported, RuntimeError)
+
+    def whole(self, graph: Graph) -> Program:
+        """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
+        avals = [node.aval for node in graph.params]
+        return Program(avals, 0, lambda emitter, inputs: emitter.graph(graph, inputs))
 
 
 def _loop(node: Node) -> Program:

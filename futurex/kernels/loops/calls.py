@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops.arrays import Array, Extent, Size
+from futurex.kernels.loops.arrays import Array, Extent, Opaque, Size
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.tree.aval import Aval
@@ -41,8 +41,8 @@ class Call:
     """A node that NumPy computes when the generated code asks for it."""
 
     node: Node
-    inputs: tuple[Cell, ...]
-    outs: tuple[Cell, ...]
+    inputs: tuple[Cell | Opaque, ...]
+    outs: tuple[Cell | Opaque, ...]
 
 
 def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
@@ -51,9 +51,11 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if node.record.effect or node.record.structured:
         raise Unsupported(node.op)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    shapes = [_capacity(node, aval, inputs) for aval in avals]
-    cells = []
+    cells: list[Cell | Opaque] = []
     for value in inputs:
+        if isinstance(value, Opaque):
+            cells.append(value)
+            continue
         array = value if isinstance(value, Array) else e.cell(value)
         offset = None
         if array.offset[0] == "%":
@@ -65,9 +67,13 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
                 extents[axis] = e.memory.word()
                 _set(e, extents[axis], extent.register)
         cells.append(Cell(array, isinstance(value, Scalar) and value.weak, offset, extents))
-    outs = []
-    for aval, shape in zip(avals, shapes, strict=True):
-        array = e.fresh(shape, aval.dtype)
+    outs: list[Cell | Opaque] = []
+    for aval in avals:
+        try:
+            array = e.fresh(_capacity(node, aval, inputs), aval.dtype)
+        except Unsupported:
+            outs.append(e.opaque())
+            continue
         unknown = {axis: e.memory.word() for axis, extent in enumerate(aval.shape) if type(extent) is not int}
         outs.append(Cell(array, aval.weak, None, unknown))
     number = len(e.calls)
@@ -76,6 +82,9 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     f.fail_if(f.emit(f"icmp ne i32 {status}, 0"))
     found: list[Any] = []
     for cell in outs:
+        if isinstance(cell, Opaque):
+            found.append(cell)
+            continue
         array, sizes = cell.array, list[Size](cell.array.shape)
         for axis, word in cell.extents.items():
             pointer = f.emit(f"getelementptr i64, ptr %block, i64 {word}")
@@ -96,6 +105,8 @@ def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
         raise Unsupported(f"values of dtype {aval.dtype}")
     if all(type(extent) is int for extent in aval.shape):
         return tuple(aval.shape)
+    if any(isinstance(value, Opaque) for value in inputs):
+        raise Unsupported(f"{node.op} of unknown size")
     sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
     if node.op in _SELECTING and len(aval.shape) == 1:
         return (sizes[0],)
@@ -135,6 +146,7 @@ class Calls:
             for call in calls
         ]
         self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block
+        self.objects: dict[int, Any] = {}  # of the run, by the index of an opaque value
         self.interrupts: list[BaseException] = []
 
     def __call__(self, number: int) -> int:
@@ -164,7 +176,9 @@ class Calls:
             start += array.place.index
         return np.ndarray(shape, array.dtype, self._memory(array), start, array.strides)
 
-    def _reader(self, cell: Cell) -> Callable[[], Any]:
+    def _reader(self, cell: Cell | Opaque) -> Callable[[], Any]:
+        if isinstance(cell, Opaque):
+            return lambda: self.objects[cell.index]
         array, fixed = cell.array, cell.offset is None and not cell.extents
         if array.place.scratch and fixed:
             view = self.view(cell)
@@ -175,7 +189,11 @@ class Calls:
             return lambda: self.arrays[array.place.index].reshape(array.shape)
         return (lambda: self.view(cell)) if array.shape else (lambda: self.view(cell)[()])
 
-    def _writer(self, cell: Cell) -> Callable[[Any], None]:
+    def _writer(self, cell: Cell | Opaque) -> Callable[[Any], None]:
+        if isinstance(cell, Opaque):
+            def keep(value: Any) -> None:
+                self.objects[cell.index] = value
+            return keep
         words = self._words
         whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)
         if not cell.extents:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.kernels.loops import elementwise, values
-from futurex.kernels.loops.arrays import Array, Extent, Place, Size, most, text
+from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
 from futurex.kernels.loops.order import Placed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
@@ -57,6 +57,8 @@ class _Target:
 
     def __init__(self, e: Emitter, one: Value, two: Value, aval: Any, home: Array | None) -> None:
         f = e.function
+        if isinstance(one, Opaque) or isinstance(two, Opaque):
+            raise Unsupported("a branch that gives objects")
         self.cell = self.array = None
         self.aval = aval
         self.extents: dict[int, str] = {}
@@ -179,6 +181,8 @@ def _move(e: Emitter, carry: Sequence[Value], results: Sequence[Value]) -> None:
     homes = {value.place for value in carry if isinstance(value, Array)}
     moves = []
     for home, value in zip(carry, results, strict=True):
+        if isinstance(value, Opaque):
+            raise Unsupported("a loop that carries objects")
         if isinstance(home, Scalar) and isinstance(value, Scalar):
             continue
         if not (isinstance(home, Array) and isinstance(value, Array)) or home.shape != value.shape:

@@ -12,8 +12,12 @@ from futurex.kernels.loops.arrays import Array, Shape
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.numba_.compiler import has_fma
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
+from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import memory_type
-from futurex.ops.fusion import operand_kind, resolved_loop
+from futurex.kernels.numba_.trigonometry import beyond
+from futurex.ops.fusion import function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -84,11 +88,13 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
             if inner.op == "const":
                 env[inner] = e.scalar(e.constant(inner))
                 continue
-            found = scalar(e, inner, [env[source] for source in inner.inputs])
+            found = _in_region(e, inner, [env[source] for source in inner.inputs])
             env[inner] = Scalar(found, inner.dtype, inner.aval.weak)
         return [env[each].register for each in graph.outs]
 
-    if all(isinstance(value, Scalar) for value in inputs):
+    if all(isinstance(value, Scalar) for value in inputs) and not any(
+        function_of(each) in FUNCTIONS for each in graph.nodes
+    ):
         found = compute([e.scalar(value) for value in inputs])
         made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
     else:
@@ -97,6 +103,23 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
         generated(e, inputs, outs, compute)
         made = [e.unboxed(out) for out in outs]
     return made if isinstance(node.aval, tuple) else made[0]
+
+
+def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
+    """One element of a node of a region, with the bits of compiled regions, where functions are polynomials."""
+    name, f = function_of(node), e.function
+    if name not in FUNCTIONS:
+        return scalar(e, node, operands)
+    loop = loop_of(node)
+    if loop is None or not has_fma():
+        raise Unsupported(f"{name} in a region")
+    reals = [
+        Real(f, format_of(dtype), values.converted(f, value, dtype))
+        for value, dtype in zip(operands, loop[0], strict=True)
+    ]
+    if name in GUARDED:
+        e.kernels.remember(f, beyond(reals[0]))
+    return FUNCTIONS[name](*reals).name
 
 
 # -- single values ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.loops import control, elementwise, indexing, linear, reductions, values
-from futurex.kernels.loops.arrays import Array, Extent, Shape, is_whole, most
+from futurex.kernels.loops.arrays import Array, Extent, Opaque, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.function import FAIL, Function
 from futurex.kernels.loops.kernels import Kernels
@@ -26,11 +26,12 @@ from futurex.kernels.loops.values import Scalar, constant
 from futurex.ops.fusion import SUPPORTED
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.tree.node import Node, build
+from futurex.tree.record import record
 
 Value = Scalar | Array
 _BOOL = np.dtype(bool)
-_STORED = SUPPORTED | {np.dtype(np.complex64), np.dtype(np.complex128)}
+STORED = SUPPORTED | {np.dtype(np.complex64), np.dtype(np.complex128)}
 """What arrays may hold; values in registers are not complex."""
 _LARGEST_UNKNOWN = 1 << 18
 """Elements that memory is set aside for where only the run knows how many there are."""
@@ -45,13 +46,15 @@ class Emitter:
         self.kernels = Kernels({}, set())
         self.calls: list[Call] = []
         self.callback: int | None = None
-        self._known: dict[Node, Value] = {}
+        self.objects: dict[int, Any] = {}  # opaque constants
+        self._opaque = 0
+        self._known: dict[Node, Any] = {}
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def fresh(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """Scratch memory for one array."""
-        if dtype not in _STORED or not dtype.isnative:
+        if dtype not in STORED or not dtype.isnative:
             raise Unsupported(f"arrays of dtype {dtype}")
         if any(isinstance(extent, Extent) for extent in shape) and math.prod(map(most, shape)) > _LARGEST_UNKNOWN:
             raise Unsupported("an array that may become large")
@@ -92,15 +95,20 @@ class Emitter:
             raise Unsupported("a shape that is not known")
         return tuple(shape)
 
-    def constant(self, node: Node) -> Value:
+    def opaque(self) -> Opaque:
+        self._opaque += 1
+        return Opaque(self._opaque)
+
+    def constant(self, node: Node) -> Any:
         if node not in self._known:
             if not node.shape and node.dtype in SUPPORTED:
                 value = node.value.item() if isinstance(node.value, np.ndarray | np.generic) else node.value
                 self._known[node] = constant(value, node.dtype, node.aval.weak)
-            elif node.aval.weak or node.dtype not in _STORED:
-                raise Unsupported(f"constants of dtype {node.dtype}")
+            elif node.dtype not in STORED:
+                self._known[node] = self.opaque()
+                self.objects[self._known[node].index] = node.value
             else:
-                value = np.ascontiguousarray(node.value).reshape(node.shape)
+                value = np.ascontiguousarray(node.value, node.dtype).reshape(node.shape)
                 self._known[node] = self.memory.constant(value)
         return self._known[node]
 
@@ -155,14 +163,16 @@ class Emitter:
             truth = values.converted(self.function, self.scalar(inputs[0]), _BOOL)
             self.function.fail_if(self.function.emit(f"xor i1 {truth}, true"))
             return constant(True, _BOOL, weak=False)
-        if node.op == "cond":
-            return control.cond(self, placed, inputs)
-        if node.op == "loop":
-            return control.loop(self, placed, inputs)
+        if node.op in ("cond", "loop"):
+            if any(isinstance(value, Opaque) for value in inputs):
+                raise Unsupported(f"a {node.op} over objects")
+            return (control.cond if node.op == "cond" else control.loop)(self, placed, inputs)
         before = len(self.function.lines), self.function.block
         try:
             if "dims" in node.attrs and node.op != "reshape":
                 raise Unsupported("an attribute that the run tells")
+            if any(isinstance(value, Opaque) for value in inputs):
+                raise Unsupported("a value that is only handed on")
             return self._native(placed, inputs)
         except Unsupported:
             del self.function.lines[before[0] :]
@@ -177,6 +187,8 @@ class Emitter:
             return _PLACED[node.op](self, placed, inputs)
         if node.op in _PLAIN:
             return _PLAIN[node.op](self, node, inputs)
+        if node.op == "round" and not node.attrs["decimals"] and node.dtype.kind == "f":
+            return elementwise.of_node(self, build(record("rint"), node.inputs, {}, node.aval, node.src), inputs)
         if node.op == "python_scalar":
             return values.python_scalar(self.function, self.scalar(inputs[0]), node.attrs["kind"])
         if node.op == "scalar_power":

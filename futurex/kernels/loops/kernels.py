@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 Dtype = np.dtype[Any]
+_BOOL = np.dtype(bool)
 
 
 @dataclass
@@ -26,17 +27,20 @@ class Kernels:
 
     names: dict[str, str]
     intrinsics: set[str]
+    flag: str | None = None  # of the loop being built: where it is remembered that some element was out of bounds
 
     @contextmanager
     def building(self, e: Emitter, count: int) -> Iterator[Draft]:
         """Collect the body of a loop of ``count`` operands instead of the code itself."""
         draft = Draft(Function(), [f"%a{k}" for k in range(count)])
-        outer, e.function = e.function, draft.function
+        outer, e.function, self.flag = e.function, draft.function, None
+        f = draft.function
         try:
             yield draft
+            if self.flag is not None:
+                f.fail_if(f.load(_BOOL, self.flag))
         finally:
             e.function = outer
-        f = draft.function
         parameters = ", ".join(["i64 %n", *(f"ptr noalias %a{k}" for k in range(count)), "ptr %block"])
         body = "\n".join([
             "entry:", *f.variables, "br label %start", "start:", *f.lines, "ret void",
@@ -47,6 +51,13 @@ class Kernels:
         self.intrinsics |= f.intrinsics
         draft.kernel = Kernel(name, any(f"label %{FAIL}" in line for line in f.lines))
         draft.count = count
+
+    def remember(self, f: Function, condition: str) -> None:
+        """Let the loop that is being built fail in the end if the condition holds for some element."""
+        if self.flag is None:
+            self.flag = f.variable("i8")
+            f.variables.append(f"store i8 0, ptr {self.flag}, align 1")
+        f.store(_BOOL, f.emit(f"or i1 {f.load(_BOOL, self.flag)}, {condition}"), self.flag)
 
     def text(self) -> list[str]:
         """All functions, each with an entry that takes a record's arguments apart."""

@@ -62,8 +62,14 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """The norm of all elements, the root of their product with themselves; along an axis, of the sum of squares."""
     (x,) = inputs
     dtype, (ord, axis) = node.dtype, (node.attrs["ord"], node.attrs["axis"])
-    if isinstance(x, Scalar) or x.dtype != dtype or dtype.kind != "f" or ord not in (None, 2):
+    if isinstance(x, Scalar) or x.dtype != dtype or dtype.kind != "f" or ord not in (None, 2, np.inf):
         raise Unsupported("a norm of its own kind")
+    if ord == np.inf:
+        if len(x.shape) != 1 or (axis is not None and node.attrs["keepdims"]):
+            raise Unsupported("a norm of matrices")
+        sizes = e.fresh(x.shape, dtype)
+        elementwise.by_loop(e, np.absolute, [x], sizes)
+        return e.unboxed(reduced(e, "max", sizes, (0,), dtype, keepdims=False))
     if axis is None:
         if node.attrs["keepdims"] or not x.contiguous or (ord == 2 and len(x.shape) > 1):
             raise Unsupported("a norm of its own kind")

@@ -12,9 +12,9 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.loops.arrays import Array, Extent
+from futurex.kernels.loops.arrays import Array, Extent, Opaque
 from futurex.kernels.loops.calls import Calls, Cell
-from futurex.kernels.loops.emit import Emitter, Value
+from futurex.kernels.loops.emit import STORED, Emitter, Value
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import compiled
@@ -24,7 +24,8 @@ from futurex.tree.aval import Aval
 _ALIGNED = 64
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
-Entry = tuple[int, tuple[int, ...], Any, bool] | None  # word, shape, dtype and ownership of an array in; a number
+Entry = tuple[int, tuple[int, ...], Any, bool] | Opaque | None
+"""Word, shape, dtype and ownership of an array in; an object; a number."""
 
 
 class Program:
@@ -37,12 +38,14 @@ class Program:
         emitter = Emitter()
         self.entries: list[Entry] = []
         codes = ["qq"]
-        inputs: list[Value] = []
+        inputs: list[Any] = []
         scalars: list[tuple[int, Any]] = []
         for k, aval in enumerate(avals):
-            if not aval.static:
-                raise Unsupported("an input of unknown size")
-            if aval.shape or (aval.dtype.kind == "c" and not aval.weak):
+            if not aval.static or aval.dtype not in STORED or (aval.weak and aval.dtype.kind == "c"):
+                handed = emitter.opaque()
+                self.entries.append(handed)
+                inputs.append(handed)
+            elif aval.shape or aval.dtype.kind == "c":
                 made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned)
                 self.entries.append((made.place.index, aval.shape, aval.dtype, k < owned))
                 codes.append("q")
@@ -56,10 +59,11 @@ class Program:
         self.pack = struct.Struct("=" + "".join(codes)).pack_into
         results = list(build(emitter, inputs))
         self.first_scalar = emitter.memory.words
-        self.outs: list[tuple[Cell | None, Any, bool]] = []  # an array, and whether its memory is ours; a number's type
+        self.outs: list[tuple[Cell | Opaque | None, Any, bool]] = []
+        """An array, and whether its memory is ours; an object; a number's type."""
         unpacked = []
         taken: set[Any] = set()
-        own = {entry[0] for entry in self.entries if entry is not None and entry[3]}
+        own = {entry[0] for entry in self.entries if isinstance(entry, tuple) and entry[3]}
         for value in results:
             if isinstance(value, Scalar):
                 address = emitter.function.emit(f"getelementptr i64, ptr %block, i64 {emitter.memory.word()}")
@@ -68,6 +72,8 @@ class Program:
                 self.outs.append((None, None if value.weak else value.dtype.type, False))
         self.unpack = struct.Struct("=" + "".join(unpacked)).unpack_from
         for k, value in enumerate(results):
+            if isinstance(value, Opaque):
+                self.outs.insert(k, (value, None, False))
             if isinstance(value, Array):
                 place = value.place
                 ours = not place.scratch and place.index in own and place not in taken and emitter.is_home(value)
@@ -86,6 +92,7 @@ class Program:
         self.callback = emitter.callback
         self.calls = emitter.calls
         self.kept = memory.kept
+        self.objects = emitter.objects
         self.template = np.zeros(memory.words, np.int64)
         for word, content in memory.fixed.items():
             self.template[word] = content
@@ -127,6 +134,11 @@ def _cell(e: Emitter, value: Array) -> Cell:
     return Cell(value, False, told(value.offset) if value.offset[0] == "%" else None, extents)
 
 
+def _is_fixed(cell: Cell) -> bool:
+    """Is it known where a result lies?"""
+    return cell.array.place.scratch and not cell.extents and cell.offset is None
+
+
 class Instance:
     """Block and scratch memory of one call at a time."""
 
@@ -147,18 +159,20 @@ class Instance:
             self._words[program.callback] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         self._constants = program.kept
         self._views = [
-            None if cell is None or not cell.array.place.scratch or cell.extents or cell.offset is not None
-            else self._calls.view(cell)
+            self._calls.view(cell) if isinstance(cell, Cell) and _is_fixed(cell) else None
             for cell, _, _ in program.outs
         ]  # fmt: skip
 
     def run(self, entry: Callable[[Any], None], inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         program = self._program
         fields: list[Any] = [0, self._base]
-        arrays = dict(self._constants)
+        arrays, objects = dict(self._constants), dict(program.objects)
         for value, wanted in zip(inputs, program.entries, strict=True):
             if wanted is None:
                 fields.append(value.item() if isinstance(value, np.ndarray | np.generic) else value)
+                continue
+            if isinstance(wanted, Opaque):
+                objects[wanted.index] = value
                 continue
             word, shape, dtype, owned = wanted
             array = value
@@ -172,12 +186,12 @@ class Instance:
             program.pack(self._block, 0, *fields)
         except struct.error:  # a Python int that needs more than 64 bits
             return None
-        self._calls.arrays = arrays
+        self._calls.arrays, self._calls.objects = arrays, objects
         entry(self._block)
         if self._calls.interrupts:
             raise self._calls.interrupts.pop()
         results = self._results(arrays) if not self._words[0] else None
-        self._calls.arrays = {}
+        self._calls.arrays, self._calls.objects = {}, {}
         return results
 
     def _results(self, arrays: dict[int, Any]) -> tuple[Any, ...]:
@@ -188,6 +202,8 @@ class Instance:
             if cell is None:
                 value = next(scalars)
                 results.append(value if kind is None else kind(value))
+            elif isinstance(cell, Opaque):
+                results.append(calls.objects[cell.index])
             elif ours:
                 results.append(arrays[cell.array.place.index])
             else:

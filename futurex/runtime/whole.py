@@ -1,0 +1,170 @@
+"""A plan over small arrays as one function of machine code, made behind its runs and taken where it measures faster.
+
+A plan replays instructions, which costs about a microsecond each; one compiled function costs some nanoseconds each,
+and 50 to 500 ms to make. So a plan begins as it is. When it has used as much time as is worth it, its graph is compiled
+by a thread of low priority; then both ways run on the same arguments a few times, and the faster one stays. They are
+compared again from time to time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from futurex.kernels.compiling import background
+from futurex.kernels.registry import Backend, Compiler, Late
+from futurex.runtime import trace
+from futurex.runtime.counters import Grain
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+
+if TYPE_CHECKING:
+    from futurex.runtime.inline import Communicator
+    from futurex.runtime.plan import Instruction
+
+LARGEST = 1 << 15
+"""Elements of an array from which NumPy's kernels, and threads, do as well."""
+MOST_FLOPS = 2e6
+MOST_NODES = 5000
+WORTH, FEWEST = 20e-3, 8
+"""Seconds and runs after which a plan is compiled whole."""
+TRIALS, AGAIN = 5, 4096
+"""Runs of both ways that are compared, and runs until they are compared again."""
+_BETTER = 0.9  # of the other's time: what is taken for faster
+
+
+class _Replay(Protocol):
+    def __call__(
+        self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
+    ) -> list[Any]: ...
+
+
+Check = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+class _Program(Late, Protocol):
+    def __call__(self, *inputs: Any) -> tuple[Any, ...] | None: ...
+
+
+class Whole:
+    """How the runs of one plan go. Threads may run it at once: a measurement that is lost does no harm."""
+
+    def __init__(
+        self, graph: Graph, compiler: Compiler, replay: _Replay, check: Check, grain: Grain, *, behind: bool
+    ) -> None:
+        self._graph, self._compiler, self._behind = graph, compiler, behind
+        self._replay, self._check, self._grain = replay, check, grain
+        self._program: _Program | None = None
+        self._asked = self._off = False
+        self.taken = False  # do runs go to the compiled function?
+        self.reason = ""  # why there is none
+        self.runs = 0  # of the compiled function
+        self._replays = 0
+        self._spent = 0.0
+        self._trials: list[tuple[float, float]] = []
+        self._failures = 0
+        self.seconds = (0.0, 0.0)  # of a run by the plan and by the function, as last compared
+
+    def run(
+        self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
+    ) -> list[Any]:
+        """The results of one run."""
+        if self.taken and trace.active() is None:
+            inputs = args if checked else self._check(args)
+            assert self._program is not None
+            results = self._program(*inputs)
+            if results is not None:
+                self.runs += 1
+                if not self.runs % AGAIN:
+                    self.taken, self._trials = False, []
+                return list(results)
+            self._failed()
+            return self._replay(args, communicator, outs, checked)
+        if self._off:
+            return self._replay(args, communicator, outs, checked)
+        start = time.perf_counter()
+        found = self._replay(args, communicator, outs, checked)
+        self._replayed(time.perf_counter() - start, args, checked)
+        return found
+
+    def _replayed(self, seconds: float, args: Sequence[Any], checked: bool) -> None:
+        self._replays += 1
+        self._spent += seconds
+        if self._program is not None:
+            self._compare(seconds, args if checked else self._check(args))
+        elif not self._asked and self._spent > WORTH and self._replays >= FEWEST:
+            self._asked = True
+            if self._behind:
+                background.submit(self.make)
+            else:
+                self.make()
+
+    def make(self) -> None:
+        """Compile the function."""
+        try:
+            self._program = self._compiler.whole(self._graph)
+        except self._compiler.refusals as error:
+            self.reason, self._off = str(error), True
+
+    def _compare(self, seconds: float, inputs: Sequence[Any]) -> None:
+        """Run the function on the arguments of a run of the plan, too."""
+        assert self._program is not None
+        start = time.perf_counter()
+        results = self._program(*inputs)
+        if results is None:
+            self._failed()
+            return
+        self._trials.append((seconds, time.perf_counter() - start))
+        if len(self._trials) < TRIALS:
+            return
+        plan, function = (min(times) for times in zip(*self._trials, strict=True))
+        self.seconds, self._trials = (plan, function), []
+        self.taken = function < _BETTER * plan
+        self._off = not self.taken
+        if self.taken:
+            self._grain.changed(function)
+
+    def _failed(self) -> None:
+        """The function gave up, and the plan had to run: a way that often does is left."""
+        self._failures += 1
+        if 2 * self._failures > self.runs + 4:
+            self.taken, self._off, self.reason = False, True, "it gave up too often"
+
+    def text(self) -> str | None:
+        """What there is to say of the choice."""
+        if self.reason:
+            return f"runs instruction by instruction: {self.reason}"
+        plan, function = (f"{seconds * 1e6:.3g} µs" for seconds in self.seconds)
+        if self.taken:
+            return f"runs as one compiled function: {function} instead of {plan}"
+        return f"runs instruction by instruction: {plan}, compiled {function}" if self.seconds[0] else None
+
+
+def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
+    """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
+    compiler = next((each for each in backends if isinstance(each, Compiler)), None)
+    if compiler is None or len(instructions) < 2 or any(each.kernel.backend == "onednn" for each in instructions):
+        return None
+    return compiler if _is_small(graph) else None
+
+
+def _is_small(graph: Graph) -> bool:
+    count, graphs = 0, [graph]
+    while graphs:
+        for node in graphs.pop().nodes:
+            count += 1
+            avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+            if count > MOST_NODES or any(not isinstance(aval, Aval) for aval in avals):
+                return False
+            if node.op == "param":
+                continue
+            if any(aval.static and aval.size > LARGEST for aval in avals):
+                return False
+            inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
+            graphs += inner
+            if not inner and node.op not in ("const", "item") and node.is_static:
+                work = node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs)
+                if work.flops > MOST_FLOPS:
+                    return False
+    return True
