@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 
+from futurex.kernels import threads
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend
 
@@ -58,4 +59,7 @@ def default_backends() -> tuple[Backend, ...]:
         if name not in _MAKERS:
             raise ValueError(f"FUTUREX_BACKENDS names {name!r}, which is no backend; choose among {', '.join(_MAKERS)}")
     made = (_MAKERS[name]() for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
-    return tuple(backend for backend in made if backend is not None)
+    found = tuple(backend for backend in made if backend is not None)
+    if not any(backend.name == "onednn" for backend in found):
+        threads.make_way_for_blas()
+    return found
