@@ -1,6 +1,7 @@
 """Meshes of endpoints for tests: in this process, or with real processes as peers."""
 
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -11,15 +12,31 @@ from pathlib import Path
 import pytest
 
 from futurex.errors import MissingExtra
-from futurex.runtime.transport import Endpoint, Limits, open_endpoint
+from futurex.runtime.transport import Endpoint, Limits, Tls, open_endpoint
 
 SECRET = b"the secret of the tests, 32 byte"
+CERTIFICATES = Path(__file__).with_name("certificates")
 PEER = Path(__file__).with_name("transport_peer.py")
 
 
+def tls(own: str = "rank.pem") -> Tls:
+    """Return contexts as Dask makes them: each side shows a certificate of one authority, whatever host it names."""
+
+    def context(purpose: ssl.Purpose) -> ssl.SSLContext:
+        made = ssl.create_default_context(purpose, cafile=str(CERTIFICATES / "ca.pem"))
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_REQUIRED
+        made.load_cert_chain(CERTIFICATES / own)
+        return made
+
+    return Tls(context(ssl.Purpose.SERVER_AUTH), context(ssl.Purpose.CLIENT_AUTH))
+
+
 def open_or_skip(kind: str, rank: int, size: int, secret: bytes = SECRET, limits: Limits | None = None) -> Endpoint:
-    """Open an endpoint; skip the test where the library for `kind` is missing."""
+    """Open an endpoint, "tls" being encrypted TCP; skip the test where the library for `kind` is missing."""
     try:
+        if kind == "tls":
+            return open_endpoint("tcp", rank, size, secret, limits=limits, tls=tls())
         return open_endpoint(kind, rank, size, secret, limits=limits)
     except MissingExtra as error:
         pytest.skip(str(error))

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 from transport_mesh import SECRET
 
-from futurex.runtime.collectives import RingAllReduce, SmallCollectives
+from futurex.runtime.collectives import Collective, MessageCollectives
 from futurex.runtime.transport import Endpoint, open_endpoint
 
 ECHO, REPLY = 1, 2
@@ -26,13 +26,33 @@ def operand(rank: int, step: int, count: int) -> np.ndarray:
     return np.random.default_rng((rank, step)).standard_normal(count).astype(np.float32)
 
 
+class Ring:
+    """The ring all-reduce of one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, **options: int) -> None:
+        self.collectives = MessageCollectives(endpoint, **options)
+
+    def start(
+        self, buffer: np.ndarray, *, generation: int, step: int, tag: int = 0, timeout: float = 60.0
+    ) -> Collective:
+        """Begin to sum `buffer` in place."""
+        key = generation, step, tag
+        return self.collectives.all_reduce([buffer], [buffer], "sum", key, timeout, "ring")
+
+
 class Reducer:
     """All-reduces of one size, one step after the other."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.ring = RingAllReduce(endpoint)
-        self.group = SmallCollectives(endpoint)
+        self.ring = Ring(endpoint)
+
+    def heads(self, total: np.ndarray, step: int) -> list[bytes]:
+        """Return the first bytes of every rank's result."""
+        mine = np.frombuffer(total.tobytes()[:4096], np.uint8)
+        outs = [np.empty_like(mine) for _ in range(self.endpoint.size)]
+        self.ring.collectives.all_gather(mine, outs, (0, step, 1), 20.0).wait(20.0)
+        return [out.tobytes() for out in outs]
 
     def run(self, steps: int, count: int) -> np.ndarray:
         """Return the last sum; every step is a fresh random vector."""
@@ -54,8 +74,7 @@ def main() -> None:
     if role.startswith("reduce"):
         _, steps, count = role.split(":")
         total = reducer.run(int(steps), int(count))
-        digests = reducer.group.all_gather(total.tobytes()[:4096], generation=0, step=int(steps))
-        digests.wait(20.0)
+        reducer.heads(total, int(steps))
     sys.stdin.read()
     endpoint.close()
 

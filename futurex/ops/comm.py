@@ -1,4 +1,4 @@
-"""Communication between the localities of a mesh, as nodes: ``all_reduce`` and ``all_gather``.
+"""Communication between the localities of a mesh, as nodes.
 
 The partitioner inserts them into the graph of one rank after differentiation, so they need no derivative of their
 own: the duality of replication and summation is already in the graph that is partitioned. The tags of a graph are
@@ -18,7 +18,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 from futurex.tree.record import op
 
-COMMUNICATION = frozenset({"all_reduce", "all_gather"})
+COMMUNICATION = frozenset({"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "permute"})
 """The ops whose results come from other ranks: a plan starts them and goes on with what else is ready."""
 
 REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -37,9 +37,13 @@ def _needs_mesh(*_: Any, tag: int, **__: Any) -> NoReturn:
     )
 
 
-def _all_reduce_aval(*xs: Aval, reduce: str, tag: int) -> tuple[Aval, ...]:
+def _check_reduction(name: str, reduce: str) -> None:
     if reduce not in REDUCTIONS:
-        raise ValueError(f"all_reduce combines by {', '.join(REDUCTIONS)}; {reduce!r} is none of them")
+        raise ValueError(f"{name} combines by {', '.join(REDUCTIONS)}; {reduce!r} is none of them")
+
+
+def _all_reduce_aval(*xs: Aval, reduce: str, tag: int) -> tuple[Aval, ...]:
+    _check_reduction("all_reduce", reduce)
     return tuple(Aval(x.shape, x.dtype) for x in xs)
 
 
@@ -52,5 +56,35 @@ def _all_gather_aval(x: Aval, axis: int, sizes: Iterable[int], tag: int) -> Aval
     return Aval((*x.shape[:axis], sum(sizes), *x.shape[axis + 1 :]), x.dtype)
 
 
+def _reduce_scatter_aval(x: Aval, axis: int, sizes: Iterable[int], rank: int, reduce: str, tag: int) -> Aval:
+    sizes = tuple(sizes)
+    _check_reduction("reduce_scatter", reduce)
+    if x.shape[axis] != sum(sizes):
+        raise ValueError(f"reduce_scatter cuts axis {axis} of {x.shape} into parts of {sizes} rows, which do not fit")
+    return Aval((*x.shape[:axis], sizes[rank], *x.shape[axis + 1 :]), x.dtype)
+
+
+def _broadcast_aval(x: Aval, root: int, tag: int) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _all_to_all_aval(x: Aval, ranks: int, tag: int) -> Aval:
+    if not x.shape or x.shape[0] % ranks:
+        raise ValueError(f"all_to_all cuts the first axis of {x.shape} into {ranks} equal blocks, which does not fit")
+    return Aval(x.shape, x.dtype)
+
+
+def _permute_aval(x: Aval, pairs: Iterable[tuple[int, int]], tag: int) -> Aval:
+    pairs = tuple(pairs)
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        raise ValueError(f"permute sends from and to every rank once at most, not along {tuple(pairs)}")
+    return Aval(x.shape, x.dtype)
+
+
 op("all_reduce", _needs_mesh, aval=_all_reduce_aval)
 op("all_gather", _needs_mesh, aval=_all_gather_aval)
+op("reduce_scatter", _needs_mesh, aval=_reduce_scatter_aval)
+op("broadcast", _needs_mesh, aval=_broadcast_aval)
+op("all_to_all", _needs_mesh, aval=_all_to_all_aval)
+op("permute", _needs_mesh, aval=_permute_aval)

@@ -7,7 +7,7 @@ partitioned programs are tested here first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,13 +85,38 @@ def _steps(graph: Graph, args: Sequence[Any]) -> Rank:
 
 def exchange(sent: Sequence[Sent]) -> list[Any]:
     """The results of one communication for all ranks; reductions go in rank order."""
-    calls = {(each.node.op, tuple(sorted(each.node.attrs.items()))) for each in sent}
+    calls = {
+        (each.node.op, tuple(sorted((name, value) for name, value in each.node.attrs.items() if name != "rank")))
+        for each in sent
+    }
     if len(calls) != 1:
         raise PartitionError(f"ranks disagree on the next communication: {[each.node for each in sent]}")
     node = sent[0].node
     if node.op == "all_gather":
         whole = np.concatenate([each.arrays[0] for each in sent], axis=node.attrs["axis"])
         return [whole] * len(sent)
+    if node.op in _MOVES:
+        return _MOVES[node.op](node, [each.arrays[0] for each in sent])
     combine = REDUCTIONS[node.attrs["reduce"]]
     total = tuple(functools.reduce(combine, parts) for parts in zip(*(each.arrays for each in sent), strict=True))
+    if node.op == "reduce_scatter":
+        ends = np.cumsum(node.attrs["sizes"])[:-1]
+        return np.split(total[0], ends, node.attrs["axis"])
     return [total] * len(sent)
+
+
+def _permuted(node: Node, arrays: Sequence[Any]) -> list[Any]:
+    sources = {target: source for source, target in node.attrs["pairs"]}
+    return [arrays[sources[rank]] if rank in sources else np.zeros_like(arrays[rank]) for rank in range(len(arrays))]
+
+
+def _exchanged(node: Node, arrays: Sequence[Any]) -> list[Any]:
+    blocks = [np.split(array, len(arrays)) for array in arrays]
+    return [np.concatenate([theirs[rank] for theirs in blocks]) for rank in range(len(arrays))]
+
+
+_MOVES: dict[str, Callable[[Node, Sequence[Any]], list[Any]]] = {
+    "broadcast": lambda node, arrays: [arrays[node.attrs["root"]]] * len(arrays),
+    "permute": _permuted,
+    "all_to_all": _exchanged,
+}

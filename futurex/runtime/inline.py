@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.errors import FuturexError
 from futurex.runtime import config, trace
-from futurex.runtime.instance import Instance, Values, operands
+from futurex.runtime.instance import Home, Instance, Values, operands
 from futurex.runtime.lower import COMMUNICATOR
 from futurex.runtime.scheduler import Scheduler, Turns
 from futurex.tree.node import Node
@@ -38,7 +38,14 @@ class Pending(Protocol):
 
 
 class Communicator(Protocol):
-    """The collectives of one locality."""
+    """The collectives of one locality; ``memory`` is where the arenas of plans that exchange arrays lie."""
+
+    @property
+    def memory(self) -> Home | None: ...
+
+    def drive(self, done: Callable[[], bool]) -> None:
+        """Work on what is in flight, on this thread, until ``done()`` or for a moment."""
+        ...
 
     def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Pending:
         """Begin a collective and return at once.
@@ -186,6 +193,7 @@ class Conversation:
     def _wait(self) -> int:
         limit = config.deadline()
         start = time.perf_counter()
+        self.values[COMMUNICATOR].drive(lambda: not self._arrived.empty())
         try:
             index = self._arrived.get(timeout=limit)
             self.values[COMMUNICATOR].waited(time.perf_counter() - start)

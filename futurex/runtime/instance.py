@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,14 +30,28 @@ class _Lock:
         self.lock = threading.Lock()
 
 
+class Home(Protocol):
+    """Memory of a kind of its own, such as that which the processes of a host share."""
+
+    def empty(self, shape: Any, dtype: Any) -> Any: ...
+
+
+def _allocate(nbytes: int, home: Home | None) -> Any:
+    return allocate(nbytes) if home is None else home.empty(nbytes, np.uint8)
+
+
 class Instance:
     """``template`` holds constants and arena arrays; a run copies it, fills in its arguments and executes ``calls``.
 
+    The arena lies in ``home`` where one is given: arrays that ranks exchange are then read where they are made.
     ``prologue`` makes what differs from run to run: fresh arrays for results, donated arguments, and views of both.
     """
 
-    def __init__(self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters) -> None:
-        self.arena = allocate(layout.arena) if layout.arena else None
+    def __init__(
+        self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters, home: Home | None = None
+    ) -> None:
+        self.home = home
+        self.arena = _allocate(layout.arena, home) if layout.arena else None
         self.counters = counters
         self.kernels = kernels
         self.program: Any = None  # the whole run as one function, once that is worth making

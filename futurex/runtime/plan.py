@@ -16,7 +16,7 @@ from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
 from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
 from futurex.runtime.inline import Communicator, Conversation, note, replay
-from futurex.runtime.instance import Instance, Values
+from futurex.runtime.instance import Home, Instance, Values
 from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering, Slot
 from futurex.runtime.memory import Layout, Memory, Planner
 from futurex.runtime.results import Delivery
@@ -230,10 +230,8 @@ class Plan:
                 f"{self.graph.name} communicates ({op}) and must be run with a communicator, on a cluster"
             )
         taken = self.delivery.check(args)
-        try:
-            instance = self._instances.pop()
-        except IndexError:
-            instance = self._instance()
+        home = communicator.memory if self.collectives and communicator is not None else None
+        instance = self._pooled(home) or self._instance(home)
         values = instance.template.copy()
         values[COMMUNICATOR] = communicator
         values[1 : len(taken) + 1] = taken
@@ -252,7 +250,16 @@ class Plan:
         """Give up a run; its memory is not used again, because a collective may still write to it."""
         self._orphans.append(instance.counters)
 
-    def _instance(self) -> Instance:
+    def _pooled(self, home: Home | None) -> Instance | None:
+        """Memory of an earlier run, if it lies where this one's must."""
+        try:
+            while (instance := self._instances.pop()).home is not home:
+                self._orphans.append(instance.counters)
+        except IndexError:
+            return None
+        return instance
+
+    def _instance(self, home: Home | None = None) -> Instance:
         kernels = [each.kernel for each in self.instructions]
         try:
             counters = self._orphans.pop()
@@ -261,7 +268,7 @@ class Plan:
             self._counters.append(counters)
             if len(self._counters) > 1:
                 kernels = [self._another(each) if each.kernel.exclusive else each.kernel for each in self.instructions]
-        return Instance(self.low, self.layout, kernels, counters)
+        return Instance(self.low, self.layout, kernels, counters, home)
 
     def _another(self, instruction: Instruction) -> Kernel:
         return kernel_for(instruction.node, self.low.backends, self.low.threads)

@@ -32,7 +32,7 @@ def _ucx_missing() -> str:
     return ""
 
 
-@pytest.fixture(scope="module", params=["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.fixture(scope="module", params=["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 def cluster(request):
     if request.param == "ucx" and _ucx_missing():
         pytest.skip(_ucx_missing())
@@ -173,7 +173,7 @@ def _wait_until_running(run):
 def test_random_bytes_on_the_transport_port_disturb_nobody():
     x = np.ones((6, 3))
     program = fx.lower(descent, np.ones((3, 2)), x)
-    with _cluster(2) as cluster:
+    with _cluster(2, transport="tcp") as cluster:
         run = cluster.spmd(programs.descend, program.graph, 300, cluster.tile(x))
         for port in _listening_ports(cluster):
             with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
@@ -213,7 +213,7 @@ def test_bad_targets_and_options():
     assert time.monotonic() - start < 20
     with pytest.raises(TypeError, match="no option 'transprt'"):
         fx.Cluster(2, transprt="tcp")
-    with pytest.raises(ValueError, match="'infiniband' is not one of 'tcp', 'ucx'"):
+    with pytest.raises(ValueError, match="'infiniband' is not one of 'local', 'tcp', 'ucx'"):
         fx.Cluster(2, transport="infiniband")
     with pytest.raises(ValueError, match="at least one locality"):
         fx.Cluster(-1)

@@ -28,7 +28,7 @@ def _problem(n=61):
     return params, (x, y)
 
 
-@pytest.mark.parametrize("transport", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("transport", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 @pytest.mark.parametrize("optimizer", [fx.optim.sgd(0.1, momentum=0.9), fx.optim.adam(1e-2)], ids=["momentum", "adam"])
 def test_two_localities_train_as_one(transport, optimizer):
     params, data = _problem()

@@ -17,9 +17,9 @@ from futurex.tree import Aval, Graph, apply, item, param
 SECRET = b"0123456789abcdef"
 
 
-def on_all_ranks(size, function):
+def on_all_ranks(size, function, kind="inproc"):
     """``function(communicator)`` on ``size`` connected ranks, one thread each; the results by rank."""
-    endpoints = [open_endpoint("inproc", rank, size, SECRET) for rank in range(size)]
+    endpoints = [open_endpoint(kind, rank, size, SECRET) for rank in range(size)]
     communicators = [Communicator(endpoint) for endpoint in endpoints]
     addresses = [endpoint.address for endpoint in endpoints]
     results, errors = [None] * size, []

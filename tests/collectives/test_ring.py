@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transport_mesh import mesh, processes
-from transport_peer import Reducer, operand
+from transport_peer import Reducer, Ring, operand
 
-from futurex.runtime.collectives import CollectiveError, CollectiveTimeout, RingAllReduce
-from futurex.runtime.collectives.ring import RING_HANDLER
+from futurex.runtime.collectives import CollectiveError, CollectiveTimeout
+from futurex.runtime.collectives.messages import HANDLER
 from futurex.runtime.transport import Endpoint, Limits
 
 pytestmark = pytest.mark.timeout(60)
@@ -27,7 +27,7 @@ DTYPES = ["f2", "f4", "f8", "i1", "u2", "i4", "i8", "u8"]
 class Rings:
     """A mesh of rings in this process, and the all-reduce of one array per rank."""
 
-    def __init__(self, endpoints: list[Endpoint], rings: list[RingAllReduce]) -> None:
+    def __init__(self, endpoints: list[Endpoint], rings: list[Ring]) -> None:
         self.endpoints = endpoints
         self.rings = rings
         self.step = 0
@@ -50,8 +50,8 @@ def rings_of() -> Iterator:
 
     @cache
     def make(size: int, kind: str = "inproc") -> Rings:
-        rings: list[RingAllReduce] = []
-        opened.append(mesh(kind, size, lambda endpoint: rings.append(RingAllReduce(endpoint, chunk_bytes=CHUNK_BYTES))))
+        rings: list[Ring] = []
+        opened.append(mesh(kind, size, lambda endpoint: rings.append(Ring(endpoint, chunk_bytes=CHUNK_BYTES))))
         return Rings(opened[-1].__enter__(), rings)
 
     yield make
@@ -62,10 +62,10 @@ def rings_of() -> Iterator:
 @pytest.fixture
 def trio() -> Iterator[Rings]:
     """Three ranks of its own for a test that breaks them."""
-    rings: list[RingAllReduce] = []
+    rings: list[Ring] = []
     limits = Limits(max_queued=1 << 20)
     with mesh(
-        "inproc", 3, lambda endpoint: rings.append(RingAllReduce(endpoint, max_early=10_000)), limits
+        "inproc", 3, lambda endpoint: rings.append(Ring(endpoint, max_early=10_000)), limits
     ) as endpoints:
         yield Rings(endpoints, rings)
 
@@ -87,7 +87,7 @@ def documented_sum(arrays: list[np.ndarray]) -> np.ndarray:
 def test_every_rank_gets_the_sum_bit_by_bit(rings_of, size: int, count: int, dtype: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     arrays = [(rng.standard_normal(count) * 50).astype(dtype) for _ in range(size)]
-    expected = documented_sum(arrays)
+    expected = documented_sum([array.astype("f4") for array in arrays] if dtype == "f2" else arrays).astype(dtype)
     for result in rings_of(size).reduce(arrays):
         assert result.tobytes() == expected.tobytes()
     wide = np.sum([array.astype("f8") for array in arrays], axis=0)
@@ -95,7 +95,7 @@ def test_every_rank_gets_the_sum_bit_by_bit(rings_of, size: int, count: int, dty
         np.testing.assert_allclose(expected, wide, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("kind", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 @pytest.mark.parametrize("count", [1, 1000, 100_000])
 def test_the_transports_agree(rings_of, kind: str, count: int) -> None:
     arrays = [operand(rank, 0, count) for rank in range(3)]
@@ -150,7 +150,7 @@ def test_a_pending_tells_when_it_began_and_ended(rings_of) -> None:
 
 def test_one_rank_has_the_sum_already() -> None:
     with mesh("inproc", 1) as (endpoint,):
-        ring = RingAllReduce(endpoint)
+        ring = Ring(endpoint)
         array = np.arange(5.0)
         pending = ring.start(array, generation=0, step=0)
         assert pending.done()
@@ -247,22 +247,8 @@ def test_what_a_failed_one_still_gets_is_dropped(trio: Rings) -> None:
     with pytest.raises(CollectiveTimeout):
         failed.wait(20)
     for part in range(50):
-        trio.endpoints[0].send(1, RING_HANDLER, bytes(800), generation=0, step=0, part=part).wait(20)
+        trio.endpoints[0].send(1, HANDLER, bytes(800), generation=0, step=0, part=part).wait(20)
     assert trio.endpoints[1].lost == {}
-
-
-@pytest.mark.parametrize(
-    "array, error, message",
-    [
-        (np.ones((2, 2)), ValueError, "contiguous vector"),
-        (np.ones(10)[::2], ValueError, "contiguous vector"),
-        (np.ones(4, "c8"), TypeError, "floats or integers"),
-        (np.ones(4, ">f8"), TypeError, "native byte order"),
-    ],
-)
-def test_what_cannot_be_reduced(rings_of, array: np.ndarray, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        rings_of(2).rings[0].start(array, generation=0, step=0)
 
 
 def test_a_name_is_used_once_at_a_time(trio: Rings) -> None:
@@ -272,7 +258,7 @@ def test_a_name_is_used_once_at_a_time(trio: Rings) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("kind", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("kind", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 @pytest.mark.parametrize("size", [2, 3])
 def test_between_processes(kind: str, size: int) -> None:
     reducers: list[Reducer] = []
@@ -281,13 +267,11 @@ def test_between_processes(kind: str, size: int) -> None:
         total = reducers[0].run(steps, count)
         expected = documented_sum([operand(rank, steps - 1, count) for rank in range(size)])
         assert total.tobytes() == expected.tobytes()
-        heads = reducers[0].group.all_gather(total.tobytes()[:4096], generation=0, step=steps)
-        heads.wait(20)
-        assert heads.items == [expected.tobytes()[:4096]] * size
+        assert reducers[0].heads(total, steps) == [expected.tobytes()[:4096]] * size
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("kind", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("kind", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 def test_a_peer_killed_in_the_middle_is_named_before_the_deadline(kind: str) -> None:
     reducers: list[Reducer] = []
     count = 1_000_000
@@ -306,7 +290,7 @@ def test_a_peer_killed_in_the_middle_is_named_before_the_deadline(kind: str) -> 
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("kind", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.mark.parametrize("kind", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 def test_a_peer_that_hangs_is_named_at_the_deadline(kind: str) -> None:
     reducers: list[Reducer] = []
     count = 4_000_000

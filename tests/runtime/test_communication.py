@@ -50,6 +50,8 @@ class Pending:
 class Communicator:
     """Records what was started; ``answer(pending)`` decides when it ends."""
 
+    memory = None
+
     def __init__(self, answer):
         self.answer, self.tags, self.waits = answer, [], 0
 
@@ -59,6 +61,9 @@ class Communicator:
         pending = Pending(attrs["tag"], arrays, outs)
         self.answer(pending)
         return pending
+
+    def drive(self, done):
+        """Whoever answers needs no help."""
 
     def waited(self, seconds):
         self.waits += 1

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(60)
 INBOX, ALLOCATING, BLOCKING = 1, 2, 3
 
 
-@pytest.fixture(params=["inproc", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.fixture(params=["inproc", "local", "tcp", "tls", pytest.param("ucx", marks=pytest.mark.ucx)])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -381,7 +381,7 @@ def test_timers_run_in_the_order_of_their_times(pair: Pair) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("carrier pigeon", 0, 1, SECRET), "choose one of 'inproc', 'tcp', 'ucx'"),
+        (("carrier pigeon", 0, 1, SECRET), "choose one of 'inproc', 'local', 'tcp', 'ucx'"),
         (("inproc", 2, 2, SECRET), r"rank 2 is not one of 0\.\.1"),
         (("inproc", 0, 1, b"short"), "at least 16"),
     ],

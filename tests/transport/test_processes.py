@@ -12,7 +12,7 @@ from futurex.runtime.transport import Endpoint, Header, PeerLost
 pytestmark = [pytest.mark.timeout(60), pytest.mark.cluster]
 
 
-@pytest.fixture(params=["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.fixture(params=["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
+from distributed.comm import get_address_host
 
 from futurex.runtime import config
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
 from futurex.runtime.plan import Plan
-from futurex.runtime.transport import StaleGeneration, open_endpoint
+from futurex.runtime.transport import StaleGeneration, Tls, open_endpoint
 from futurex.tree.graph import Graph
 
 
@@ -82,10 +83,11 @@ async def open_session(
     """Open this worker's endpoint; returns its rank and the address that others dial."""
     host = host_of(dask_worker)
     rank = ranks[dask_worker.address]
+    tls = _tls(dask_worker, kind)
+    where = get_address_host(dask_worker.address) if kind == "tcp" else "127.0.0.1"
 
     def open_() -> Communicator:
-        endpoint = open_endpoint(kind, rank, len(ranks), secret)
-        return Communicator(endpoint)
+        return Communicator(open_endpoint(kind, rank, len(ranks), secret, host=where, tls=tls))
 
     host.sessions[session] = await asyncio.to_thread(open_)
     return rank, host.sessions[session].endpoint.address
@@ -93,8 +95,28 @@ async def open_session(
 
 async def connect_session(session: str, addresses: Sequence[bytes], timeout: float, dask_worker: Worker) -> None:
     """Connect to every other rank; needs all of them to do so at once."""
-    endpoint = host_of(dask_worker).sessions[session].endpoint
-    await asyncio.to_thread(endpoint.connect, list(addresses), timeout)
+    communicator = host_of(dask_worker).sessions[session]
+
+    def connect() -> None:
+        communicator.endpoint.connect(list(addresses), timeout)
+        communicator.calibrate()
+
+    await asyncio.to_thread(connect)
+
+
+def _tls(worker: Worker, kind: str) -> Tls | None:
+    """What Dask encrypts this worker's channel with, for the localities' own channels; None where it does not.
+
+    What stays inside a host needs no encryption. Raises ValueError for a transport that leaves it and has none.
+    """
+    if kind == "local" or not worker.address.startswith("tls://"):
+        return None
+    if kind != "tcp":
+        raise ValueError(f"the Dask cluster encrypts, and transport={kind!r} cannot: use transport='tcp'")
+    security = worker.security
+    return Tls(
+        security.get_connection_args("worker")["ssl_context"], security.get_listen_args("worker")["ssl_context"]
+    )
 
 
 async def close_session(session: str, dask_worker: Worker) -> None:

@@ -1,31 +1,37 @@
-"""What a plan's communication nodes talk to: arrays of any dtype over the ring of one endpoint."""
+"""What a plan's communication nodes talk to: arrays of any shape and dtype, among the ranks of one endpoint."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.ops.comm import REDUCTIONS
 from futurex.runtime import config
-from futurex.runtime.collectives.exchange import Pending
-from futurex.runtime.collectives.ring import RingAllReduce
-from futurex.runtime.collectives.small import SmallCollectives
+from futurex.runtime.collectives.board import ORDERED
+from futurex.runtime.collectives.messages import MessageCollectives
+from futurex.runtime.collectives.model import Model
+from futurex.runtime.collectives.operation import Collective, Key
+from futurex.runtime.collectives.shared import SharedGroup
+from futurex.runtime.collectives.shared_arrays import SharedCollectives
 from futurex.runtime.transport import Endpoint
+from futurex.runtime.transport.arena import Arena
+from futurex.runtime.transport.local import LocalEndpoint
 
-_SUMMED = "fiu"  # dtype kinds that the ring adds
+_TRIALS = 5
+_LARGE = 4 << 20
 
 
 class Operation:
     """A collective in flight; ``result()`` puts what arrived where the plan wants it, once."""
 
-    def __init__(self, pending: Pending, land: Callable[[], None]) -> None:
+    def __init__(self, pending: Collective, land: Callable[[], None] | None = None) -> None:
         self._pending = pending
-        self._land: Callable[[], None] | None = land
+        self._land = land
 
     @property
     def started(self) -> float:
@@ -50,20 +56,25 @@ class Communicator:
     """The collectives of one rank in one generation.
 
     Every run of a plan is a *step*; (generation, step, tag) names one exchange on all ranks. ``communication`` sums the
-    seconds in which something was in flight, ``exposed`` those in which the computation waited for it.
+    seconds in which something was in flight, ``exposed`` those in which the computation waited for it. ``memory`` is
+    where arrays that are exchanged are best made; None where that does not matter.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.rank, self.size = endpoint.rank, endpoint.size
-        self.small = SmallCollectives(endpoint)
-        self._ring = RingAllReduce(endpoint)
+        self.memory: Arena | None = None
+        self.engine: SharedCollectives | MessageCollectives
+        if isinstance(endpoint, LocalEndpoint) and ORDERED:
+            self.engine = SharedCollectives(SharedGroup(endpoint))
+            self.memory = endpoint.memory
+        else:
+            self.engine = MessageCollectives(endpoint)
         self._begin()
 
     def _begin(self) -> None:
         self._generation = self.endpoint.generation
         self._step = 0
-        self._buffers: dict[tuple[int, str, int], np.ndarray] = {}
         self._flights: list[Operation] = []
         self.communication = 0.0
         self.exposed = 0.0
@@ -84,19 +95,45 @@ class Communicator:
         begun._begin()
         return begun
 
+    def calibrate(self) -> Model:
+        """Measure what messages cost, and use it from now on; every rank calls this at the same time."""
+        if isinstance(self.engine, SharedCollectives) or self.size == 1:
+            return Model()
+        small, large = np.zeros(1), np.zeros(_LARGE, np.uint8)
+        engine, step = self.engine, 0
+
+        def seconds(vector: np.ndarray, algorithm: str, first: int) -> float:
+            spans = []
+            for trial in range(_TRIALS):
+                start = time.perf_counter()
+                key = self._generation, step, first + trial
+                engine.all_reduce([vector], [vector], "max", key, 30.0, algorithm).wait(30.0)
+                spans.append(time.perf_counter() - start)
+            return sorted(spans)[_TRIALS // 2]
+
+        rounds = math.ceil(math.log2(self.size)) + (2 if self.size & (self.size - 1) else 0)
+        latency = seconds(small, "doubling", 0) / rounds
+        hops = 2 * (self.size - 1)
+        per_byte = max(1e-12, (seconds(large, "ring", _TRIALS) - hops * latency) * self.size / hops / _LARGE)
+        found = np.array([latency, per_byte])
+        engine.all_reduce([found], [found], "max", (self._generation, step, 2 * _TRIALS), 30.0, "ring").wait(30.0)
+        engine.model = Model(*found.tolist())
+        return engine.model
+
+    def barrier(self, timeout: float) -> None:
+        """Wait until every rank has come."""
+        self.engine.barrier(self._key(0, self.begin_step()), timeout).wait(timeout)
+
     def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Operation:
-        """Begin an ``all_reduce`` or ``all_gather`` node."""
-        sums = op == "all_reduce" and attrs["reduce"] == "sum" and outs[0].dtype.kind in _SUMMED
-        if sums and len(outs) == 1:
-            operation = self._sum_in_place(arrays[0], outs[0], attrs["tag"])
-        elif sums:
-            operation = self._sum_bucket(arrays, outs, attrs["tag"])
-        elif op == "all_reduce":
-            operation = self._gather_and_reduce(arrays, outs, attrs["reduce"], attrs["tag"])
-        else:
-            operation = self._gather(arrays[0], outs[0], attrs["axis"], attrs["sizes"], attrs["tag"])
+        """Begin a communication node: see ``futurex.ops.comm`` for what each does."""
+        key, timeout = self._key(attrs["tag"], self._step), config.deadline()
+        operation = _STARTS[op](self, attrs, arrays, outs, key, timeout)
         self._flights.append(operation)
         return operation
+
+    def drive(self, done: Callable[[], bool]) -> None:
+        """Work on what is in flight, on this thread, until ``done()`` or for a moment."""
+        self.engine.drive(done)
 
     def waited(self, seconds: float) -> None:
         """The computation had nothing else to do for this long."""
@@ -106,6 +143,9 @@ class Communicator:
         """(communication, exposed) seconds since the beginning."""
         self._account()
         return self.communication, self.exposed
+
+    def _key(self, tag: int, step: int) -> Key:
+        return self._generation, step, tag
 
     def _account(self) -> None:
         """Add the time in which something was in flight, counting what overlaps once."""
@@ -117,84 +157,50 @@ class Communicator:
             end = max(end, finish)
         self._flights = [each for each in self._flights if each.finished is None]
 
-    def _launch(self, buffer: np.ndarray, tag: int, land: Callable[[], None]) -> Operation:
-        pending = self._ring.start(
-            buffer, generation=self._generation, step=self._step, tag=tag, timeout=config.deadline()
+    # -- the nodes -----------------------------------------------------------------------------------------------------
+
+    def _all_reduce(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        flat = [array.reshape(-1) for array in arrays], [out.reshape(-1) for out in outs]
+        return Operation(self.engine.all_reduce(*flat, attrs["reduce"], key, timeout))
+
+    def _reduce_scatter(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        [array], [out], axis = arrays, outs, attrs["axis"]
+        rows = np.ascontiguousarray(np.moveaxis(array, axis, 0))
+        parts = [size * math.prod(rows.shape[1:]) for size in attrs["sizes"]]
+        part = np.empty((attrs["sizes"][self.rank], *rows.shape[1:]), array.dtype) if axis else out
+        pending = self.engine.reduce_scatter(
+            rows.reshape(-1), part.reshape(-1), parts, attrs["reduce"], key, timeout
         )
-        return Operation(pending, land)
+        return Operation(pending, (lambda: np.copyto(out, np.moveaxis(part, 0, axis))) if axis else None)
 
-    def _buffer(self, tag: int, dtype: Any, size: int) -> np.ndarray:
-        key = (tag, np.dtype(dtype).str, size)
-        if key not in self._buffers:
-            self._buffers[key] = np.empty(size, dtype)
-        return self._buffers[key]
+    def _all_gather(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        [array], [out], axis = arrays, outs, attrs["axis"]
+        ends = list(itertools.accumulate(attrs["sizes"], initial=0))
+        places = [out[(slice(None),) * axis + (slice(a, b),)] for a, b in itertools.pairwise(ends)]
+        return Operation(self.engine.all_gather(array.reshape(-1), places, key, timeout))
 
-    def _sum_in_place(self, array: np.ndarray, out: np.ndarray, tag: int) -> Operation:
-        if out is not array:
+    def _broadcast(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        [array], [out] = arrays, outs
+        if self.rank == attrs["root"]:
             np.copyto(out, array)
-        return self._launch(out.reshape(-1), tag, lambda: None)
+        return Operation(self.engine.broadcast(out.reshape(-1), attrs["root"], key, timeout))
 
-    def _sum_bucket(self, arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray], tag: int) -> Operation:
-        """Several arrays in one message: copied into a bucket, summed there, copied out."""
-        buffer = self._buffer(tag, outs[0].dtype, sum(out.size for out in outs))
-        parts = []
-        position = 0
-        for array in arrays:
-            part = buffer[position : position + array.size].reshape(array.shape)
-            np.copyto(part, array)
-            parts.append(part)
-            position += array.size
+    def _all_to_all(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        blocks = list(outs[0].reshape(self.size, -1))
+        return Operation(self.engine.all_to_all(arrays[0].reshape(-1), blocks, key, timeout))
 
-        def land() -> None:
-            for part, out in zip(parts, outs, strict=True):
-                np.copyto(out, part)
-
-        return self._launch(buffer, tag, land)
-
-    def _exchange_bytes(
-        self, mine: Sequence[np.ndarray], sizes: Sequence[int], tag: int, land: Callable[[list[memoryview]], None]
-    ) -> Operation:
-        """Every rank's bytes on every rank: a ring sum of bytes over buffers that are zero but for one's own part."""
-        starts = np.cumsum([0, *sizes])
-        buffer = self._buffer(tag, np.uint8, int(starts[-1]))
-        buffer[:] = 0
-        position = int(starts[self.rank])
-        for array in mine:
-            raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            buffer[position : position + raw.size] = raw
-            position += raw.size
-        whole = memoryview(buffer.data)
-        return self._launch(buffer, tag, lambda: land([whole[a:b] for a, b in itertools.pairwise(starts)]))
-
-    def _gather_and_reduce(
-        self, arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray], reduce: str, tag: int
-    ) -> Operation:
-        """For what the ring cannot add: everybody's arrays, combined in the order of ranks."""
-        ufunc = REDUCTIONS[reduce]
-        nbytes = sum(array.nbytes for array in arrays)
-
-        def land(parts: list[memoryview]) -> None:
-            position = 0
-            for out in outs:
-                values = [_read(part, position, out.dtype, out.shape) for part in parts]
-                np.copyto(out, values[0])
-                for value in values[1:]:
-                    ufunc(out, value, out=out)
-                position += out.nbytes
-
-        return self._exchange_bytes(arrays, [nbytes] * self.size, tag, land)
-
-    def _gather(self, array: np.ndarray, out: np.ndarray, axis: int, sizes: Sequence[int], tag: int) -> Operation:
-        row = array.itemsize * math.prod(extent for k, extent in enumerate(array.shape) if k != axis)
-
-        def land(parts: list[memoryview]) -> None:
-            shapes = [(*array.shape[:axis], size, *array.shape[axis + 1 :]) for size in sizes]
-            values = [_read(part, 0, array.dtype, shape) for part, shape in zip(parts, shapes, strict=True)]
-            np.concatenate(values, axis, out=out)
-
-        return self._exchange_bytes([array], [row * size for size in sizes], tag, land)
+    def _permute(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        targets = dict(attrs["pairs"])
+        source = next((a for a, b in attrs["pairs"] if b == self.rank), None)
+        flat = arrays[0].reshape(-1), outs[0].reshape(-1)
+        return Operation(self.engine.permute(*flat, source, targets.get(self.rank), key, timeout))
 
 
-def _read(part: memoryview, position: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-    count = math.prod(shape)
-    return np.frombuffer(part, dtype, count, position).reshape(shape) if count else np.empty(shape, dtype)
+_STARTS: dict[str, Callable[..., Operation]] = {
+    "all_reduce": Communicator._all_reduce,
+    "reduce_scatter": Communicator._reduce_scatter,
+    "all_gather": Communicator._all_gather,
+    "broadcast": Communicator._broadcast,
+    "all_to_all": Communicator._all_to_all,
+    "permute": Communicator._permute,
+}

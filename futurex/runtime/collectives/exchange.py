@@ -1,14 +1,14 @@
 """Operations that complete by messages: how they are told apart, kept when early, and failed."""
 
+from __future__ import annotations
+
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
-from futurex.errors import FuturexError
+from futurex.runtime.collectives.operation import Alarm, Collective, CollectiveError, Key
 from futurex.runtime.transport import (
     Completion,
     Endpoint,
@@ -19,34 +19,14 @@ from futurex.runtime.transport import (
     TransportError,
 )
 
-Key = tuple[int, int, int]  #: generation, step, tag
 
+class Pending(Collective, ABC):
+    """An operation that messages complete."""
 
-class CollectiveError(FuturexError):
-    """A collective operation failed; the text names the operation, this rank and, where one is to blame, the peer."""
-
-
-class CollectiveTimeout(CollectiveError, TimeoutError):
-    """A collective operation missed its deadline."""
-
-
-class Pending(Completion, ABC):
-    """An operation in flight. `started` and `finished` are `time.perf_counter()` values, for measuring overlap.
-
-    `wait(timeout)` raises what the operation failed with; its buffer may be used once it is done. After a failure the
-    contents of the buffer are undefined, and the transport may write to it until the endpoint's next generation.
-    """
-
-    __slots__ = ("_counting", "_endpoint", "_receives", "_sends", "deadline", "finished", "key", "name", "started")
+    __slots__ = ("_counting", "_receives", "_sends")
 
     def __init__(self, name: str, endpoint: Endpoint, key: Key, receives: int, timeout: float) -> None:
-        super().__init__()
-        self.name = name
-        self.key = key
-        self.started = time.perf_counter()
-        self.finished: float | None = None
-        self.deadline = time.monotonic() + timeout
-        self._endpoint = endpoint
+        super().__init__(name, endpoint, key, timeout)
         self._counting = threading.Lock()
         self._receives = receives
         self._sends = 1  # for `launch` itself
@@ -62,36 +42,6 @@ class Pending(Completion, ABC):
     @abstractmethod
     def receive(self, header: Header, payload: memoryview) -> None:
         """Take in a message, and send what it makes possible."""
-
-    @abstractmethod
-    def awaiting(self) -> str:
-        """Return what is missing, for the message of a missed deadline."""
-
-    @property
-    def exception(self) -> BaseException | None:
-        """What the operation failed with; None while it runs and when it went well."""
-        return self.error
-
-    def describe(self) -> str:
-        """Return what this operation is, for error messages."""
-        generation, step, tag = self.key
-        return f"{self.name} (generation {generation}, step {step}, tag {tag}) on rank {self._endpoint.rank}"
-
-    def finish(self, error: BaseException | None = None) -> bool:
-        """Mark the operation as finished, failed if `error` is given; return False if it had finished before."""
-        if not self.done():
-            self.finished = time.perf_counter()
-        return super().finish(error)
-
-    def fail(self, reason: BaseException) -> None:
-        """Fail with a CollectiveError that names this operation and has `reason` as its cause."""
-        error = CollectiveError(f"{self.describe()} failed: {reason}")
-        error.__cause__ = reason
-        self.finish(error)
-
-    def expire(self) -> None:
-        """Fail because the deadline has passed."""
-        self.finish(CollectiveTimeout(f"{self.describe()} missed its deadline; {self.awaiting()}"))
 
     def _post(self, peer: int, handler: int, payload: Any, part: int = 0) -> None:
         """Send a message of this operation; the operation is not done before it has left."""
@@ -142,7 +92,7 @@ class Exchange:
         self._early: defaultdict[Key, list[tuple[Header, memoryview]]] = defaultdict(list)
         self._early_bytes = 0
         self._failed: set[Key] = set()  # of this generation; what still arrives for them is dropped
-        self._alarm: float | None = None
+        self._alarm = Alarm(endpoint, self._expire)
         endpoint.register(handler, self._arrived, self._place)
         endpoint.on_peer_lost(self._peer_lost)
         endpoint.on_generation(self._generation_began)
@@ -157,7 +107,7 @@ class Exchange:
             early = self._early.pop(key, [])
             self._early_bytes -= sum(header.nbytes for header, _ in early)
         pending.add_done_callback(self._forget)
-        self._set_alarm(pending.deadline)
+        self._alarm.at(pending.deadline)
         for error in tuple(self.endpoint.lost.values()):
             pending.fail(error)
         if key[0] < self.endpoint.generation:  # it may have nothing to send, and so would not be refused
@@ -231,22 +181,8 @@ class Exchange:
             self._early_bytes = 0
             self._failed = {key for key in self._failed if key[0] >= generation}
 
-    def _set_alarm(self, deadline: float) -> None:
-        """Have `_expire` called at `deadline`, unless it will be before; one timer serves every operation."""
-        with self._lock:
-            if self._alarm is not None and self._alarm <= deadline:
-                return
-            self._alarm = deadline
-        self.endpoint.call_later(deadline - time.monotonic(), partial(self._expire, deadline))
-
-    def _expire(self, alarm: float) -> None:
-        now = time.monotonic()
+    def _expire(self, now: float) -> float | None:
         for pending in self._where(lambda pending: pending.deadline <= now):
             pending.expire()
         with self._lock:
-            if self._alarm != alarm:
-                return  # an earlier one has taken over
-            self._alarm = None
-            following = min((pending.deadline for pending in self._pending.values()), default=None)
-        if following is not None:
-            self._set_alarm(following)
+            return min((pending.deadline for pending in self._pending.values()), default=None)

@@ -12,6 +12,7 @@ from futurex.runtime.transport.errors import (
     TransportTimeout,
 )
 from futurex.runtime.transport.message import Completion, Counters, Header, Limits
+from futurex.runtime.transport.wire import Tls
 
 __all__ = [
     "Allocate",
@@ -25,39 +26,56 @@ __all__ = [
     "PeerLost",
     "ProtocolError",
     "StaleGeneration",
+    "Tls",
     "TransportError",
     "TransportTimeout",
     "open_endpoint",
 ]
 
 
-def _inproc(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
+def _inproc(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
     from futurex.runtime.transport.inproc import InprocEndpoint
 
     return InprocEndpoint(rank, size, secret, limits)
 
 
-def _tcp(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
+def _local(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
+    from futurex.runtime.transport.local import LocalEndpoint
+
+    return LocalEndpoint(rank, size, secret, limits)
+
+
+def _tcp(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
     from futurex.runtime.transport.tcp import TcpEndpoint
 
-    return TcpEndpoint(rank, size, secret, limits, host)
+    return TcpEndpoint(rank, size, secret, limits, host, tls)
 
 
-def _ucx(rank: int, size: int, secret: bytes, limits: Limits, host: str) -> Endpoint:
+def _ucx(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
     from futurex.runtime.transport.ucx import UcxEndpoint
 
     return UcxEndpoint(rank, size, secret, limits)
 
 
-_KINDS: dict[str, Callable[[int, int, bytes, Limits, str], Endpoint]] = {"inproc": _inproc, "tcp": _tcp, "ucx": _ucx}
+_Open = Callable[[int, int, bytes, Limits, str, Tls | None], Endpoint]
+_KINDS: dict[str, _Open] = {"inproc": _inproc, "local": _local, "tcp": _tcp, "ucx": _ucx}
 
 
 def open_endpoint(
-    kind: str, rank: int, size: int, secret: bytes, *, limits: Limits | None = None, host: str = "127.0.0.1"
+    kind: str,
+    rank: int,
+    size: int,
+    secret: bytes,
+    *,
+    limits: Limits | None = None,
+    host: str = "127.0.0.1",
+    tls: Tls | None = None,
 ) -> Endpoint:
     """Open the endpoint of `rank` among `size`; `secret` is what the ranks share (at least 16 random bytes).
 
-    `kind`: "inproc" within a process, "tcp" on a port of `host`, "ucx" with UCX (MissingExtra where it is missing).
+    `kind`: "inproc" within a process, "local" between processes of one user on one host, "tcp" on a port of `host`,
+    encrypted where `tls` is given, "ucx" with UCX (MissingExtra where it is missing). Raises ValueError for any other,
+    and for `tls` with "ucx", which cannot encrypt.
     Register the handlers, hand `address` to the other ranks, then `connect`.
 
     >>> a, b = (open_endpoint("inproc", rank, 2, b"0123456789abcdef") for rank in range(2))
@@ -75,4 +93,6 @@ def open_endpoint(
         make = _KINDS[kind]
     except KeyError:
         raise ValueError(f"there is no transport {kind!r}; choose one of {', '.join(map(repr, _KINDS))}") from None
-    return make(rank, size, secret, limits or Limits(), host)
+    if tls is not None and kind == "ucx":
+        raise ValueError("UCX cannot encrypt what it sends: use 'tcp' where encryption is required")
+    return make(rank, size, secret, limits or Limits(), host, tls)

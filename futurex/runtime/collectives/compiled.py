@@ -1,0 +1,68 @@
+"""The compiled sum of one vector: its control block, and calls that go as far as the peers allow."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.shared import SCRATCH_BYTES, Control, Status, kernel
+from futurex.runtime.collectives.board import ORDERED, PLACES, Board, signature
+
+_NAMES = tuple(Status)
+
+
+class CompiledSum:
+    """Sums over the ranks of what lies in ``data``, with the results in ``out``; ``kind`` is what it says on the board.
+
+    ``closing``: the peers read ``data`` itself, in ``stages`` with blocks of ``block`` elements.
+    """
+
+    def __init__(
+        self, boards: list[Board], rank: int, data: np.ndarray, out: np.ndarray, *, closing: bool, stages: int,
+        block: int, kind: int, yields: bool,
+    ) -> None:  # fmt: skip
+        found = kernel(data.dtype, PLACES)
+        assert found is not None
+        self._entry = found
+        self._scratch = np.empty(SCRATCH_BYTES, np.uint8)
+        self.data, self.out, self.kind = data, out, kind
+        self._control = np.zeros(Control.BASES + len(boards), np.uint64)
+        self._block = (ctypes.c_char * self._control.nbytes).from_buffer(self._control.data)
+        self._words = words = memoryview(self._block).cast("B").cast("Q")
+        words[Control.RANKS], words[Control.ME], words[Control.COUNT] = len(boards), rank, data.size
+        words[Control.CLOSING], words[Control.BLOCK], words[Control.STAGES] = closing, block, stages
+        words[Control.YIELDS], words[Control.NBYTES] = yields, data.nbytes
+        words[Control.DATA], words[Control.OUT] = _address(data), _address(out)
+        words[Control.OFFSET] = boards[rank].memory.offset(data) or 0
+        words[Control.SCRATCH] = _address(self._scratch)
+        for peer, board in enumerate(boards):
+            words[Control.BASES + peer] = board.memory.address
+
+    @property
+    def stage(self) -> int:
+        """The stage that the last call came to."""
+        return self._words[Control.STAGE]
+
+    def call(self, number: int, stage: int, step: int, tag: int, spins: int, whole: bool) -> Status:
+        """Go on with exchange ``number`` from ``stage``, 0 for its beginning; ``whole``: nothing else is under way."""
+        words = self._words
+        words[Control.NUMBER] = number
+        words[Control.STAGE] = stage
+        words[Control.SIGNATURE] = signature(self.kind, step, tag)
+        words[Control.STEP] = step
+        words[Control.TAG] = tag
+        words[Control.SPINS] = spins
+        words[Control.WHOLE] = whole
+        self._entry(self._block)
+        return _NAMES[words[Control.STATUS]]
+
+
+def compilable(array: np.ndarray) -> bool:
+    """Whether there is a compiled sum for vectors like this one."""
+    return ORDERED and kernel(array.dtype, PLACES) is not None
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
