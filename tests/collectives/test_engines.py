@@ -228,7 +228,7 @@ def test_a_vector_is_summed_at_once_again_and_again(ranks_of) -> None:
 
 def test_more_exchanges_than_fit_on_a_board(ranks_of) -> None:
     ranks = ranks_of("local", 3)
-    many = 3 * SLOTS
+    many = 10 * SLOTS
 
     def body(rank: int, engine: Any, key: Any) -> list[np.ndarray]:
         generation, step, _ = key

@@ -98,6 +98,7 @@ class SharedGroup:
         self._others: list[tuple[int, Board]] = []
         self._driving = threading.Lock()  # held by whoever runs stages
         self._again = False
+        self._freed = False  # whether an exchange has ended since the last look at what is queued
         self._state = threading.Lock()  # guards what is queued, and who is awake
         self._awake = 0
         self._queued: deque[SharedExchange] = deque()
@@ -162,6 +163,7 @@ class SharedGroup:
                             exchange = prepared.exchange(key, timeout)
                             exchange.number, exchange.stage = number, prepared.stage
                             (self._posted if exchange.stage else self._queued).append(exchange)
+                            self.board.asleep = True  # until somebody waits
             finally:
                 self._driving.release()
             if status is Status.DONE_RING:
@@ -171,6 +173,7 @@ class SharedGroup:
             if exchange is not None:
                 self._ring()
                 self._alarm.at(exchange.deadline)
+                self._drive()
                 return exchange
         exchange = prepared.exchange(key, timeout)
         self.begin(exchange)
@@ -240,15 +243,17 @@ class SharedGroup:
     def _advance(self, light: bool, spins: int) -> bool:
         """Post and run whatever may be; with `light`, return whether something was left for another thread."""
         self.boards()
-        left = False
-        if self._queued and self._post():
-            self._ring()
-        for exchange in tuple(self._posted):
-            if light and exchange.closing:
-                left = left or self._reached(exchange, exchange.stage)
-            elif not exchange.done():
-                self._proceed(exchange, spins)
-        return left
+        while True:
+            left = self._freed = False
+            if self._queued and self._post():
+                self._ring()
+            for exchange in tuple(self._posted):
+                if light and exchange.closing:
+                    left = left or self._reached(exchange, exchange.stage)
+                elif not exchange.done():
+                    self._proceed(exchange, spins)
+            if not (self._freed and self._queued):
+                return left
 
     def _proceed(self, exchange: SharedExchange, spins: int) -> None:
         """Take an exchange as far as the peers allow."""
@@ -257,6 +262,7 @@ class SharedGroup:
             self._ring()
         if status is Status.MISMATCH:
             self._check(exchange)
+            raise CollectiveError(f"{exchange.describe()}: the board of this rank does not say what it shows")
         if status is Status.DONE:
             self._complete(exchange)
         if status is not None:
@@ -290,6 +296,8 @@ class SharedGroup:
         while self._queued:
             exchange = self._queued[0]
             number = exchange.number
+            if self._posted and self._posted[0].number + SLOTS <= number:
+                return posted  # this rank itself still needs what lies there
             if any(board.oldest + SLOTS <= number for _, board in self._others):
                 self.board.crowded = True
                 fence()
@@ -324,6 +332,7 @@ class SharedGroup:
 
     def _complete(self, exchange: SharedExchange) -> None:
         exchange.finish()
+        self._freed = True
         with self._state:
             while self._posted and self._posted[0].done():
                 self._posted.popleft()
