@@ -18,6 +18,8 @@ from futurex.tree.node import Node
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase  # the order in which NumPy numbers them
 
+_FEW_OPERANDS = 5  # of which every order of contraction is looked at, in about a millisecond
+
 
 class _Malformed(Exception):
     """Subscripts that NumPy refuses."""
@@ -196,11 +198,12 @@ def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[st
 
 
 def _path(nodes: list[Node], names: list[str], target: str, optimize: Any) -> list[tuple[int, ...]]:
-    """The order in which NumPy contracts; without ``optimize=`` the one it would choose."""
+    """The order in which NumPy contracts; without ``optimize=`` the best of all where there are few."""
     if len(nodes) == 2:
         return [(0, 1)]
     stand_ins = [np.broadcast_to(np.zeros((), node.dtype), nominal(node.shape)) for node in nodes]
-    path, _ = np.einsum_path(f"{','.join(names)}->{target}", *stand_ins, optimize=optimize or "greedy")
+    search = "optimal" if len(nodes) <= _FEW_OPERANDS else "greedy"
+    path, _ = np.einsum_path(f"{','.join(names)}->{target}", *stand_ins, optimize=optimize or search)
     return path[1:]
 
 
