@@ -13,6 +13,7 @@ from futurex.frontend import (  # noqa: E402
     Futurized,
     Program,
     StagingError,
+    autocast,
     checkpoint,
     custom_vjp,
     disable,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Array", "Cluster", "ClusterUnreachable", "Donated", "Futurized", "LocalityLost", "Program", "StagingError",
-    "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian", "jvp",
-    "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient",
+    "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian",
+    "jvp", "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient",
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 

@@ -1,6 +1,7 @@
 """The frontend: from a plain NumPy function to a tree, and the arrays that come back."""
 
 from futurex.frontend.array import Array
+from futurex.frontend.autocast import autocast
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower
 from futurex.frontend.staging import Futurized, disable, futurize, precompile
@@ -23,6 +24,7 @@ __all__ = [
     "Futurized",
     "Program",
     "StagingError",
+    "autocast",
     "checkpoint",
     "custom_vjp",
     "disable",

@@ -35,6 +35,7 @@ from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
+from futurex.passes.precision import lower_precision
 from futurex.runtime import config, floating
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.placement import DEVICES, ask_for
@@ -89,7 +90,7 @@ class Futurized(Generic[P, R]):
 
     def __init__(
         self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, device: str = "cpu",
-        strict: bool = False, library: bool = False,
+        precision: str = "", strict: bool = False, library: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=())
         self.plain = function
@@ -97,6 +98,7 @@ class Futurized(Generic[P, R]):
         self._strict = strict
         self._donate = parameters(function, donate)
         self._device = device
+        self._precision = precision
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._families = Families()
@@ -154,6 +156,11 @@ class Futurized(Generic[P, R]):
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called from staged code: part of the caller's tree."""
+        if self._precision:
+            raise TypeError(
+                f"{self._name()} was given to fx.autocast and is called inside another futurized function or "
+                "transform, whose products it cannot change; give that one to fx.autocast, derivatives included"
+            )
         return calls.call(self.plain, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -197,6 +204,8 @@ class Futurized(Generic[P, R]):
     def _traced(self, leaves: list[Any], structure: Structure, opened: Any = None) -> Variant:
         variant = trace_call(self.plain, leaves, structure, self._fragments, opened)
         variant.device = self._device
+        if self._precision and variant.graph is not None:
+            variant.graph = lower_precision(variant.graph, self._precision)
         return variant
 
     def _warn(self, structure: Structure) -> None:
@@ -381,8 +390,15 @@ class Futurized(Generic[P, R]):
         """The same function for another device; itself where it runs there already."""
         if device == self._device:
             return self
+        return self._like(device=device, precision=self._precision)
+
+    def lowered(self, precision: str) -> Futurized[P, R]:
+        """The same function with its products in a narrow format (:func:`futurex.autocast`)."""
+        return self._like(device=self._device, precision=precision)
+
+    def _like(self, **options: str) -> Futurized[P, R]:
         return Futurized(
-            self.plain, self._escape, self._donate, device=device, strict=self._strict, library=self._warned
+            self.plain, self._escape, self._donate, strict=self._strict, library=self._warned, **options
         )
 
     def __repr__(self) -> str:
@@ -481,7 +497,7 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     if function is None:
         return lambda f: futurize(f, **options)
     if isinstance(function, Futurized):
-        return function.moved(device)
+        return function.moved(device) if "device" in options else function
     if not callable(function):
         raise TypeError(f"futurize takes a function, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

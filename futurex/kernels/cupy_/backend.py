@@ -14,6 +14,7 @@ from futurex.kernels.cupy_.rebind import Rebinder
 from futurex.kernels.cupy_.regions import Region
 from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
 from futurex.kernels.registry import Kernel
+from futurex.ops.precision import product_parts
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
@@ -102,10 +103,11 @@ def _parts(node: Node) -> Graph | None:
     """A fused region, and an op with no kernel of its own that is made of simpler ones, as the graph of those."""
     if node.op == "fused":
         return node.attrs["graph"]
-    if node.record.decompose is None or refusal(node) != UNKNOWN or not node.is_static:
+    decompose = product_parts if node.op == "narrow_product" else node.record.decompose
+    if decompose is None or refusal(node) != UNKNOWN or not node.is_static:
         return None
     params = [param(source.aval) for source in node.inputs]
-    made = node.record.decompose(*params, **node.attrs)
+    made = decompose(*params, **node.attrs)
     if made is NotImplemented:
         return None
     graph = Graph(params, list(made) if isinstance(made, tuple) else [made], node.op)
