@@ -58,8 +58,8 @@ def initial(name: str, weights: str, optimizer: Any) -> list[Any]:
 class TrainingStep:
     """One forward, backward and update as one futurized function, waited for at every step."""
 
-    def __init__(self, name: str, weights: str) -> None:
-        self.name, self.weights = name, weights
+    def __init__(self, name: str, weights: str, device: str = "cpu", precision: str = "") -> None:
+        self.name, self.weights, self.device, self.precision = name, weights, device, precision
         self.step = self._build(networks.NETWORKS[name].dropout)
 
     def check(self, steps: int) -> list[float]:
@@ -77,7 +77,9 @@ class TrainingStep:
 
     def _build(self, dropout: float) -> Callable[[], float]:
         step, optimizer = training_step(self.name, dropout)
-        train = fx.futurize(step)
+        train = fx.futurize(step, device=self.device)
+        if self.precision:
+            train = fx.autocast(train, self.precision)
         held = initial(self.name, self.weights, optimizer)
         x, y = networks.batch(self.name)
         count = 0
@@ -86,7 +88,8 @@ class TrainingStep:
             nonlocal count
             count += 1
             *held[:], loss = train(*held, x, y, np.uint64(count))
-            settle(held)
+            if self.device == "cpu":
+                settle(held)  # on a GPU that would copy everything here; the loss waits for the whole step
             return float(loss)
 
         return run

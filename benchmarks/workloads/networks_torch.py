@@ -152,9 +152,12 @@ _MAKE = {"alexnet": _alexnet, "googlenet": _googlenet, "resnet50": _resnet, "lst
 class TrainingStep:
     """One forward, backward and update; ``compiled`` sends network and loss through torch.compile."""
 
-    def __init__(self, name: str, weights: str, compiled: bool = False, channels_last: bool = False) -> None:
+    def __init__(
+        self, name: str, weights: str, compiled: bool = False, channels_last: bool = False, device: str = "cpu"
+    ) -> None:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         self.name, self.weights, self.compiled, self.channels_last = name, weights, compiled, channels_last
+        self.device = torch.device(device)
         self.step = self._build(networks.NETWORKS[name].dropout)
 
     def check(self, steps: int) -> list[float]:
@@ -181,6 +184,7 @@ class TrainingStep:
         if self.channels_last:
             model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
         y = torch.from_numpy(wanted if self.name == "transformer" else wanted.astype(np.int64))
+        model, x, y = model.to(self.device), x.to(self.device), y.to(self.device)
         learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if network.optimizer == "adam":
             optimizer: Any = torch.optim.Adam(learning, lr=network.rate, fused=True)
@@ -198,6 +202,8 @@ class TrainingStep:
             loss = forward(x, y)
             loss.backward()
             optimizer.step()
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
             return loss.detach()
 
         return step

@@ -50,7 +50,7 @@ class Device:
         return importlib.import_module("cupyx").errstate(linalg="raise")
 
     def synchronize(self) -> None:
-        """Wait until all that was asked of the device is done."""
+        """Wait until all that the calling thread asked of the device is done."""
         if self.kind != EMULATED:
             self.xp.cuda.get_current_stream().synchronize()
 

@@ -383,7 +383,7 @@ class Namespace(_Module):
         self.RawKernel = RawKernel
         self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
         self.fft = _Module(np.fft, _ABSENT_IN["fft"])
-        self.cuda = SimpleNamespace(Stream=Stream)
+        self.cuda = SimpleNamespace(Stream=Stream, Device=lambda: SimpleNamespace(synchronize=lambda: None))
         self.__name__ = "emulated"
 
     @staticmethod
