@@ -43,6 +43,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     sorting,
     special,
     streams,
+    sweeps,
     tapes,
     tiles,
     ufunc_methods,

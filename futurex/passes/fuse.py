@@ -1,4 +1,5 @@
-"""Fusion: elementwise nodes of one shape that lie next to each other become one ``fused`` node.
+"""Fusion: elementwise nodes of one shape that lie next to each other become one ``fused`` node, and with the reductions
+among them one ``fused_reduction``.
 
 Regions grow along edges and never enclose a path through other nodes, so the graph stays free of cycles. A value inside
 a region that is read outside becomes one more result of the region. Results stay equal bit for bit.
@@ -7,10 +8,12 @@ a region that is read outside becomes one more result of the region. Results sta
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import loop_of
+from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt
@@ -26,14 +29,14 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph with its elementwise regions as ``fused`` nodes."""
+    """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes."""
     order = program_order(graph)
     regions = _Regions(order)
     for node in order:
-        if not _fusible(node):
+        if not _may_join(node):
             continue
         for source in node.inputs:
-            if _fusible(source) and source.shape == node.shape:
+            if _may_join(source):
                 regions.merge(source, node)
     groups = [group for group in regions.groups() if _pays(group)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
@@ -46,12 +49,31 @@ def program_order(graph: Graph) -> Sequence[Node]:
     return sorted(graph.nodes, key=lambda node: node.id)
 
 
-def _fusible(node: Node) -> bool:
-    return isinstance(node.aval, Aval) and node.is_static and node.size >= FEWEST_ELEMENTS and loop_of(node) is not None
+def _may_join(node: Node) -> bool:
+    """Can the node be part of a region? Small values and views only of one that others have begun."""
+    if not isinstance(node.aval, Aval) or not node.is_static or not node.inputs:
+        return False
+    return node.op in VIEWS or node.op in REDUCTIONS or loop_of(node) is not None
+
+
+def _is_region(nodes: list[Node]) -> bool:
+    """Are these a region of one shape, or one around reductions of one space?"""
+    space = holds_reduction(nodes)
+    if space is not None:
+        return math.prod(space.shape) >= FEWEST_ELEMENTS and levels(nodes, space) is not None
+    first = nodes[0]
+    if first.size < FEWEST_ELEMENTS:
+        return False
+    return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
 
 
 def _pays(group: list[Node]) -> bool:
-    return len(group) > 1 or group[0].size >= ALONE_ELEMENTS
+    working = [node for node in group if node.op not in VIEWS]
+    if len(working) > 1:
+        return _is_region(group)
+    if not working or not _is_region(group):
+        return False
+    return max(node.size for node in (working[0], *working[0].inputs)) >= ALONE_ELEMENTS
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -101,7 +123,7 @@ class _Regions:
             return
         both = self.members[a] | self.members[b]
         between = (self.after[a] & self.before[b]) | (self.after[b] & self.before[a])
-        if between & ~both or not self._within_limits(both):
+        if between & ~both or not self._may_be_one(both):
             return
         before, after = (self.before[a] | self.before[b]) & ~both, (self.after[a] | self.after[b]) & ~both
         for k in _bits(self.members[b]):
@@ -113,17 +135,18 @@ class _Regions:
         for leader in _bits(before & self.leaders):
             self.after[leader] |= after | both
 
-    def _within_limits(self, members: int) -> bool:
+    def _may_be_one(self, members: int) -> bool:
         nodes = [self.order[k] for k in _bits(members)]
+        if len(nodes) > MOST_NODES or not _is_region(nodes):
+            return False
         inside = set(nodes)
-        outside = {source for node in nodes for source in node.inputs if source not in inside}
-        return len(nodes) <= MOST_NODES and len(outside) <= MOST_ARRAYS
+        return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS
 
     def groups(self) -> list[list[Node]]:
-        """The regions of fusible nodes, each in program order."""
+        """The regions of nodes that may be in one, each in program order."""
         leaders = dict.fromkeys(self.leader)
         groups = ([self.order[k] for k in _bits(self.members[leader])] for leader in leaders)
-        return [group for group in groups if _fusible(group[0])]
+        return [group for group in groups if _may_join(group[0])]
 
 
 @dataclass
@@ -194,10 +217,13 @@ def rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]], make:
 
 
 def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]], new: dict[Node, Node]) -> None:
-    """One ``fused`` node for a group; scalar constants become part of it."""
+    """One node for a group; scalar constants become part of it. Views that others read stay views beside it."""
     inside = set(group)
     results = set(graph.outs)
-    outs = [node for node in group if node in results or any(user not in inside for user in users[node])]
+    read = [node for node in group if node in results or any(user not in inside for user in users[node])]
+    views = _with_sources([node for node in read if node.op in VIEWS], inside)
+    bases = {node.inputs[0] for node in views} & inside
+    outs = [node for node in group if node.op not in VIEWS and (node in read or node in bases)]
     sources = dict.fromkeys(source for node in group for source in node.inputs if source not in inside)
     inner: dict[Node, Node] = {}
     inputs: list[Node] = []
@@ -212,6 +238,19 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
         inner[node] = rebuilt(node, [inner[source] for source in node.inputs])
     region = Graph(params, [inner[node] for node in outs], "_".join(dict.fromkeys(node.op for node in group)))
     with at(outs[0].src):
-        made = apply("fused", *inputs, graph=region)
+        made = apply("fused" if holds_reduction(group) is None else "fused_reduction", *inputs, graph=region)
     for k, node in enumerate(outs):
         new[node] = made if len(outs) == 1 else item(made, k)
+    for node in group:
+        if node in views:
+            new[node] = rebuilt(node, [new[source] for source in node.inputs])
+
+
+def _with_sources(views: list[Node], inside: set[Node]) -> set[Node]:
+    """Views, and those inside that they are views of."""
+    found: set[Node] = set()
+    while views:
+        node = views.pop()
+        found.add(node)
+        views += [source for source in node.inputs if source in inside and source.op in VIEWS]
+    return found

@@ -93,6 +93,9 @@ def _effects(node: Node) -> set[Node]:
     return {each for each in topological((node,)) if is_effect(each)}
 
 
+_FINISHED = ("fused", "fused_reduction")
+
+
 def map_subgraphs(function: Callable[[Graph], Graph]) -> Rule:
     """A rule that applies ``function`` to the sub-graphs of control flow (regions are finished and stay)."""
 

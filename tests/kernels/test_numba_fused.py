@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from futurex.kernels import store
 from futurex.kernels.numba_ import NumbaBackend, compiler
-from futurex.kernels.numba_.backend import PARALLEL_BYTES
 from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.program import PARALLEL_BYTES
 from futurex.ops.fusion import CORRECTLY_ROUNDED, loop_of
 from futurex.tree import Aval, Graph, apply, param, record
 from futurex.tree.aval import aval_of

@@ -1,4 +1,4 @@
-"""Claims ``fused`` nodes: checks arrays, packs their addresses, calls the compiled loop on one or several threads."""
+"""Claims fused nodes: checks arrays, packs their addresses, calls the compiled loop on one or several threads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, pool, tiles
 from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.emit import Region, Scalar, analyse, emit, slot_format
-from futurex.kernels.numba_.layout import Layout, collapse
+from futurex.kernels.numba_.emit import Scalar, slot_format
+from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.registry import Kernel
-from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
-PARALLEL_BYTES = 512 * 1024
-"""Bytes moved below which one thread is done before a second has started."""
-_MOST_LOOPS = 4
 _WRITTEN = {
     "max_pool": pool.claim, "max_pool_grad": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
 }  # fmt: skip
@@ -32,12 +28,12 @@ _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
-    """Compiled kernels for fused elementwise regions, maximum pooling and tiles of images."""
+    """Compiled kernels for fused regions, maximum pooling and tiles of images."""
 
     name = "numba"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
-        """A kernel for a ``fused`` node, or None where its broadcasting needs too many loops or LLVM refuses it."""
+        """A kernel for a fused region, or None where its broadcasting needs too many loops."""
         if node.op in _WRITTEN:
             call = _WRITTEN[node.op](node, threads)
             return None if call is None else Kernel(call, self.name, into=True, contiguous=True, late=call)
@@ -46,22 +42,17 @@ class NumbaBackend:
             if rows is None:
                 return None
             return Kernel(rows, self.name, into=True, contiguous=True, exclusive=True, late=rows)
-        if node.op != "fused":
-            return None
-        graph = node.attrs["graph"]
-        layout = collapse(graph.outs[0].shape, [source.shape for source in graph.params])
-        if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
+        if node.op not in ("fused", "fused_reduction"):
             return None
         try:
-            region = analyse(graph)
-            if region.approximate and not compiler.has_fma():
-                return None
-            loop = _Loop(node, region, layout, threads)
+            program = reducing(node, threads) if node.op == "fused_reduction" else elementwise(node, threads)
         except ValueError:
             return None
+        if program.approximate and not compiler.has_fma():
+            return None
+        loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-        guarded = loop.region.guarded  # whose operands must outlive the loop
-        inplace = () if guarded else tuple(k for k in loop.region.arrays if node.inputs[k].aval in outs)
+        inplace = tuple(k for k in program.arrays if node.inputs[k].aval in outs) if program.inplace else ()
         return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop)
 
 
@@ -72,48 +63,42 @@ class _Loop:
     where LLVM refuses it, NumPy computes the region.
     """
 
-    def __init__(self, node: Node, region: Region, layout: Layout, threads: int) -> None:
+    def __init__(self, node: Node, program: Program) -> None:
         self.node = node
-        self.region = region
-        self.layout = layout
+        self.program = program
         self.wait = not is_behind()
         self.interpreted = 0
         outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self.several = isinstance(node.aval, tuple)
         self.results = len(outs)
-        moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in node.inputs)
-        self.threads = min(threads, layout.extents[0]) if openmp() is not None and moved >= PARALLEL_BYTES else 1
+        self.threads = program.threads
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
-        self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in region.arrays)
-        self.read = tuple(_reader(scalar) for scalar in region.scalars if scalar.position is not None)
-        self.extents = struct.pack(f"={len(layout.extents)}q", *layout.extents)
-        self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(region.scalars[: len(self.read)])}").pack
-        constants = region.scalars[len(self.read) :]
+        self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in program.arrays)
+        self.read = tuple(_reader(scalar) for scalar in program.scalars if scalar.position is not None)
+        self.numbers = struct.pack(f"={len(program.numbers)}q", *program.numbers)
+        self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(program.scalars[: len(self.read)])}").pack
+        constants = program.scalars[len(self.read) :]
         values = (scalar.dtype.type(scalar.node.value) for scalar in constants)
         self.constants = struct.pack(f"={_format(constants)}", *values)
         self.variants: dict[tuple[int, ...], Entry] = {}
-        self.guarded = region.guarded
-        self.apart = (-1,) * len(region.arrays)
-        self.text = self._emit(self.apart)
+        self.apart = (-1,) * len(program.arrays)
+        self.text = program.text(self.apart)
         self.plain: Entry | None = None
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
         """Have the variant compiled that a plan will use."""
-        self._variant(tuple(sharing[k] for k in self.region.arrays), wait=wait)
+        self._variant(tuple(sharing[k] for k in self.program.arrays), wait=wait)
 
     @property
     def ready(self) -> bool:
         return all(entry.ready for entry in self.variants.values())
-
-    def _emit(self, aliases: tuple[int, ...]) -> str:
-        return emit(self.region, self.layout, aliases, threaded=openmp() is not None)
 
     def _variant(self, aliases: tuple[int, ...], *, wait: bool) -> Entry:
         """The compiled loop for operands that share memory with these results (-1: with none)."""
         entry = self.variants.get(aliases)
         if entry is None or (wait and not entry.ready and entry.error is None):
             plain = aliases == self.apart
-            entry = self.variants[aliases] = compiled(self.text if plain else self._emit(aliases), wait=wait)
+            entry = self.variants[aliases] = compiled(self.text if plain else self.program.text(aliases), wait=wait)
             if plain:
                 self.plain = entry
         return entry
@@ -139,7 +124,7 @@ class _Loop:
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
         arrays = list(out) if self.several else [out]
-        for k in self.region.arrays:
+        for k in self.program.arrays:
             arrays.append(inputs[k])
         _check(arrays, self.checks)
         addresses = [address_of(array) for array in arrays]
@@ -149,13 +134,13 @@ class _Loop:
             entry = self.plain or self._variant(self.apart, wait=self.wait)
         if not entry.ready:
             return self._interpret(out, inputs)
-        block = self.extents + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
-        if not self.guarded:
+        block = self.numbers + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
+        if not self.program.scratch:
             self._run(entry, block)
             return out
-        flagged = ctypes.create_string_buffer(block + bytes(8), len(block) + 8)
-        self._run(entry, flagged)
-        return self._interpret(out, inputs) if any(flagged.raw[-8:]) else out
+        scratch = ctypes.create_string_buffer(self.program.scratch)
+        self._run(entry, block + struct.pack("=q", ctypes.addressof(scratch)))
+        return self._interpret(out, inputs) if any(scratch.raw[8:16]) else out
 
     def _run(self, entry: Entry, block: Any) -> None:
         if self.threads > 1:

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
-from futurex.kernels.numba_.real import Real, format_of
-from futurex.kernels.numba_.scalar import Body, memory_type, operate
-from futurex.kernels.numba_.trigonometry import beyond
-from futurex.ops.fusion import function_of, loop_of
+from futurex.kernels.numba_.scalar import Body, memory_type
+from futurex.ops.fusion import function_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -49,7 +48,7 @@ class Region:
 
     @property
     def guarded(self) -> bool:
-        """Does it hold functions whose formulas end at a bound? Its block then ends with a flag."""
+        """Does it hold functions whose formulas end at a bound? The kernel then sets a flag."""
         return any(function_of(node) in GUARDED for node in self.graph.nodes)
 
 
@@ -60,12 +59,8 @@ def analyse(graph: Graph) -> Region:
     for node in graph.nodes:
         if not node.inputs:
             continue
-        loop = loop_of(node)
-        if loop is None:
-            raise ValueError(f"{node!r} cannot be part of a compiled region")
-        for source, dtype in zip(node.inputs, loop[0], strict=True):
+        for source, held in zip(node.inputs, helds_of(node), strict=True):
             if not source.inputs and source.size == 1:
-                held = dtype if source.aval.weak else source.dtype
                 scalars[source, held] = Scalar(source, held, position.get(source))
     arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
@@ -99,7 +94,7 @@ class _Emitter:
         own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
         own += [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
-        return [*own, ("ptr", "%beyond")] if self.region.guarded else own
+        return [*own, ("ptr", "%scratch")] if self.region.guarded else own
 
     def _passed(self) -> list[tuple[str, str]]:
         shared = {f"%a{j}" for j, alias in enumerate(self.aliases) if alias >= 0}
@@ -110,8 +105,6 @@ class _Emitter:
         lines = ["define void @region(ptr %block) {", "entry:"]
         for slot, (kind, name) in enumerate(self._parameters()):
             lines.append(f"  {name}.at = getelementptr i64, ptr %block, i64 {slot}")
-            if name == "%beyond":  # the slot itself
-                continue
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
@@ -127,9 +120,7 @@ class _Emitter:
                 "  %high = sdiv i64 %highc, %c",
             ]
             low, high = "%low", "%high"
-        arguments = ", ".join(
-            f"{kind} {name}{'.at' if name == '%beyond' else ''}" for kind, name in self._passed()
-        )
+        arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
 
     def _part(self) -> list[str]:
@@ -171,6 +162,7 @@ class _Emitter:
             "  %any = icmp ne i32 %seen, 0",
             "  br i1 %any, label %report, label %leave",
             "report:",
+            "  %beyond = getelementptr i64, ptr %scratch, i64 1",
             "  store i64 1, ptr %beyond, align 8",
             "  br label %leave",
             "leave:",
@@ -228,32 +220,9 @@ class _Emitter:
                 values[node, node.dtype] = self.body.load(node.dtype, self._at(name, node.dtype))
         for node in self.region.graph.nodes:
             if node.inputs:
-                values[node, node.dtype] = self._operation(node, values)
+                values[node, node.dtype] = computed(self.body, node, values)
         for k, node in enumerate(self.outs):
             self.body.store(node.dtype, values[node, node.dtype], self._at(f"%o{k}", node.dtype))
-
-    def _operation(self, node: Node, values: dict[tuple[Node, Dtype], str]) -> str:
-        loop = loop_of(node)
-        assert loop is not None  # analyse() refused such regions
-        operands = []
-        for source, dtype in zip(node.inputs, loop[0], strict=True):
-            held = dtype if source.aval.weak else source.dtype
-            operands.append(self.body.cast(values[source, held], held, dtype))
-        if node.op == "cast":
-            return self.body.cast(operands[0], loop[0][0], loop[1])
-        name = function_of(node)
-        if name in FUNCTIONS:
-            reals = [Real(self.body, format_of(loop[1]), operand) for operand in operands]
-            if name in GUARDED:
-                self._flag(beyond(reals[0]))
-            return FUNCTIONS[name](*reals).name
-        return operate(self.body, name, loop[0][-1], operands)
-
-    def _flag(self, condition: str) -> None:
-        """Remember that the condition held for some element."""
-        old = self.body.emit("load i32, ptr %flag, align 4")
-        new = self.body.emit(f"or i32 {old}, {self.body.emit(f'zext i1 {condition} to i32')}")
-        self.body.lines.append(f"store i32 {new}, ptr %flag, align 4")
 
 
 def slot_format(dtype: Dtype) -> str:

@@ -1,0 +1,147 @@
+"""Kernels that reduce along leading dimensions: rows are added to the results one after the other, as NumPy does.
+
+A task is a range of columns of one block of rows; its results stay in the nearest cache while the rows stream by, four
+at a time.
+"""
+
+from __future__ import annotations
+
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
+from futurex.kernels.numba_.scalar import memory_type
+from futurex.kernels.numba_.sweep import Operand, Sweep
+from futurex.ops.sweeps import REDUCTIONS, Level
+from futurex.tree.node import Node
+
+AT_ONCE = 4
+"""Rows that one trip over the columns takes."""
+
+
+class Columns:
+    """The text of one kernel."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.outer = len(sweep.layout.extents) - 2
+        self.numbers = ["tasks", "n", "columns", "tile", "tiles", *(f"e{d}" for d in range(self.outer))]
+        self.parameters = parameters_of(sweep, self.numbers)
+        self.result = {node: k for k, node in enumerate(sweep.graph.outs) if node.op in REDUCTIONS}
+        if set(self.result) != {node for node in sweep.nodes if sweep.level[node] is Level.REDUCED}:
+            raise ValueError("a region that reduces columns ends with the reductions")
+
+    def text(self, threaded: bool) -> str:
+        sweep = self.sweep
+        code = Code()
+        if sweep.guarded:
+            code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        shared = Elements(sweep, code).scalars()
+        declared: set[str] = set()
+        with code.loop("%low", "%high") as (task, _):
+            outer = code.do(f"udiv i64 {task}, %tiles")
+            first = code.multiply(code.do(f"urem i64 {task}, %tiles"), "%tile")
+            width = code.least("%tile", code.do(f"sub i64 %columns, {first}"))
+            place = code.add(code.multiply(outer, "%columns"), first)
+            totals = {
+                node: code.at(memory_type(node.dtype), f"%o{k}", place) for node, k in self.result.items()
+            }
+            begin = Elements(sweep, code)
+            with code.loop("0", width) as (column, _):
+                for node, pointer in totals.items():
+                    value = literal(node.dtype, start_of(node))
+                    begin.body.store(node.dtype, value, code.at(memory_type(node.dtype), pointer, column))
+            index = self._index(code, outer)
+            rest = code.do(f"urem i64 %n, {AT_ONCE}")
+            whole = code.do(f"sub i64 %n, {rest}")
+            for low, high, count in (("0", whole, AT_ONCE), (whole, "%n", 1)):
+                with code.loop(low, high, str(count)) as (row, _):
+                    rows = [
+                        _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
+                    ]
+                    with code.loop("0", width) as (column, _):
+                        self._column(code, rows, column, totals)
+                    for each in rows:
+                        declared |= each.body.intrinsics
+        if sweep.guarded:
+            report(code)
+        return module(self.parameters, code, threaded, sorted(declared))
+
+    def _index(self, code: Code, outer: str) -> list[str]:
+        found = []
+        for d in reversed(range(1, self.outer)):
+            found.append(code.do(f"urem i64 {outer}, %e{d}"))
+            outer = code.do(f"udiv i64 {outer}, %e{d}")
+        return [outer, *reversed(found)] if self.outer else []
+
+    def _column(self, code: Code, rows: list[_Row], column: str, totals: dict[Node, str]) -> None:
+        """One element of each row: its full results stored, its part of the reductions joined to them."""
+        sweep = self.sweep
+        held: dict[Node, tuple[str, str]] = {}
+        body = rows[0].body
+        for node, pointer in totals.items():
+            place = code.at(memory_type(node.dtype), pointer, column)
+            held[node] = place, body.load(node.dtype, place)
+        for each in rows:
+            each.begin(column)
+            for k, node in enumerate(sweep.graph.outs):
+                if sweep.level[node] is Level.FULL:
+                    value = each.computed(node)
+                    place = code.at(memory_type(node.dtype), each.results[k], column)
+                    each.body.store(node.dtype, value, place)
+            for node, (place, total) in held.items():
+                source = node.inputs[0]
+                value = each.body.cast(each.value(source, source.dtype, node), source.dtype, node.dtype)
+                held[node] = place, joined(each.body, node, total, value)
+        for node, (place, total) in held.items():
+            body.store(node.dtype, total, place)
+
+
+class _Row(Elements):
+    """Where one row of every array begins; operands that do not move along the columns are read once."""
+
+    def __init__(
+        self, columns: Columns, code: Code, index: list[str], row: str, first: str, shared: Values
+    ) -> None:
+        sweep = columns.sweep
+        super().__init__(sweep, code)
+        self.shared = shared
+        self.pointers: list[str] = []
+        self.fixed: dict[Operand, str] = {}
+        self.loaded: dict[Operand, str] = {}
+        counters = [*index, row]
+        names = [*(f"%e{d}" for d in range(columns.outer)), "%n"]
+        for k, operand in enumerate(sweep.operands):
+            mask = sweep.mask(operand)
+            offset = self._offset(counters, names, mask)
+            if mask[-1]:
+                offset = code.add(first, code.multiply(offset, "%columns")) if offset != "0" else first
+            pointer = code.at(memory_type(operand.node.dtype), f"%a{k}", offset)
+            self.pointers.append(pointer)
+            if not mask[-1]:
+                self.fixed[operand] = self.body.load(operand.node.dtype, pointer)
+        place = self._offset(counters, names, (True,) * len(counters))
+        place = code.add(first, code.multiply(place, "%columns"))
+        self.results = {
+            k: code.at(memory_type(node.dtype), f"%o{k}", place)
+            for k, node in enumerate(sweep.graph.outs)
+            if sweep.level[node] is Level.FULL
+        }
+
+    def _offset(self, counters: list[str], names: list[str], mask: tuple[bool, ...]) -> str:
+        offset = "0"
+        for counter, name, moves in zip(counters, names, mask, strict=False):
+            if moves:
+                scaled = offset if offset == "0" else self.code.multiply(offset, name)
+                offset = counter if scaled == "0" else self.code.add(scaled, counter)
+        return offset
+
+    def begin(self, column: str) -> None:
+        self.column = column
+        self.values = dict(self.shared)
+        self.loaded = dict(self.fixed)
+
+    def read(self, operand: Operand) -> str:
+        if operand not in self.loaded:
+            pointer = self.pointers[self.sweep.operands.index(operand)]
+            kind = memory_type(operand.node.dtype)
+            self.loaded[operand] = self.body.load(operand.node.dtype, self.code.at(kind, pointer, self.column))
+        return self.loaded[operand]

@@ -1,0 +1,89 @@
+"""Sums and products of contiguous numbers in NumPy's order, to the bit.
+
+NumPy adds pairwise: halves of a multiple of eight elements down to 128, and those with eight running sums. The
+eight are a vector here, and the processor overlaps neighbouring blocks.
+"""
+
+from __future__ import annotations
+
+BLOCK = 128
+
+
+def declarations(kind: str, size: int) -> list[str]:
+    """``@pairwise.<kind>(ptr, count)`` and ``@product.<kind>(ptr, count, first)``."""
+    vector = f"<8 x {kind}>"
+    lanes = [f"  %r{k} = extractelement {vector} %total, i32 {k}" for k in range(8)]
+    return [
+        f"define internal {kind} @pairwise.{kind}(ptr %p, i64 %n) {{",
+        "entry:",
+        f"  %large = icmp sgt i64 %n, {BLOCK}",
+        "  br i1 %large, label %split, label %leaf",
+        "split:",
+        "  %half = lshr i64 %n, 1",
+        "  %odd = and i64 %half, 7",
+        "  %left = sub i64 %half, %odd",
+        "  %right = sub i64 %n, %left",
+        f"  %middle = getelementptr inbounds {kind}, ptr %p, i64 %left",
+        f"  %first = call {kind} @pairwise.{kind}(ptr %p, i64 %left)",
+        f"  %second = call {kind} @pairwise.{kind}(ptr %middle, i64 %right)",
+        f"  %both = fadd {kind} %first, %second",
+        f"  ret {kind} %both",
+        "leaf:",
+        "  %few = icmp slt i64 %n, 8",
+        "  br i1 %few, label %tail, label %eight",
+        "eight:",
+        "  %rest = and i64 %n, 7",
+        "  %whole = sub i64 %n, %rest",
+        f"  %start = load {vector}, ptr %p, align {size}",
+        "  br label %head",
+        "head:",
+        "  %i = phi i64 [ 8, %eight ], [ %next, %body ]",
+        f"  %total = phi {vector} [ %start, %eight ], [ %more, %body ]",
+        "  %go = icmp slt i64 %i, %whole",
+        "  br i1 %go, label %body, label %across",
+        "body:",
+        f"  %at = getelementptr inbounds {kind}, ptr %p, i64 %i",
+        f"  %eights = load {vector}, ptr %at, align {size}",
+        f"  %more = fadd {vector} %total, %eights",
+        "  %next = add nsw i64 %i, 8",
+        "  br label %head",
+        "across:",
+        *lanes,
+        f"  %s0 = fadd {kind} %r0, %r1",
+        f"  %s1 = fadd {kind} %r2, %r3",
+        f"  %s2 = fadd {kind} %r4, %r5",
+        f"  %s3 = fadd {kind} %r6, %r7",
+        f"  %t0 = fadd {kind} %s0, %s1",
+        f"  %t1 = fadd {kind} %s2, %s3",
+        f"  %sum = fadd {kind} %t0, %t1",
+        "  br label %tail",
+        "tail:",
+        "  %from = phi i64 [ 0, %leaf ], [ %whole, %across ]",
+        f"  %begun = phi {kind} [ -0.0, %leaf ], [ %sum, %across ]",
+        *_fold(kind, size, "fadd", "%from", "%begun", "tail"),
+        "}",
+        f"define internal {kind} @product.{kind}(ptr %p, i64 %n, {kind} %begun) {{",
+        "entry:",
+        *_fold(kind, size, "fmul", "0", "%begun", "entry"),
+        "}",
+    ]
+
+
+def _fold(kind: str, size: int, word: str, low: str, first: str, before: str) -> list[str]:
+    """One element after the other."""
+    return [
+        "  br label %ahead",
+        "ahead:",
+        f"  %j = phi i64 [ {low}, %{before} ], [ %after, %each ]",
+        f"  %result = phi {kind} [ {first}, %{before} ], [ %joined, %each ]",
+        "  %left.over = icmp slt i64 %j, %n",
+        "  br i1 %left.over, label %each, label %end",
+        "each:",
+        f"  %where = getelementptr inbounds {kind}, ptr %p, i64 %j",
+        f"  %element = load {kind}, ptr %where, align {size}",
+        f"  %joined = {word} {kind} %result, %element",
+        "  %after = add nsw i64 %j, 1",
+        "  br label %ahead",
+        "end:",
+        f"  ret {kind} %result",
+    ]

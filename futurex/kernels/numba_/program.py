@@ -1,0 +1,92 @@
+"""Compiled kernels as the backend calls them: the block of numbers, addresses and scalars that a text of IR wants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from futurex.kernels.numba_.columns import Columns
+from futurex.kernels.numba_.emit import Scalar, analyse, emit
+from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.places import in_order
+from futurex.kernels.numba_.rowwise import PIECES, Rows
+from futurex.kernels.numba_.sweep import Sweep
+from futurex.kernels.threads import openmp
+from futurex.tree.node import Node
+
+PARALLEL_BYTES = 512 * 1024
+"""Bytes moved below which one thread is done before a second has started."""
+LONG = 128 * 1024
+"""Elements of a single row that the threads share."""
+_MOST_LOOPS = 4
+_HEAD = 16  # bytes of scratch memory before the results of pieces: a counter, and the flag of arguments beyond bounds
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one kernel is called with, in the order of its block.
+
+    ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``scalars``, and the address of
+    ``scratch`` bytes of zeros. ``text`` is the IR for operands that share memory with results (-1: with none).
+    ``inplace``: may they?
+    """
+
+    numbers: tuple[int, ...]
+    arrays: tuple[int, ...]
+    scalars: tuple[Scalar, ...]
+    text: Callable[[tuple[int, ...]], str]
+    threads: int
+    scratch: int
+    approximate: bool
+    inplace: bool
+
+
+def _threads(node: Node, threads: int, shares: int) -> int:
+    outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in node.inputs)
+    return min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1
+
+
+def elementwise(node: Node, threads: int) -> Program:
+    """The kernel of a ``fused`` node. Raises ValueError if there is none."""
+    graph = node.attrs["graph"]
+    layout = collapse(graph.outs[0].shape, [source.shape for source in graph.params])
+    if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
+        raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
+    region = analyse(graph)
+    return Program(
+        layout.extents, region.arrays, region.scalars,
+        lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
+        _threads(node, threads, layout.extents[0]), _HEAD if region.guarded else 0, region.approximate,
+        inplace=not region.guarded,  # whose operands must outlive the loop
+    )  # fmt: skip
+
+
+def reducing(node: Node, threads: int) -> Program:
+    """The kernel of a ``fused_reduction`` node. Raises ValueError if there is none."""
+    sweep = Sweep(node.attrs["graph"])
+    extents = sweep.layout.extents
+    kernel: Rows | Columns
+    scratch = _HEAD
+    if not sweep.rows:
+        *outer, count, columns = extents
+        shares = math.prod(outer)
+        ranges = math.ceil(threads / shares)
+        tile = min(1024, math.ceil(columns / ranges / 16) * 16)
+        tiles = math.ceil(columns / tile)
+        numbers = (shares * tiles, count, columns, tile, tiles, *outer)
+        kernel = Columns(sweep)
+    else:
+        *outer, count = extents
+        ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
+        whole = not outer and count >= LONG and sweep.stages == 1 and not ordered_products
+        numbers = (PIECES, count) if whole else (math.prod(outer), count, *outer)
+        kernel = Rows(sweep, whole)
+        if whole:
+            scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
+    text = kernel.text(threaded=openmp() is not None)
+    return Program(
+        numbers, sweep.arrays, sweep.scalars, lambda aliases: text, _threads(node, threads, numbers[0]), scratch,
+        sweep.approximate, inplace=False,
+    )  # fmt: skip

@@ -1,0 +1,417 @@
+"""Kernels that reduce neighbours in memory: each row in passes while it lies in the cache, or one long row in pieces.
+
+Sums are NumPy's to the bit: what is added is laid down in a buffer, at most ``LONGEST_ROW`` elements of NumPy's
+pairwise tree at a time. The threads share the rows; of one long row they share sixteen subtrees, and the last one adds
+up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.numba_ import pairwise
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.places import (
+    Elements,
+    Values,
+    freely_joined,
+    in_order,
+    joined,
+    literal,
+    parameters_of,
+    report,
+    start_of,
+)  # fmt: skip
+from futurex.kernels.numba_.scalar import memory_type, register_type
+from futurex.kernels.numba_.sweep import Operand, Sweep
+from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Level, aligned
+from futurex.tree.node import Node
+
+Dtype = np.dtype[Any]
+PIECES = 16
+"""Subtrees of a long row."""
+_ALIGN = 64
+
+
+class _Pass(Elements):
+    """The elements of one stage, at one place of a row."""
+
+    def __init__(self, sweep: Sweep, code: Code, stage: int) -> None:
+        super().__init__(sweep, code)
+        self.stage = stage
+        self.asked: dict[Any, tuple[str, str]] = {}
+        self.loaded: dict[Operand, str] = {}
+
+    def begin(self, place: str, offset: str) -> None:
+        self.place, self.offset = place, offset
+
+    def of_row(self, key: Any, dtype: Dtype) -> str:
+        """A value that the whole row shares: a parameter of this pass."""
+        return self.asked.setdefault(key, (register_type(dtype), f"%r{len(self.asked)}"))[1]
+
+    def read(self, operand: Operand) -> str:
+        if not self.sweep.mask(operand)[-1]:
+            return self.of_row(operand, operand.node.dtype)
+        if operand not in self.loaded:
+            dtype = operand.node.dtype
+            name = f"%a{self.sweep.operands.index(operand)}.row"
+            self.loaded[operand] = self.body.load(dtype, self.code.at(memory_type(dtype), name, self.place))
+        return self.loaded[operand]
+
+    def known(self, node: Node) -> str | None:
+        if self.sweep.level[node] is Level.REDUCED:
+            return self.of_row(node, node.dtype)
+        if self.sweep.stage[node] == self.stage:
+            return None
+        kind = memory_type(node.dtype)
+        if node in self.sweep.graph.outs:
+            name = f"%o{self.sweep.graph.outs.index(node)}.row"
+            return self.body.load(node.dtype, self.code.at(kind, name, self.place))
+        if node in self.sweep.kept_values:
+            name = f"%k{self.sweep.kept_values.index(node)}"
+            return self.body.load(node.dtype, self.code.at(kind, name, self.place))
+        return None
+
+
+class Rows:
+    """The text of one kernel. ``whole``: there is one row, and it is long."""
+
+    def __init__(self, sweep: Sweep, whole: bool) -> None:
+        self.sweep = sweep
+        self.whole = whole
+        depth = len(sweep.layout.extents)
+        self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
+        self.parameters = parameters_of(sweep, self.numbers)
+        self.functions: list[str] = []
+        self.declared: set[str] = set()
+        self.joins = [node for node in sweep.nodes if node.op in REDUCTIONS and not self._by_tree(node)]
+
+    def _by_tree(self, node: Node) -> bool:
+        return node.op == "sum" and node.dtype.kind == "f"
+
+    def text(self, threaded: bool) -> str:
+        passes = [self._pass(stage) for stage in range(self.sweep.stages)]
+        code = self._pieces(passes[0]) if self.whole else self._rows(passes)
+        kinds = {(register_type(node.dtype), node.dtype.itemsize) for node in self.sweep.nodes if in_order(node)}
+        for kind, size in sorted(kinds):
+            self.functions += pairwise.declarations(kind, size)
+        return module(self.parameters, code, threaded, [*sorted(self.declared), *self.functions])
+
+    # -- one pass over (a piece of) a row ----------------------------------------------------------------------------
+
+    def _signature(self) -> list[tuple[str, str]]:
+        """What every pass is given: rows of results and operands, scalars, accumulators, buffers, kept values."""
+        sweep = self.sweep
+        full = [k for k, node in enumerate(sweep.graph.outs) if sweep.level[node] is Level.FULL]
+        given = [("ptr", f"%o{k}.row") for k in full]
+        given += [("ptr", f"%a{k}.row") for k, each in enumerate(sweep.operands) if sweep.mask(each)[-1]]
+        given += [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(sweep.scalars)]
+        given += [("ptr", f"%j{k}") for k in range(len(self.joins))]
+        given += [("ptr", f"%b{k}") for k in range(self._buffers())]
+        given += [("ptr", f"%k{k}") for k in range(len(sweep.kept_values))]
+        return [*given, ("ptr", "%scratch")]
+
+    def _buffers(self) -> int:
+        return max(sum(map(in_order, self.sweep.reductions(stage))) for stage in range(self.sweep.stages))
+
+    def _pass(self, stage: int) -> _Made:
+        """``@fill`` computes a piece of the row, ``@tree`` cuts the row into pieces as NumPy's sums do."""
+        sweep = self.sweep
+        code = Code()
+        elements = _Pass(sweep, code, stage)
+        reductions = sweep.reductions(stage)
+        ordered = [node for node in reductions if in_order(node)]
+        joins = [node for node in reductions if node not in ordered]
+        if sweep.guarded:
+            code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        elements.values |= elements.scalars()
+        common = dict(elements.values)
+        last = code.add("%start", "%count")
+        carried = []
+        for node in joins:
+            pointer = f"%j{self.joins.index(node)}"
+            carried.append((register_type(node.dtype), elements.body.load(node.dtype, pointer)))
+        with code.loop("%start", last, carried=carried) as (place, totals):
+            elements.begin(place, code.do(f"sub i64 {place}, %start"))
+            for k, node in enumerate(joins):
+                totals[k] = freely_joined(elements.body, node, totals[k], self._taken(elements, node))
+            for k, node in enumerate(ordered):
+                if self._lies(node) is not None:
+                    continue
+                pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
+                elements.body.store(node.dtype, self._taken(elements, node), pointer)
+            for node in sweep.results(stage):
+                name = f"%o{sweep.graph.outs.index(node)}.row"
+                value = elements.computed(node)
+                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
+            for k, node in enumerate(sweep.kept_values):
+                if sweep.stage[node] == stage:
+                    value = elements.computed(node)
+                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
+        elements.values = common
+        for node, total in zip(joins, totals, strict=True):
+            elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
+        if sweep.guarded:
+            report(code)
+        self.declared |= elements.body.intrinsics
+        given = [*self._signature(), *elements.asked.values()]
+        shown = _shown(given)
+        self.functions += [
+            f"define internal void @fill{stage}(i64 %start, i64 %count, {shown}) noinline {{",
+            *code.lines, "  ret void", "}",
+        ]  # fmt: skip
+        return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
+
+    def _lies(self, node: Node) -> str | None:
+        """The row that a sum adds up as it lies in memory; None where its terms are computed."""
+        source = node.inputs[0]
+        if source.inputs or source.size == 1:
+            return None
+        operand = self.sweep.operand[source, aligned(node, source, self.sweep.space)]
+        return f"%a{self.sweep.operands.index(operand)}.row" if self.sweep.mask(operand)[-1] else None
+
+    def _taken(self, elements: Elements, node: Node) -> str:
+        """What a reduction takes of one element, in its result's dtype."""
+        source = node.inputs[0]
+        return elements.body.cast(elements.value(source, source.dtype, node), source.dtype, node.dtype)
+
+    def _tree(self, stage: int, ordered: list[Node], given: list[tuple[str, str]]) -> str:
+        """The function that gives the sums of a row, as a structure."""
+        if not ordered:
+            return f"@fill{stage}"
+        sums = [node for node in ordered if self._by_tree(node)]
+        result = "{" + ", ".join(register_type(node.dtype) for node in sums) + "}" if sums else "void"
+        passed = ", ".join(f"{kind} {name}" for kind, name in given)
+        shown = _shown(given)
+        lines = [
+            f"define internal {result} @tree{stage}(i64 %start, i64 %count, {shown}) noinline {{",
+            "entry:",
+            f"  %long = icmp sgt i64 %count, {LONGEST_ROW}",
+            "  br i1 %long, label %split, label %leaf",
+            "split:",
+            "  %half = lshr i64 %count, 1",
+            "  %odd = and i64 %half, 7",
+            "  %left = sub i64 %half, %odd",
+            "  %right = sub i64 %count, %left",
+            "  %middle = add i64 %start, %left",
+        ]
+        call = f"call {result} @tree{stage}(i64"
+        if sums:
+            lines += [
+                f"  %x = {call} %start, i64 %left, {passed})",
+                f"  %y = {call} %middle, i64 %right, {passed})",
+            ]
+            held = "undef"
+            for k, node in enumerate(sums):
+                kind = register_type(node.dtype)
+                lines += [
+                    f"  %x{k} = extractvalue {result} %x, {k}",
+                    f"  %y{k} = extractvalue {result} %y, {k}",
+                    f"  %z{k} = fadd {kind} %x{k}, %y{k}",
+                    f"  %w{k} = insertvalue {result} {held}, {kind} %z{k}, {k}",
+                ]
+                held = f"%w{k}"
+            lines.append(f"  ret {result} {held}")
+        else:
+            lines += [f"  {call} %start, i64 %left, {passed})", f"  {call} %middle, i64 %right, {passed})"]
+            lines.append("  ret void")
+        lines += ["leaf:", f"  call void @fill{stage}(i64 %start, i64 %count, {passed})"]
+        for k, node in enumerate(ordered):
+            name = self._lies(node)
+            if name is not None:
+                kind = register_type(node.dtype)
+                lines.append(f"  %l{k} = getelementptr inbounds {kind}, ptr {name}, i64 %start")
+        terms = [f"%b{k}" if self._lies(node) is None else f"%l{k}" for k, node in enumerate(ordered)]
+        held = "undef"
+        for k, node in enumerate(ordered):
+            kind = register_type(node.dtype)
+            if self._by_tree(node):
+                at = sums.index(node)
+                lines += [
+                    f"  %q{k} = call {kind} @pairwise.{kind}(ptr {terms[k]}, i64 %count)",
+                    f"  %h{k} = insertvalue {result} {held}, {kind} %q{k}, {at}",
+                ]
+                held = f"%h{k}"
+            else:
+                pointer = f"%j{self.joins.index(node)}"
+                lines += [
+                    f"  %p{k} = load {kind}, ptr {pointer}, align {node.dtype.itemsize}",
+                    f"  %q{k} = call {kind} @product.{kind}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
+                    f"  store {kind} %q{k}, ptr {pointer}, align {node.dtype.itemsize}",
+                ]
+        lines += [f"  ret {result} {held}" if sums else "  ret void", "}"]
+        self.functions += lines
+        return f"@tree{stage}"
+
+    # -- all rows ----------------------------------------------------------------------------------------------------
+
+    def _memory(self, code: Code) -> None:
+        """Buffers and accumulators of one thread."""
+        sweep = self.sweep
+        for k in range(self._buffers()):
+            code.lines.append(f"  %b{k} = alloca [{LONGEST_ROW} x i64], align {_ALIGN}")
+        for k, node in enumerate(sweep.kept_values):
+            code.lines.append(f"  %k{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
+
+    def _rows(self, passes: list[_Made]) -> Code:
+        sweep = self.sweep
+        code = Code()
+        self._memory(code)
+        for k in range(len(self.joins)):
+            code.lines.append(f"  %j{k} = alloca i64, align 8")
+        shared = Elements(sweep, code).scalars()
+        with code.loop("%low", "%high") as (row, _):
+            reduced = _Reduced(self, code, row, shared)
+            for made in passes:
+                reduced.run(made, "0", "%n")
+            reduced.write(row)
+        self.declared |= reduced.body.intrinsics
+        return code
+
+    def _pieces(self, made: _Made) -> Code:
+        """One long row: a thread's subtrees, their results laid down in ``scratch``; the last thread joins them."""
+        sweep = self.sweep
+        code = Code()
+        self._memory(code)
+        width = 8 * (len(sweep.reductions(0)) + 1)
+        shared = Elements(sweep, code).scalars()
+        cells = sweep.reductions(0)
+        names = {node: k for k, node in enumerate(cells)}
+        with code.loop("%low", "%high") as (piece, _):
+            start, count = "0", "%n"
+            for bit in reversed(range(PIECES.bit_length() - 1)):
+                half = code.do(f"lshr i64 {count}, 1")
+                left = code.do(f"sub i64 {half}, {code.do(f'and i64 {half}, 7')}")
+                second = code.do(f"and i64 {code.do(f'lshr i64 {piece}, {bit}')}, 1")
+                second = code.do(f"icmp ne i64 {second}, 0")
+                moved = code.add(start, left)
+                rest = code.do(f"sub i64 {count}, {left}")
+                start = code.do(f"select i1 {second}, i64 {moved}, i64 {start}")
+                count = code.do(f"select i1 {second}, i64 {rest}, i64 {left}")
+            base = code.at("i8", "%scratch", code.add(code.multiply(piece, str(width)), "16"))
+            cell = {node: code.at("i64", base, str(k)) for node, k in names.items()}
+            reduced = _Reduced(self, code, "0", shared, {node: cell[node] for node in self.joins})
+            sums = reduced.run(made, start, count)
+            for node, value in sums.items():
+                reduced.body.store(node.dtype, value, cell[node])
+        code.lines.append("  %mine = sub i64 %high, %low")
+        done = code.do("atomicrmw add ptr %scratch, i64 %mine acq_rel")
+        done = code.add(done, "%mine")
+        finished = code.do(f"icmp eq i64 {done}, {PIECES}")
+        last = code.do(f"zext i1 {finished} to i64")
+        with code.loop("0", last):
+            final = _Reduced(self, code, "0", shared)
+            for node in cells:
+                parts = []
+                for number in range(PIECES):
+                    pointer = code.at("i8", "%scratch", str(16 + number * width + 8 * names[node]))
+                    parts.append(final.body.load(node.dtype, pointer))
+                while len(parts) > 1:
+                    pairs = zip(parts[::2], parts[1::2], strict=True)
+                    parts = [joined(final.body, node, x, y) for x, y in pairs]
+                final.give(node, parts[0])
+            final.write("0")
+        self.declared |= reduced.body.intrinsics | final.body.intrinsics
+        return code
+
+
+class _Made:
+    """A pass as it is called: what it is given, and which values of the row it asks for."""
+
+    def __init__(
+        self, stage: int, ordered: list[Node], given: list[tuple[str, str]], asked: list[Any], function: str
+    ) -> None:
+        self.stage, self.ordered, self.given, self.asked, self.function = stage, ordered, given, asked, function
+
+
+class _Reduced(Elements):
+    """The reduced values of one row, and the row's place in every array."""
+
+    def __init__(
+        self, rows: Rows, code: Code, row: str, shared: Values, cells: dict[Node, str] | None = None
+    ) -> None:
+        super().__init__(rows.sweep, code)
+        self.rows = rows
+        self.values |= shared
+        self.pointers: dict[str, str] = {}
+        self.loaded: dict[Operand, str] = {}
+        self.index = self._index(row)
+        self.joins = {node: f"%j{k}" for k, node in enumerate(rows.joins)} if cells is None else cells
+        self._point(row)
+
+    def _index(self, row: str) -> list[str]:
+        """The counters of the kept loops."""
+        depth = len(self.sweep.layout.extents) - 1
+        if depth <= 1:
+            return [row] * depth
+        found = []
+        for d in reversed(range(1, depth)):
+            found.append(self.code.do(f"urem i64 {row}, %e{d}"))
+            row = self.code.do(f"udiv i64 {row}, %e{d}")
+        return [row, *reversed(found)]
+
+    def _point(self, row: str) -> None:
+        sweep, code = self.sweep, self.code
+        for k, node in enumerate(sweep.graph.outs):
+            if sweep.level[node] is Level.FULL:
+                self.pointers[f"%o{k}.row"] = code.at(memory_type(node.dtype), f"%o{k}", code.multiply(row, "%n"))
+        for k, operand in enumerate(sweep.operands):
+            mask = sweep.mask(operand)
+            offset = "0"
+            for d, index in enumerate(self.index):
+                if mask[d]:
+                    offset = index if offset == "0" else code.add(code.multiply(offset, f"%e{d}"), index)
+            if mask[-1] and offset != "0":
+                offset = code.multiply(offset, "%n")
+            self.pointers[f"%a{k}.row"] = code.at(memory_type(operand.node.dtype), f"%a{k}", offset)
+
+    def read(self, operand: Operand) -> str:
+        if operand not in self.loaded:
+            pointer = self.pointers[f"%a{self.sweep.operands.index(operand)}.row"]
+            self.loaded[operand] = self.body.load(operand.node.dtype, pointer)
+        return self.loaded[operand]
+
+    def give(self, node: Node, value: str) -> None:
+        """The result of a reduction; NumPy's sums begin at zero, which has a sign."""
+        if in_order(node) and node.op == "sum":
+            value = self.body.emit(f"fadd {register_type(node.dtype)} 0.0, {value}")
+        self.values[node, node.dtype] = value
+
+    def run(self, made: _Made, start: str, count: str) -> dict[Node, str]:
+        """One pass over the row, or over a piece of it; gives the sums, and takes them as the row's."""
+        reductions = self.sweep.reductions(made.stage)
+        for node in reductions:
+            if node in self.joins:
+                self.body.store(node.dtype, literal(node.dtype, start_of(node)), self.joins[node])
+        asked = {}
+        for (_, name), key in zip(made.given[len(made.given) - len(made.asked) :], made.asked, strict=True):
+            asked[name] = self.read(key) if isinstance(key, Operand) else self.computed(key)
+        joins = {f"%j{k}": self.joins.get(node, "null") for k, node in enumerate(self.rows.joins)}
+        names = {**self.pointers, **joins, **asked}
+        passed = ", ".join(f"{kind} {names.get(name, name)}" for kind, name in made.given)
+        sums = [node for node in made.ordered if node.op == "sum"]
+        result = "{" + ", ".join(register_type(node.dtype) for node in sums) + "}" if sums else "void"
+        call = f"call {result} {made.function}(i64 {start}, i64 {count}, {passed})"
+        found = {}
+        if sums:
+            held = self.code.do(call)
+            found = {node: self.code.do(f"extractvalue {result} {held}, {k}") for k, node in enumerate(sums)}
+        else:
+            self.code.run(call)
+        if not self.rows.whole:
+            for node in reductions:
+                self.give(node, found[node] if node in found else self.body.load(node.dtype, self.joins[node]))
+        return found
+
+    def write(self, row: str) -> None:
+        """Store the row's reduced results."""
+        for k, node in enumerate(self.sweep.graph.outs):
+            if self.sweep.level[node] is Level.REDUCED:
+                value = self.computed(node)
+                self.body.store(node.dtype, value, self.code.at(memory_type(node.dtype), f"%o{k}", row))
+
+
+def _shown(given: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in given)

@@ -1,0 +1,194 @@
+"""``fused_reduction``: a region of elementwise operations and the reductions among them, as one node for one kernel.
+
+All reductions of a region take the same array shape along the same axes, its :class:`Space`. Values have one of two
+levels: *full*, the shape of the space, or *reduced*, without its axes or with them kept as ones. Where the axes are the
+last ones, reduced values may enter full ones again (softmax, layer normalisation); otherwise a region ends with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.fusion import SUPPORTED, loop_of
+from futurex.ops.reduce import axes_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
+from futurex.tree.record import Avals, Cost, Sample, op
+
+Shape = tuple[int, ...]
+
+REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all"))
+VIEWS = frozenset(("broadcast_to", "reshape"))
+LEAST_COLUMNS = 16
+"""Narrower arrays are left to NumPy along their leading axes: there is nothing for vectors to hold."""
+LONGEST_ROW = 8192
+"""Elements of a row up to which it is read again from the cache."""
+FEWEST_ROWS = 8
+LEAST_ROW = 8
+"""Elements of a row below which what follows a reduction is better done for many rows at once."""
+
+
+class Level(Enum):
+    """Where a value of a region stands."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The shape that reductions take, and the axes along which they take it."""
+
+    shape: Shape
+    axes: Shape
+
+    @property
+    def kept(self) -> Shape:
+        """The shape of a result that keeps its axes as ones."""
+        return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(self.shape))
+
+    @property
+    def dropped(self) -> Shape:
+        return tuple(extent for axis, extent in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def count(self) -> int:
+        """Elements that one result is made of."""
+        return math.prod(self.shape[axis] for axis in self.axes)
+
+    @property
+    def pattern(self) -> str:
+        """Runs of kept (K) and reduced (R) axes, those of one element left out: ``KR`` reduces rows, ``RK`` columns."""
+        letters = ["R" if axis in self.axes else "K" for axis, extent in enumerate(self.shape) if extent != 1]
+        return "".join(letter for k, letter in enumerate(letters) if k == 0 or letters[k - 1] != letter)
+
+    @property
+    def returns(self) -> bool:
+        """May reduced values enter full ones again within one kernel?"""
+        rows = math.prod(self.shape) // self.count
+        return self.pattern in ("R", "KR") and self.count <= LONGEST_ROW and (rows >= FEWEST_ROWS or rows == 1)
+
+
+def space_of(node: Node) -> Space | None:
+    """What a reduction takes; None if it is none that a compiled region may hold."""
+    if node.op not in REDUCTIONS or not node.is_static or not isinstance(node.aval, Aval):
+        return None
+    source = node.inputs[0]
+    if source.aval.weak or source.dtype not in SUPPORTED or node.dtype not in SUPPORTED:
+        return None
+    if source.dtype.kind == "f" and node.op not in ("any", "all") and node.dtype != source.dtype:
+        return None  # NumPy converts in pieces, which its order of summation follows
+    space = Space(source.shape, axes_of(source.ndim, node.attrs["axis"]))
+    if space.count < 2 or space.pattern not in ("R", "KR", "RK", "KRK"):
+        return None
+    if space.pattern.endswith("K") and _columns(space) < LEAST_COLUMNS:
+        return None
+    return space
+
+
+def _columns(space: Space) -> int:
+    return math.prod(space.shape[max(space.axes) + 1 :])
+
+
+def levels(nodes: Iterable[Node], space: Space) -> dict[Node, Level] | None:
+    """The level of each node of a region, inputs before users; None if they do not make a region."""
+    found: dict[Node, Level] = {}
+    inside = set(nodes)
+    for node in nodes:
+        level = _level(node, space)
+        if level is None:
+            return None
+        for source in node.inputs:
+            if source in inside:
+                if not _fits(node, level, source, found[source], space):
+                    return None
+            elif not _reads(node, level, source, space):
+                return None
+        found[node] = level
+    return found
+
+
+def _level(node: Node, space: Space) -> Level | None:
+    if node.op in REDUCTIONS:
+        return Level.REDUCED if space_of(node) == space else None
+    if node.shape == space.shape:
+        return Level.FULL if node.op == "broadcast_to" or loop_of(node) is not None else None
+    if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K") or space.count < LEAST_ROW:
+        return None
+    return Level.REDUCED if node.op == "reshape" or loop_of(node) is not None else None
+
+
+def _fits(node: Node, level: Level, source: Node, from_level: Level, space: Space) -> bool:
+    if node.op in REDUCTIONS:
+        return from_level is Level.FULL
+    if level is Level.REDUCED:
+        return from_level is Level.REDUCED and (source.shape in (node.shape, ()) or node.op == "reshape")
+    return from_level is Level.FULL or (space.returns and source.shape == space.kept)
+
+
+def _reads(node: Node, level: Level, source: Node, space: Space) -> bool:
+    """Can a node read an array from outside? It moves along all reduced axes or none, and so behind them."""
+    if level is Level.REDUCED:
+        return node.op not in VIEWS
+    behind = set(range(max(space.axes) + 1, len(space.shape)))
+    return all(_uniform(source, space, axes) for axes in (set(space.axes), behind))
+
+
+def _uniform(source: Node, space: Space, axes: set[int]) -> bool:
+    places = [axis - len(space.shape) for axis in axes if space.shape[axis] != 1]
+    return len({-place <= source.ndim and source.shape[place] != 1 for place in places}) <= 1
+
+
+def aligned(node: Node, source: Node, space: Space) -> Shape:
+    """The shape of an operand from outside as the space's dimensions see it: ones where it does not move."""
+    if node.shape == space.dropped and node.op not in REDUCTIONS:
+        padded = (1,) * (node.ndim - source.ndim) + source.shape
+        extents = iter(padded)
+        return tuple(1 if axis in space.axes else next(extents) for axis in range(len(space.shape)))
+    return (1,) * (len(space.shape) - source.ndim) + source.shape
+
+
+def _run(*inputs: Any, graph: Graph) -> Any:
+    outs = graph(*inputs)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _aval(*avals: Aval, graph: Graph) -> Avals:
+    if avals != tuple(node.aval for node in graph.params):
+        raise TypeError(f"fused_reduction: {graph!r} wants {[node.aval for node in graph.params]}, got {list(avals)}")
+    outs = tuple(node.aval for node in graph.outs)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _decompose(*inputs: Node, graph: Graph) -> Any:
+    outs = graph.inline(inputs)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _cost(*avals: Aval, graph: Graph) -> Cost:
+    nodes = [node for node in graph.nodes if node.inputs]
+    flops = sum(
+        node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops for node in nodes
+    )
+    return Cost(flops, float(sum(aval.nbytes for aval in avals) + sum(node.aval.nbytes for node in graph.outs)))
+
+
+def _samples(rng: np.random.Generator) -> Iterable[Sample]:
+    x = param(Aval((3, 4), np.dtype(float)), "x")
+    total = apply("sum", x * 2.0, axis=(1,), keepdims=True, dtype=None)
+    yield Sample((rng.normal(size=(3, 4)),), {"graph": Graph([x], [x / total, total], "region")}, order=1)
+
+
+op("fused_reduction", _run, aval=_aval, decompose=_decompose, cost=_cost, samples=_samples)
+
+
+def holds_reduction(nodes: Collection[Node]) -> Space | None:
+    """The space of a region's reductions; None if it has none."""
+    return next((space_of(node) for node in nodes if node.op in REDUCTIONS), None)
