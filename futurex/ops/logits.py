@@ -158,9 +158,7 @@ def _check_labels(logits: Any, labels: Any) -> None:
 def _picked(x: Any, labels: Any) -> Any:
     """The element of every row that its label names. Raises IndexError for a label outside the classes."""
     _check_labels(x, labels)
-    if labels.size and not 0 <= labels.min() <= labels.max() < x.shape[-1]:
-        raise IndexError(f"labels from {labels.min()} to {labels.max()} do not name the {x.shape[-1]} classes")
-    return np.take_along_axis(x, labels[..., None], -1)
+    return np.take_along_axis(x, _checked(labels, x.shape[-1])[..., None], -1)
 
 
 def _cross_entropy(logits: Any, labels: Any) -> Any:
@@ -224,6 +222,24 @@ op(
     "softmax_cross_entropy_grad", _cross_entropy_grad, aval=_cross_entropy_grad_aval,
     decompose=_cross_entropy_grad_decomposed, samples=_cross_entropy_samples(True), cost=lambda g, x, labels: _cost(x),
     factors=lambda g, x, labels: f"{_row_names(g)}, {_row_names(g)} !c, {_row_names(g)} -> {_row_names(g)} !c",
+)  # fmt: skip
+
+
+def _checked(labels: Any, classes: int) -> Any:
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise IndexError(f"labels from {labels.min()} to {labels.max()} do not name the {classes} classes")
+    return labels
+
+
+op(
+    "checked_labels", lambda labels, classes: np.array(_checked(labels, classes)), aval=lambda labels, classes: labels,
+    factors=lambda labels, classes: f"{_row_names(labels)} -> {_row_names(labels)}",
+    samples=lambda rng: [Sample((rng.integers(0, 4, (2, 3)),), {"classes": 4}, order=0)],
+)  # fmt: skip
+op(
+    "label_logit", lambda logits, labels: _picked(logits, labels)[..., 0], aval=_cross_entropy_aval,
+    factors=lambda logits, labels: f"{_row_names(labels)} !c, {_row_names(labels)} -> {_row_names(labels)}",
+    samples=lambda rng: [Sample((rng.normal(size=(3, 4)), rng.integers(0, 4, 3)), order=0)],
 )  # fmt: skip
 
 

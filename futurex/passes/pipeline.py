@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from futurex.passes.contractions import lower_contractions
 from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
+from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
 from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
@@ -21,8 +22,8 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    simplify, prune, lower_contractions, transform_convolutions, tile_convolutions, join_epilogues, join_row_products,
-    fuse,
+    expand, simplify, prune, lower_contractions, transform_convolutions, tile_convolutions, join_epilogues,
+    join_row_products, fuse,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

@@ -12,7 +12,7 @@ from futurex.tree.source import at
 
 Rule = Callable[[Node], Node | None]
 Maker = Callable[[Mapping[Node, Node]], Node]
-_FINISHED = frozenset(("fused", "row_products"))
+_FINISHED = frozenset(("fused", "fused_reduction", "row_products"))
 _MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a loop among rules ends here
 
 
@@ -91,9 +91,6 @@ class _Walk:
 
 def _effects(node: Node) -> set[Node]:
     return {each for each in topological((node,)) if is_effect(each)}
-
-
-_FINISHED = ("fused", "fused_reduction")
 
 
 def map_subgraphs(function: Callable[[Graph], Graph]) -> Rule:

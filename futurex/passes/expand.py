@@ -1,0 +1,87 @@
+"""Operations that have kernels of their own in other backends, taken apart where one region does all of their work.
+
+Softmax, layer normalisation, cross-entropy and their gradients read a row, reduce it and write it: together with the
+elementwise operations around them that is one kernel, which reads memory once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from futurex.ops.elementwise import where
+from futurex.ops.fusion import APPROXIMATED
+from futurex.ops.sweeps import FEWEST_ROWS, LEAST_ROW, LONGEST_ROW
+from futurex.passes.rewrite import rewrite
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, const
+from futurex.tree.record import record
+
+
+def expand(graph: Graph) -> Graph:
+    """The graph with row-wise operations in terms of simpler ones, where rows fit the cache."""
+    return rewrite(graph, _rule) if any(node.op in _ROWWISE for node in graph.nodes) else graph
+
+
+def _rule(node: Node) -> Node | None:
+    if node.op == "item" and node.inputs[0].op in _ROWWISE:
+        parts = _expanded(node.inputs[0])
+        return parts[node.attrs["index"]] if isinstance(parts, tuple) else None
+    parts = _expanded(node) if node.op in _ROWWISE else None
+    return parts if isinstance(parts, Node) else None
+
+
+def _expanded(node: Node) -> Node | tuple[Node, ...] | None:
+    x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
+    if not node.is_static or x.ndim < 2 or x.dtype not in APPROXIMATED:
+        return None
+    if any(source.dtype != x.dtype for source in node.inputs if source.dtype.kind == "f"):
+        return None
+    axis = node.attrs.get("axis", x.ndim - 1)
+    if axis not in (x.ndim - 1, (x.ndim - 1,)):
+        return None
+    row, rows = x.shape[-1], math.prod(x.shape[:-1])
+    if not LEAST_ROW <= row <= LONGEST_ROW or rows < FEWEST_ROWS:
+        return None
+    made = _ROWWISE[node.op]
+    found = made(*node.inputs) if made is not None else record(node.op).decompose(*node.inputs, **node.attrs)  # type: ignore[misc]
+    return found if isinstance(found, Node) else tuple(found)
+
+
+def _top(x: Node) -> Node:
+    return apply("max", x, axis=(x.ndim - 1,), keepdims=True)
+
+
+def _total(x: Node) -> Node:
+    return apply("sum", x, axis=(x.ndim - 1,), keepdims=True, dtype=None)
+
+
+def _cross_entropy(logits: Node, labels: Node) -> Node:
+    """As the reference kernel has it: the logarithm of the softmax at the label, which need not be made elsewhere."""
+    top = _top(logits)
+    total = apply("log", _total(apply("exp", logits - top)))
+    top, total = (apply("reshape", each, shape=labels.shape) for each in (top, total))
+    return -((apply("label_logit", logits, labels) - top) - total)
+
+
+def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
+    e = apply("exp", logits - _top(logits))
+    likely = e / _total(e)
+    classes = logits.shape[-1]
+    column = (*labels.shape, 1)
+    named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=column)
+    hit = apply("equal", named, const(np.arange(classes, dtype=np.int64)))
+    return where(hit, likely - 1.0, likely) * apply("reshape", g, shape=column)
+
+
+_ROWWISE: dict[str, Callable[..., Node] | None] = {
+    **dict.fromkeys(
+        ("softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "layer_norm", "layer_norm_grad")
+    ),
+    "softmax_cross_entropy": _cross_entropy,
+    "softmax_cross_entropy_grad": _cross_entropy_grad,
+}
+"""Names of what is taken apart, and how; None: as its record says."""
