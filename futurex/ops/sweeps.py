@@ -83,7 +83,7 @@ def space_of(node: Node) -> Space | None:
     source = node.inputs[0]
     if source.aval.weak or source.dtype not in SUPPORTED or node.dtype not in SUPPORTED:
         return None
-    if source.dtype.kind == "f" and node.op not in ("any", "all") and node.dtype != source.dtype:
+    if "f" in (source.dtype.kind, node.dtype.kind) and node.op not in ("any", "all") and node.dtype != source.dtype:
         return None  # NumPy converts in pieces, which its order of summation follows
     space = Space(source.shape, axes_of(source.ndim, node.attrs["axis"]))
     if space.count < 2 or space.pattern not in ("R", "KR", "RK", "KRK"):

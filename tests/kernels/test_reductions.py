@@ -1,0 +1,282 @@
+"""Reductions inside compiled regions: NumPy's bits, whatever the axes, dtypes, threads and what stands around them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from compare import agree, bits, plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.kernels.numba_ import NumbaBackend
+from futurex.kernels.numba_.program import LONG, reducing
+from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Space, holds_reduction, levels, space_of
+from futurex.passes.fuse import fuse
+from futurex.passes.pipeline import optimise
+from futurex.tree import Aval, Graph, apply, param
+
+BACKEND = NumbaBackend()
+SHAPES = [
+    ((300,), None), ((37, 129), (1,)), ((37, 129), (0,)), ((5, 7, 33), (1,)), ((5, 7, 33), (0, 1)),
+    ((5, 7, 33), (1, 2)), ((1, 400, 1), None), ((2001, 17), (0,)), ((40, 9), (1,)),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    """Kernels of the tests do not fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def reduce(name, x, axis, keepdims=False):
+    dtype = {"dtype": None} if name in ("sum", "prod") else {}
+    return apply(name, x, axis=axis, keepdims=keepdims, **dtype)
+
+
+def p(shape, dtype="f4", name=""):
+    return param(Aval(shape, np.dtype(dtype)), name)
+
+
+def draw(rng, shape, dtype):
+    if dtype == "?":
+        return rng.random(shape) < 0.5
+    values = (rng.normal(size=shape) * 3).astype(dtype)
+    if dtype in "f4f8" and values.size > 50:
+        values.flat[7] = -0.0
+    return values
+
+
+def run(graph, inputs, threads=1):
+    kernel = BACKEND.claim(apply("fused_reduction", *(param(each.aval) for each in graph.params), graph=graph), threads)
+    assert kernel is not None
+    outs = [np.full(out.shape, 77).astype(out.dtype) for out in graph.outs]
+    kernel.call(tuple(outs) if len(outs) > 1 else outs[0], *inputs)
+    assert kernel.late.interpreted == 0
+    return outs
+
+
+def check(graph, inputs, threads=(1, 2, 3)):
+    with np.errstate(all="ignore"):
+        expected = [np.asarray(each) for each in graph(*inputs)]
+    for count in threads:
+        for actual, other in zip(run(graph, inputs, count), expected, strict=True):
+            assert bits(actual) == bits(other), (str(graph), count, actual, other)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "?", "i2"])
+@pytest.mark.parametrize("name", sorted(REDUCTIONS))
+def test_one_reduction(name, dtype):
+    rng = np.random.default_rng(0)
+    for (shape, axis), keepdims in itertools.product(SHAPES, (False, True)):
+        x = p(shape, dtype)
+        check(Graph([x], [reduce(name, x, axis, keepdims)], "region"), [draw(rng, shape, dtype)], (1, 3))
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod"])
+def test_nan_infinity_and_zeros(name):
+    for special in ([np.nan], [np.inf, -np.inf], [-0.0], [np.inf], [-np.inf]):
+        for axis, shape in (((1,), (20, 40)), ((0,), (40, 20)), (None, (800,))):
+            values = np.full(shape, -0.0 if special == [-0.0] else 1.0, "f4")
+            values.flat[::37] = np.resize(special, values.flat[::37].size)
+            x = p(shape)
+            with np.errstate(all="ignore"):
+                (expected,) = Graph([x], [reduce(name, x, axis)], "region")(values)
+            (actual,) = run(Graph([x], [reduce(name, x, axis)], "region"), [values])
+            assert np.array_equal(actual, expected, equal_nan=True)
+
+
+def test_a_long_row_is_shared_by_the_threads():
+    rng = np.random.default_rng(1)
+    for n in (LONG, LONG + 12345):
+        for dtype in ("f4", "f8", "i4"):
+            x = p((n,), dtype)
+            outs = [reduce(name, x * x, None) for name in ("sum", "max", "min")] + [reduce("any", x, None)]
+            graph = Graph([x], [*outs, x * x], "region")
+            check(graph, [draw(rng, (n,), dtype)], (1, 2, 5))
+            assert len(reducing(apply("fused_reduction", p((n,), dtype), graph=graph), 2).numbers) == 2
+
+
+def test_a_product_of_floats_keeps_its_order():
+    x = p((LONG,), "f8")
+    values = 1 + np.random.default_rng(2).normal(size=LONG) * 1e-3
+    check(Graph([x], [reduce("prod", x, None), reduce("sum", x, None)], "region"), [values], (1, 2))
+
+
+def test_rows_longer_than_a_buffer():
+    rng = np.random.default_rng(3)
+    shape = (3, 2 * LONGEST_ROW + 77)
+    x, b = p(shape), p(shape[1:])
+    outs = [reduce("sum", x * b, (1,)), reduce("prod", x * 0.25, (1,)), reduce("max", x - b, (1,)), x - b]
+    check(Graph([x, b], outs, "region"), [draw(rng, shape, "f4"), draw(rng, shape[1:], "f4")])
+
+
+def normalised(x, axis=1):
+    count = float(x.shape[axis])
+    centred = x - reduce("sum", x, (axis,), True) / count
+    var = reduce("sum", apply("square", centred), (axis,), True) / count
+    return centred / apply("sqrt", var + 1e-5)
+
+
+def test_rows_in_several_passes():
+    rng = np.random.default_rng(4)
+    for shape in ((64, 100), (9, 1000), (16, LONGEST_ROW)):
+        x, g = p(shape), p(shape[1:])
+        y = normalised(x) * g
+        again = normalised(y)  # a fifth pass
+        mean = apply("reshape", reduce("sum", y, (1,), True), shape=shape[:1])
+        graph = Graph([x, g], [y, again, mean * 2.0], "region")
+        check(graph, [draw(rng, shape, "f4"), draw(rng, shape[1:], "f4")])
+
+
+def test_functions_are_kept_for_later_passes_and_large_angles_given_to_numpy():
+    x = p((32, 300), "f8")
+    wave = apply("sin", x)
+    graph = Graph([x], [wave / reduce("sum", wave, (1,), True)], "region")
+    for scale in (1.0, 1e12):
+        values = np.random.default_rng(5).normal(size=(32, 300)) * scale
+        (expected,) = graph(values)
+        kernel = BACKEND.claim(apply("fused_reduction", p((32, 300), "f8"), graph=graph), 1)
+        actual = kernel.call(np.empty((32, 300)), values)
+        assert np.allclose(actual, expected, rtol=1e-12)
+        assert kernel.late.interpreted == (scale > 1)
+
+
+def ops_of(graph):
+    return [node.op for node in graph.nodes if node.op not in ("param", "const", "item")]
+
+
+def test_a_sum_that_would_be_read_along_the_other_axis_stays_outside():
+    """In a square a result without its axis looks like a row of the columns."""
+    x = p((64, 64))
+    row = reduce("sum", x * 2.0, (1,))
+    graph = Graph([x], [x * 2.0 - row], "square")
+    values = [np.random.default_rng(6).normal(size=(64, 64)).astype("f4")]
+    assert bits(optimise(graph)(*values)[0]) == bits(graph(*values)[0])
+    assert levels([node for node in graph.nodes if node.inputs], Space((64, 64), (1,))) is None
+
+
+def test_columns_end_a_region():
+    x = p((100, 64))
+    y = x * 2.0
+    graph = Graph([x], [y - reduce("sum", y, (0,))], "columns")
+    after = fuse(graph)
+    assert ops_of(after) == ["fused_reduction", "subtract"] or ops_of(after) == ["fused_reduction", "fused"]
+    values = [np.random.default_rng(7).normal(size=(100, 64)).astype("f4")]
+    assert bits(after(*values)[0]) == bits(graph(*values)[0])
+
+
+def test_softmax_layer_norm_and_cross_entropy_are_one_kernel():
+    x, labels = p((64, 100)), p((64,), "i8")
+    for made in (
+        apply("softmax", x, axis=1), apply("log_softmax", x, axis=1), apply("logsumexp", x, axis=(1,), keepdims=False),
+        apply("layer_norm", x, p((100,)), p((100,)), eps=1e-5),
+    ):  # fmt: skip
+        params = list(dict.fromkeys([x, *(each for each in made.inputs if each.op == "param")]))
+        assert ops_of(optimise(Graph(params, [made], "one"))) in (["fused_reduction"], ["fused_reduction", "reshape"])
+    loss = apply("softmax_cross_entropy", x, labels)
+    assert ops_of(optimise(Graph([x, labels], [loss], "loss"))) == ["label_logit", "fused_reduction"]
+    slope = apply("softmax_cross_entropy_grad", p((64,)), x, labels)
+    params = [slope.inputs[0], x, labels]
+    assert "fused_reduction" in ops_of(optimise(Graph(params, [slope], "slope")))
+
+
+def test_a_label_that_names_no_class_is_an_error_with_the_gradient_alone():
+    x, labels = np.zeros((64, 10), "f4"), np.arange(64) % 11
+    with pytest.raises(IndexError, match="from 0 to 10 do not name the 10 classes"):
+        fx.grad(lambda x: fx.nn.softmax_cross_entropy(x, labels).sum())(x).result()
+
+
+def test_views_that_others_read_stay_views():
+    x = p((40, 50))
+    mean = reduce("sum", x * 3.0, (1,), True)
+    wide = apply("broadcast_to", mean, shape=(40, 50))
+    graph = Graph([x], [wide * x, apply("transpose", wide, axes=(1, 0))], "views")
+    values = [np.random.default_rng(8).normal(size=(40, 50)).astype("f4")]
+    after = optimise(graph)
+    assert "fused_reduction" in ops_of(after)
+    assert [bits(each) for each in after(*values)] == [bits(each) for each in graph(*values)]
+
+
+def test_what_is_no_space():
+    for node in (
+        reduce("sum", p((3, 1)), (1,)), reduce("sum", p((30, 4, 50)), (0, 2)), reduce("sum", p((100, 3)), (0,)),
+        apply("sum", p((30, 30)), axis=(0,), keepdims=False, dtype=np.dtype("f8")),
+        apply("sum", p((30, 30), "i4"), axis=(0,), keepdims=False, dtype=np.dtype("f8")),
+        reduce("sum", p((30,), "c8"), None),
+    ):  # fmt: skip
+        assert space_of(node) is None
+    assert holds_reduction([p((3,)) + 1.0]) is None
+
+
+PROGRAMS = {
+    "standardise": lambda x, y: (x - x.mean(axis=-1, keepdims=True)) / x.std(axis=-1, keepdims=True),
+    "columns": lambda x, y: (x * y).sum(axis=0) / np.abs(x).max(axis=0),
+    "loss": lambda x, y: np.mean((x - y) ** 2) + 0.1 * np.abs(x).sum(),
+    "where": lambda x, y: np.where(x > y, x, 0.0).sum(axis=1) - np.where(x > y, 0, 1).sum(axis=1),
+    "any": lambda x, y: (np.any(x > 2.9, axis=1), np.all(x < y, axis=0), np.count_nonzero(x > 0)),
+    "middle": lambda x, y: (x.reshape(8, -1, 40) + 1.0).sum(axis=1),
+    "distances": lambda x, y: np.sqrt(((x - y) ** 2).sum(axis=1)),
+    "argument": lambda x, y: (x.sum(axis=1), x.sum(axis=1)[:, None] * x, y.max()),
+    "square": lambda x, y: x[:40] - x[:40].sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+def test_programs_mean_what_numpy_means(name, dtype):
+    rng = np.random.default_rng(9)
+    args = [draw(rng, (400, 40), dtype) for _ in range(2)]
+    with np.errstate(all="ignore"):
+        expected = bits(PROGRAMS[name](*args))
+        futurized = fx.futurize(PROGRAMS[name])
+        for _ in range(2):
+            assert agree(bits(plain(futurized(*args))), expected, {})
+
+
+@st.composite
+def regions(draw_):
+    """A graph of elementwise operations, views and reductions of one array shape."""
+    shape = tuple(draw_(st.lists(st.sampled_from([1, 2, 5, 16, 33]), min_size=1, max_size=3)))
+    shape = shape if np.prod(shape) >= 256 else (*shape, 300)
+    rng = np.random.default_rng(draw_(st.integers(0, 2**32)))
+    x, y = p(shape, "f8", "x"), p(shape[-1:], "f8", "y")
+    pool = [x, y, x * 1.5]
+    for _ in range(draw_(st.integers(2, 9))):
+        kind = draw_(st.sampled_from(["binary", "binary", "reduce", "reduce", "spread", "cast"]))
+        node = draw_(st.sampled_from(pool))
+        if kind == "reduce" and node.ndim:
+            axes = draw_(st.sets(st.integers(0, node.ndim - 1), min_size=1))
+            name = draw_(st.sampled_from(["sum", "max", "min"]))
+            pool.append(reduce(name, node, tuple(sorted(axes)), draw_(st.booleans())))
+        elif kind == "spread":
+            try:
+                pool.append(apply("broadcast_to", node, shape=shape))
+            except ValueError:
+                continue
+        elif kind == "cast":
+            pool.append(apply("absolute", node))
+        else:
+            other = draw_(st.sampled_from([*pool, 2.0, 0.3]))
+            try:
+                pool.append(apply(draw_(st.sampled_from(["add", "multiply", "maximum", "subtract"])), node, other))
+            except ValueError:
+                continue
+    outs = list(dict.fromkeys([pool[-1], *draw_(st.lists(st.sampled_from(pool[2:]), max_size=3))]))
+    outs = [out for out in outs if out.inputs]
+    graph = Graph([x, y], outs or [x + 1.0], "random")
+    return graph, [rng.normal(size=shape), rng.normal(size=shape[-1:])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(regions())
+def test_random_graphs_give_the_same_bits_fused(case):
+    graph, values = case
+    after = optimise(graph)
+    expected = [bits(np.asarray(each)) for each in graph(*values)]
+    inner = [node for node in after.nodes if node.op == "fused_reduction"]
+    assert all(BACKEND.claim(node, 2) is not None for node in inner)
+    plan = fx.runtime.plan.compile_plan(graph)
+    assert [bits(np.asarray(each)) for each in plan.run(values)] == expected
