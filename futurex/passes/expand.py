@@ -14,7 +14,7 @@ import numpy as np
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED
 from futurex.ops.sweeps import FEWEST_ROWS, LEAST_ROW, LONGEST_ROW
-from futurex.passes.rewrite import rewrite
+from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const
@@ -23,18 +23,37 @@ from futurex.tree.record import record
 
 def expand(graph: Graph) -> Graph:
     """The graph with row-wise operations in terms of simpler ones, where rows fit the cache."""
-    return rewrite(graph, _rule) if any(node.op in _ROWWISE for node in graph.nodes) else graph
+    return rewrite(graph, _rule_of(_expanded)) if any(node.op in _ROWWISE for node in graph.nodes) else graph
 
 
-def _rule(node: Node) -> Node | None:
-    if node.op == "item" and node.inputs[0].op in _ROWWISE:
-        parts = _expanded(node.inputs[0])
-        return parts[node.attrs["index"]] if isinstance(parts, tuple) else None
-    parts = _expanded(node) if node.op in _ROWWISE else None
-    return parts if isinstance(parts, Node) else None
+def without_sweeps(graph: Graph) -> Graph:
+    """The graph with the operations of ``fused_reduction`` nodes on their own."""
+    if not any(node.op == "fused_reduction" for node in graph.nodes):
+        return graph
+    return rewrite(graph, _rule_of(lambda node: _results(node) if node.op == "fused_reduction" else None))
+
+
+def _results(node: Node) -> Node | tuple[Node, ...]:
+    found = node.attrs["graph"].inline(node.inputs)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule:
+    """Nodes give way to their one result, items to one of several."""
+
+    def rule(node: Node) -> Node | None:
+        if node.op == "item":
+            parts = expanded(node.inputs[0])
+            return parts[node.attrs["index"]] if isinstance(parts, tuple) else None
+        found = expanded(node)
+        return found if isinstance(found, Node) else None
+
+    return rule
 
 
 def _expanded(node: Node) -> Node | tuple[Node, ...] | None:
+    if node.op not in _ROWWISE:
+        return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
     if not node.is_static or x.ndim < 2 or x.dtype not in APPROXIMATED:
         return None

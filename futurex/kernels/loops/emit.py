@@ -24,6 +24,7 @@ from futurex.kernels.loops.records import RUNTIME
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, constant
 from futurex.ops.fusion import SUPPORTED
+from futurex.passes.expand import without_sweeps
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, build
@@ -127,6 +128,7 @@ class Emitter:
 
     def graph(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """The results of a sub-graph; the caller releases them."""
+        graph = without_sweeps(graph)  # inside a loop every reduction has a form of its own
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
         order = schedule(graph)
         last: dict[Node, int] = {}
