@@ -76,13 +76,6 @@ def _pays(group: list[Node]) -> bool:
     return max(node.size for node in (working[0], *working[0].inputs)) >= ALONE_ELEMENTS
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
     """What each node comes after: its inputs, and for an effect the effect before it."""
     effect: tuple[Node, ...] = ()
@@ -95,58 +88,73 @@ def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
 
 
 class _Regions:
-    """Disjoint sets of nodes with what comes before and after each, as bit masks over positions.
+    """Disjoint sets of nodes, each with a rank: sets come after those that they read from.
 
-    A set is before or after another as a whole, so the position of its leader tells of all its members.
+    Ranks are kept as D. J. Pearce and P. H. J. Kelly keep a topological order of a graph that changes (2006): joining two
+    sets looks only at the sets ranked between them, and only those are ranked anew.
     """
 
     def __init__(self, order: Sequence[Node]) -> None:
         self.order = order
         self.position = {node: k for k, node in enumerate(order)}
         self.leader = list(range(len(order)))
-        self.leaders = (1 << len(order)) - 1
-        self.members = [1 << k for k in range(len(order))]
-        self.before = [0] * len(order)
-        self.after = [0] * len(order)
-        edges = [[self.position[source] for source in sources] for sources in _sources(order)]
-        for k, earlier in enumerate(edges):
+        self.members = {k: [k] for k in self.leader}
+        self.rank = list(self.leader)
+        self.earlier = [[self.position[source] for source in sources] for sources in _sources(order)]
+        self.later: list[list[int]] = [[] for _ in order]
+        for k, earlier in enumerate(self.earlier):
             for j in earlier:
-                self.before[k] |= self.before[j] | 1 << j
-        for k in reversed(range(len(order))):
-            for j in edges[k]:
-                self.after[j] |= self.after[k] | 1 << k
+                self.later[j].append(k)
 
-    def merge(self, first: Node, second: Node) -> None:
-        """Join the regions of two nodes, unless that would enclose a path or pass the limits."""
-        a, b = self.leader[self.position[first]], self.leader[self.position[second]]
+    def merge(self, source: Node, user: Node) -> None:
+        """Join the regions of two nodes, unless that would enclose a path or make what is no region."""
+        a, b = self.leader[self.position[source]], self.leader[self.position[user]]
         if a == b:
             return
-        both = self.members[a] | self.members[b]
-        between = (self.after[a] & self.before[b]) | (self.after[b] & self.before[a])
-        if between & ~both or not self._may_be_one(both):
+        both = sorted(self.members[a] + self.members[b])
+        if not _may_be_one([self.order[k] for k in both]):
             return
-        before, after = (self.before[a] | self.before[b]) & ~both, (self.after[a] | self.after[b]) & ~both
-        for k in _bits(self.members[b]):
+        after = self._between(a, b, self.later)
+        if after is None:
+            return
+        before = self._between(b, a, self.earlier)
+        assert before is not None  # a path is found from either end
+        for k in self.members.pop(b):
             self.leader[k] = a
-        self.leaders &= ~(1 << b)
-        self.members[a], self.before[a], self.after[a] = both, before, after
-        for leader in _bits(after & self.leaders):
-            self.before[leader] |= before | both
-        for leader in _bits(before & self.leaders):
-            self.after[leader] |= after | both
+        ranks = sorted(self.rank[each] for each in (*before, a, b, *after))
+        self.members[a] = both
+        moved = [*sorted(before, key=self.rank.__getitem__), a, *sorted(after, key=self.rank.__getitem__)]
+        for each, rank in zip(moved, ranks[: len(before) + 1] + ranks[len(before) + 2 :], strict=True):
+            self.rank[each] = rank
 
-    def _may_be_one(self, members: int) -> bool:
-        nodes = [self.order[k] for k in _bits(members)]
-        if len(nodes) > MOST_NODES or not _is_region(nodes):
-            return False
-        inside = set(nodes)
-        return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS
+    def _between(self, start: int, end: int, edges: list[list[int]]) -> set[int] | None:
+        """The sets that can be reached from ``start`` and are ranked between both; None if that leads to ``end``."""
+        low, high = sorted((self.rank[start], self.rank[end]))
+        found: set[int] = set()
+        pending = [start]
+        while pending:
+            here = pending.pop()
+            for k in self.members[here]:
+                for j in edges[k]:
+                    there = self.leader[j]
+                    if there == end and here != start:
+                        return None
+                    if there not in found and low < self.rank[there] < high:
+                        found.add(there)
+                        pending.append(there)
+        return found
 
     def groups(self) -> list[list[Node]]:
         """The regions of nodes that may be in one, each in program order."""
-        leaders = dict.fromkeys(self.leader)
-        groups = ([self.order[k] for k in _bits(self.members[leader])] for leader in leaders)
+        groups = ([self.order[k] for k in members] for members in self.members.values())
         return [group for group in groups if _may_join(group[0])]
+
+
+def _may_be_one(nodes: list[Node]) -> bool:
+    if len(nodes) > MOST_NODES or not _is_region(nodes):
+        return False
+    inside = set(nodes)
+    return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS
 
 
 @dataclass
