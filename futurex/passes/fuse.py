@@ -90,8 +90,8 @@ def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
 class _Regions:
     """Disjoint sets of nodes, each with a rank: sets come after those that they read from.
 
-    Ranks are kept as D. J. Pearce and P. H. J. Kelly keep a topological order of a graph that changes (2006): joining two
-    sets looks only at the sets ranked between them, and only those are ranked anew.
+    Ranks are kept as D. J. Pearce and P. H. J. Kelly keep a topological order of a graph that changes (2006): joining
+    two sets looks only at the sets ranked between them, and only those are ranked anew.
     """
 
     def __init__(self, order: Sequence[Node]) -> None:
