@@ -225,3 +225,13 @@ def test_networks_learn_by_fit(name):
     run = fx.fit(loss, params, (x, y), optimizer=optimizer, epochs=5, batch_size=12, progress=False)
     run.result(timeout=100)
     assert run.history[-1]["loss"] < 0.8 * run.history[0]["loss"]
+
+
+def test_the_second_derivative_of_the_lstm_is_the_slope_of_its_gradient():
+    """Its gradient is written by hand, and differentiated like anything else."""
+    rng = np.random.default_rng(4)
+    params, shape = sequence(rng)
+    params, x = doubled(params, rng), rng.normal(size=shape)
+    slope = fx.grad(lambda t: (fx.models.lstm.apply(params, x * t) ** 2).sum())
+    expected = (float(slope(0.7 + 1e-5)) - float(slope(0.7 - 1e-5))) / 2e-5
+    np.testing.assert_allclose(float(fx.grad(lambda t: slope(t))(0.7)), expected, rtol=1e-6)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend import custom_vjp
 from futurex.models.initial import glorot_uniform
 from futurex.models.layers import Params, classifier, linear
-from futurex.nn import dropout, sigmoid
+from futurex.nn import dropout
 
 
 def init(rng: np.random.Generator, channels: int = 6, classes: int = 7, widths: Sequence[int] = (256, 256)) -> Params:
@@ -62,22 +63,73 @@ def sequence(params: Params, x: Any) -> Any:
     """
     x = np.moveaxis(x, 1, 0)
     for layer in params["layers"]:
-        x = _layer(layer, x)
+        x = _layer(x, layer["w"], layer["u"], layer["b"])[0][1:]
     return np.moveaxis(x, 0, 1)
 
 
-def _layer(layer: Params, x: Any) -> Any:
-    """Outputs (length, N, width); the products with the inputs of all steps are one."""
+@custom_vjp
+def _layer(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Outputs and cells (length + 1, N, width), zero first, and gates (length, N, 4 * width) after their activations.
+
+    ``x`` is (length, N, channels). The products with the inputs of all steps are one, so that a step has one product
+    and one activation of all gates: the sigmoid is ``0.5 + 0.5 * tanh(z / 2)``.
+    """
     steps, rows = x.shape[:2]
-    width = layer["u"].shape[0]
-    given = x @ layer["w"] + layer["b"]
+    width = u.shape[0]
+    half = np.full((4, width), 0.5, x.dtype)
+    half[2] = 1.0
+    half = half.reshape(4 * width)
+    rest = 1.0 - half
+    given = x @ w + b
+    outputs = np.zeros((steps + 1, rows, width), x.dtype)
+    cells = np.zeros((steps + 1, rows, width), x.dtype)
+    gates = np.empty((steps, rows, 4 * width), x.dtype)
     h = np.zeros((rows, width), x.dtype)
     c = np.zeros((rows, width), x.dtype)
-    out = np.empty((steps, rows, width), x.dtype)
     for step in range(steps):
-        z = given[step] + h @ layer["u"]
-        i, f, o = (sigmoid(z[:, at * width : (at + 1) * width]) for at in (0, 1, 3))
-        c = f * c + i * np.tanh(z[:, 2 * width : 3 * width])
-        h = o * np.tanh(c)
-        out[step] = h
-    return out
+        a = np.tanh((given[step] + h @ u) * half) * half + rest
+        c = a[:, width : 2 * width] * c + a[:, :width] * a[:, 2 * width : 3 * width]
+        h = a[:, 3 * width :] * np.tanh(c)
+        gates[step] = a
+        cells[step + 1] = c
+        outputs[step + 1] = h
+    return outputs, cells, gates
+
+
+def _forward(x: Any, w: Any, u: Any, b: Any) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
+    made = _layer(x, w, u, b)
+    return made, (x, w, u, *made)
+
+
+def _backward(kept: tuple[Any, ...], given: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """Gradients of inputs, weights and bias: the loop makes those of the gates, products over all steps the rest.
+
+    Cells and gates have gradients of their own where this is differentiated once more.
+    """
+    x, w, u, outputs, cells, gates = kept
+    to_outputs, to_cells, to_gates = given
+    steps, rows, width = gates.shape[0], gates.shape[1], u.shape[0]
+    dz = np.empty((steps, rows, 4 * width), gates.dtype)
+    dh = np.zeros((rows, width), gates.dtype)
+    dc = np.zeros((rows, width), gates.dtype)
+    back = u.T
+    for step in range(steps - 1, -1, -1):
+        a, da = gates[step], to_gates[step]
+        i, f = a[:, :width], a[:, width : 2 * width]
+        n, o = a[:, 2 * width : 3 * width], a[:, 3 * width :]
+        level = np.tanh(cells[step + 1])
+        dh = dh + to_outputs[step + 1]
+        dc = dc + to_cells[step + 1] + dh * o * (1.0 - level * level)
+        dz[step, :, :width] = (da[:, :width] + dc * n) * i * (1.0 - i)
+        dz[step, :, width : 2 * width] = (da[:, width : 2 * width] + dc * cells[step]) * f * (1.0 - f)
+        dz[step, :, 2 * width : 3 * width] = (da[:, 2 * width : 3 * width] + dc * i) * (1.0 - n * n)
+        dz[step, :, 3 * width :] = (da[:, 3 * width :] + dh * level) * o * (1.0 - o)
+        dc = dc * f
+        dh = dz[step] @ back
+    flat = dz.reshape(steps * rows, 4 * width)
+    dw = x.reshape(steps * rows, w.shape[0]).T @ flat
+    du = outputs[:-1].reshape(steps * rows, width).T @ flat
+    return (flat @ w.T).reshape(x.shape), dw, du, flat.sum(axis=0)
+
+
+_layer.defvjp(_forward, _backward)

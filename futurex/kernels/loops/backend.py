@@ -12,6 +12,7 @@ from futurex.tree.node import Node
 
 LARGEST = 1 << 15
 """Elements of an array operation in a body from which NumPy's kernels, and threads, do as well."""
+_MOST_WORK = float(1 << 22)  # operations of a product in a body: the same
 _MOST_NODES = 600
 _FREE = frozenset(("store", "param", "const", "item", "cond", "loop"))
 
@@ -55,9 +56,15 @@ def _size(node: Node) -> int:
             count += 1
             graphs += [value for value in each.attrs.values() if isinstance(value, Graph)]
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
-            if each.op not in _FREE and any(map(_is_large, avals)):
+            if each.op not in _FREE and (any(map(_is_large, avals)) or _is_work(each)):
                 return 0
     return count
+
+
+def _is_work(node: Node) -> bool:
+    sources = tuple(source.aval for source in node.inputs)
+    several = any(isinstance(aval, tuple) for aval in sources)
+    return not several and node.record.work(sources, node.aval, node.attrs).flops > _MOST_WORK
 
 
 def _is_large(aval: Aval) -> bool:
