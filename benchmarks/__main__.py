@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.report import RESULTS
 
 NAMES = (
-    "training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "tracing", "programs", "models",
-    "fallback", "gpu",
+    "training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "replay", "tracing", "programs",
+    "models", "fallback", "gpu",
 )  # fmt: skip
 
 
