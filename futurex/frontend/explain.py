@@ -6,6 +6,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.variants import Variant
+from futurex.runtime.plan import Plan
 from futurex.tree.dims import Symbol, dims_in
 
 
@@ -37,6 +38,10 @@ def lines_of(variant: Variant) -> list[str]:
     out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
     if variant.captures:
         out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
+    tasks = variant._plan.as_tasks() if isinstance(variant._plan, Plan) else None
+    if tasks is not None:
+        width = tasks.cost / tasks.critical
+        out.append(f"independent operations run beside each other: {width:.1f} times the work of the longest path")
     if variant._plan is not None and not variant._plan.ready:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
     whole = getattr(variant._plan, "whole", None)

@@ -12,6 +12,7 @@ from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
 from futurex.ops.views import store_into
 from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 from futurex.tree.record import Op
 
@@ -26,13 +27,28 @@ class NumpyBackend:
             return None
         writer = _WRITERS.get(node.op)
         record = node.record
+        used = threads if uses_blas(node) else 1
         if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and node.is_static:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
                 call = _ufunc(record.kernel, node)
-                return Kernel(call, self.name, into=True, inplace=_reusable(node), ufunc=record.kernel)
+                return Kernel(call, self.name, into=True, inplace=_reusable(node), threads=1, ufunc=record.kernel)
             if writer is not None:
-                return Kernel(writer(node), self.name, into=True, inplace=record.inplace)
-        return Kernel(_plain(node), self.name, view=record.view)
+                return Kernel(writer(node), self.name, into=True, inplace=record.inplace, threads=used)
+        return Kernel(_plain(node), self.name, view=record.view, threads=used)
+
+
+_BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
+_FOREIGN = ("library", "opaque", "python")
+
+
+def uses_blas(node: Node) -> bool:
+    """May the reference kernel of a node, or of one inside it, call BLAS, LAPACK or somebody else's code?"""
+    inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
+    if inner:
+        return any(uses_blas(each) for graph in inner for each in graph.nodes)
+    module = getattr(node.record.kernel, "__module__", None) or ""
+    linear = node.record.kernel is np.matmul or module.startswith("numpy.linalg")
+    return linear or module.rpartition(".")[2] in (*_BLAS, *_FOREIGN)
 
 
 def _reusable(node: Node) -> tuple[int, ...]:

@@ -44,7 +44,8 @@ class Kernel:
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
-    ``late``: what is compiled behind the first calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does.
+    ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
+    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does.
     """
 
     call: Callable[..., Any]
@@ -54,6 +55,7 @@ class Kernel:
     view: int | None = None
     contiguous: bool = False
     exclusive: bool = False
+    threads: int | None = None
     late: Late | None = None
     ufunc: Callable[..., Any] | None = None
 
@@ -81,6 +83,13 @@ class Compiler(Protocol):
         """The function: called with the graph's inputs it gives its results, or None where the graph has to be run
         another way."""
         ...
+
+
+def threads_of(kernel: Kernel, asked: int) -> int:
+    """How many threads one call of a kernel uses that was asked for with ``asked``."""
+    if kernel.threads is not None:
+        return kernel.threads
+    return int(getattr(kernel.late, "threads", asked))
 
 
 def kernel_for(node: Node, backends: Sequence[Backend], threads: int = 1) -> Kernel:

@@ -1,8 +1,7 @@
 """What the runtime may use: threads, how long it waits before it gives up, and whether it waits for the compiler.
 
-One budget of threads per process. A plan compiled for ``t`` threads uses ``t`` inside its kernels; a pool that runs
-such plans has ``budget // t`` workers (at least one), so workers times threads inside kernels never exceed the
-budget.
+One budget of threads per process: a pool has that many workers. Either they run kernels of one thread, or one run at a
+time uses kernels of as many threads as the budget has (:mod:`futurex.runtime.budget`).
 """
 
 from __future__ import annotations
@@ -20,15 +19,6 @@ def threads() -> int:
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"FUTUREX_THREADS={text!r} must be a whole number of at least 1")
     return int(text)
-
-
-def workers(per_plan: int = 1) -> int:
-    """How many pool workers run plans that use ``per_plan`` threads each.
-
-    >>> workers(per_plan=threads())
-    1
-    """
-    return max(1, threads() // per_plan)
 
 
 def background() -> bool:

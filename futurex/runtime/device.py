@@ -55,6 +55,7 @@ class DevicePlan:
     """
 
     collectives: tuple[int, ...] = ()
+    threads = 1
 
     def __init__(self, graph: Graph, *, resident: bool = True, inner: bool = False) -> None:
         self.device = device()

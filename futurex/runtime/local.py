@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, InvalidStateError
 from concurrent.futures import Future as AnyFuture
 from typing import Any
 
-from futurex.runtime import config
+from futurex.runtime.budget import Budget
 from futurex.runtime.floating import carried
 from futurex.runtime.futures import Future
 from futurex.runtime.inline import Communicator
@@ -18,19 +19,19 @@ from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.runtime.pool import Pool, PoolRun
 
-_WORTH_SHARING, _MIN_WIDTH = 200e-6, 1.2  # seconds of a plan, and total time over critical path
-
 
 class LocalExecutor:
     """Runs plans of this process.
 
-    ``threads`` is what the plans were compiled for; there are ``config.workers(threads)`` workers unless ``workers``
-    says otherwise. Runs of plans that communicate begin in the order of their submission, one at a time, on a thread of
-    their own, so that localities that submit the same runs do the same. After a fork the child needs its own executor.
+    ``threads`` is what the plans were compiled for, and how many workers there are unless ``workers`` says otherwise. A
+    long run whose kernels use several threads has the machine to itself; others share the workers. Runs of plans that
+    communicate begin in the order of their submission, one at a time, on a thread of their own, so that localities that
+    submit the same runs do the same. After a fork the child needs its own executor.
     """
 
     def __init__(self, threads: int = 1, workers: int | None = None) -> None:
-        self.pool = Pool(config.workers(threads) if workers is None else workers)
+        self.pool = Pool(threads if workers is None else workers)
+        self._budget: Budget[_Run] = Budget()
         self.lane = Pool(1, "collective")
         self.waiting: dict[_Run, None] = {}  # in the order of submission
         self._lock = threading.Lock()
@@ -64,6 +65,23 @@ class LocalExecutor:
             run.wait_for(args)
         return futures
 
+    def admit(self, run: _Run) -> None:
+        """Start a long run as soon as the threads it needs are free. Raises RuntimeError once the pool is shut down."""
+        with self._lock:
+            started = self._budget.enter(run, whole=run.whole)
+        for each in started:
+            each.start()
+
+    def leave(self) -> None:
+        """A run that was admitted is over."""
+        with self._lock:
+            started = self._budget.leave()
+        for each in started:
+            try:
+                each.start()
+            except RuntimeError:
+                each.fail(CancelledError("the executor was shut down before the run could start"))
+
     def shutdown(self, timeout: float = 5.0) -> None:
         """Finish the runs that need nothing from outside, cancel the others, and end the threads.
 
@@ -71,7 +89,9 @@ class LocalExecutor:
         """
         self.lane.shutdown(timeout)
         self.pool.shutdown(timeout)
-        for run in list(self.waiting):
+        with self._lock:
+            held_back = self._budget.forget()
+        for run in [*self.waiting, *held_back]:
             run.fail(CancelledError())
 
 
@@ -86,6 +106,8 @@ class _Run:
         self.futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
         self.over: AnyFuture[None] | None = AnyFuture() if plan.collectives else None
         self._missing = 0
+        self._admitted, self._began = False, 0.0
+        self._tasks = plan.as_tasks() if isinstance(plan, Plan) and owner.pool.size > 1 else None
         self._lock = threading.Lock()
         self._start = carried(self._execute)
 
@@ -119,8 +141,26 @@ class _Run:
 
     def _begin(self) -> None:
         """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
-        pool = self._owner.lane if self._plan.collectives else self._owner.pool
-        pool.push(self._start, wake=not self._short)
+        if self._plan.collectives:
+            self._owner.lane.push(self._start)
+        elif self._short:
+            self._owner.pool.push(self._start, wake=False)
+        else:
+            self._admitted = True
+            try:
+                self._owner.admit(self)
+            except RuntimeError:
+                self._leave()
+                raise
+
+    def start(self) -> None:
+        """Have a worker run this now."""
+        self._owner.pool.push(self._start)
+
+    @property
+    def whole(self) -> bool:
+        """Do its kernels use all threads, one after the other?"""
+        return self._plan.threads > 1 and self._tasks is None
 
     def _execute(self) -> None:
         try:
@@ -133,8 +173,9 @@ class _Run:
             self._end()
             return
         try:
-            if isinstance(self._plan, Plan) and self._worth_sharing():
-                PoolRun(self._owner.pool, self._plan, self._args, self._shared_done).start()
+            if self._tasks is not None and self._admitted:
+                self._began = time.perf_counter()
+                PoolRun(self._owner.pool, self._tasks, self._args, self._shared_done).start()
                 return
             results = self._plan.run(self._args, self._communicator)
         except BaseException as error:
@@ -144,18 +185,11 @@ class _Run:
             return
         self._deliver(results)
 
-    def _worth_sharing(self) -> bool:
-        """Several workers help a long plan whose critical path is short."""
-        plan = self._plan
-        wide = plan.cost > _WORTH_SHARING and plan.cost > _MIN_WIDTH * plan.critical
-        if isinstance(plan, Plan) and plan.whole is not None and plan.whole.taken:
-            return False
-        return wide and self._owner.pool.size > 1 and not plan.collectives
-
     def _shared_done(self, results: list[Any], error: BaseException | None) -> None:
         if error is not None:
             self.fail(error)
         else:
+            self._plan.grain.measured(-1, time.perf_counter() - self._began)
             self._deliver(results)
 
     def _deliver(self, results: list[Any]) -> None:
@@ -178,9 +212,15 @@ class _Run:
                     future.set_exception(error)
         self._end()
 
+    def _leave(self) -> None:
+        if self._admitted:
+            self._admitted = False
+            self._owner.leave()
+
     def _end(self) -> None:
         """Let go of everything: the futures this run waited for keep a reference to it."""
         self._args, self.futures = [], []
+        self._leave()
         if self.over is not None and not self.over.done():
             self.over.set_result(None)
 

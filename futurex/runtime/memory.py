@@ -7,6 +7,7 @@ writer), so that an executor which runs instructions in another order stays righ
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,10 +55,14 @@ class Layout:
 
 
 class Planner:
-    """Fills a :class:`Layout`: donation before the order is known, then in-place writes and offsets."""
+    """Fills a :class:`Layout`: donation before the order is known, then in-place writes and offsets.
 
-    def __init__(self, low: Lowering, donate: Mapping[int, int]) -> None:
+    ``apart``: no decision makes an instruction wait for another one that it does not read from.
+    """
+
+    def __init__(self, low: Lowering, donate: Mapping[int, int], *, apart: bool = False) -> None:
         self.low = low
+        self.apart = apart
         self.donate = dict(donate)
         self.layout = Layout()
         self._content: dict[int, list[Slot]] = {}  # what lies in a root since it was last written in place
@@ -172,8 +177,8 @@ class Planner:
             or source.layout.nbytes != root.layout.nbytes
         ):
             return False
-        here = position[index]
-        if any(position[user] > here for user in self._users(root.index)):
+        here, users = position[index], self._users(root.index)
+        if any(position[user] > here for user in users) or (self.apart and users - {index, root.writer}):
             return False
         outs = self.low.drafts[index].outs
         return self._reads_in_place(index, source) and all(self.low.slots[out].root != root.index for out in outs)
@@ -195,8 +200,13 @@ class Planner:
             and slot.index not in self.layout.fresh and slot.index not in self.layout.donated
         ]  # fmt: skip
         roots = [slot for slot in roots if slot.layout.nbytes]
-        lives = {slot.index: self._life(slot.index, position) for slot in roots}
         sizes = [-(-slot.layout.nbytes // ALIGNMENT) * ALIGNMENT for slot in roots]
+        if self.apart:
+            ends = [0, *itertools.accumulate(sizes)]
+            self.layout.offsets = {slot.index: end for slot, end in zip(roots, ends[:-1], strict=True)}
+            self.layout.arena = ends[-1]
+            return
+        lives = {slot.index: self._life(slot.index, position) for slot in roots}
         offsets = best_fit(sizes, [lives[slot.index][:2] for slot in roots])
         self.layout.offsets = {slot.index: offset for slot, offset in zip(roots, offsets, strict=True)}
         self.layout.arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)

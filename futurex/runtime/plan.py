@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
-from futurex.kernels.registry import Backend, Kernel, kernel_for
+from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
 from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
@@ -22,6 +22,7 @@ from futurex.runtime.memory import Layout, Memory, Planner
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
+from futurex.runtime.tasks import is_wide, worth_tasks
 from futurex.runtime.whole import Whole, compiler_for
 from futurex.tree.aval import Aval
 from futurex.tree.dims import nominal
@@ -56,14 +57,16 @@ def compile_plan(
     backends: Sequence[Backend] | None = None,
     optimised: bool = False,
     background: bool = False,
+    apart: bool = False,
 ) -> Plan:
     """Compile a graph for this machine.
 
     ``threads`` is what each kernel may use. ``donate`` maps outputs to inputs of the same shape and dtype: such a
     result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on
     ``graph`` already. ``background``: kernels whose code is not on disk are compiled behind the first runs, which NumPy
-    computes; without it the plan is complete when this returns. Raises TypeError for a graph that is not closed,
-    ValueError for a donation that does not fit.
+    computes; without it the plan is complete when this returns. ``apart``: no memory is used twice, so that independent
+    instructions can run beside each other. Raises TypeError for a graph that is not closed, ValueError for a donation
+    that does not fit.
 
     >>> import numpy as np
     >>> from futurex.tree import Aval, Graph, param
@@ -81,11 +84,16 @@ def compile_plan(
 
     with behind(background):
         low = Lowering(graph, threads, backends, compile_sub)
-    planner = Planner(low, donate or {})
+    worth = not donate and worth_tasks(low, threads)
+
+    def for_tasks() -> Plan:
+        return compile_plan(graph, backends=backends, optimised=True, background=background, apart=True)
+
+    planner = Planner(low, donate or {}, apart=apart)
     planner.place_donated()
     order = _order(low)
     layout = planner.place(order)
-    plan = Plan(low, layout, order, planner.donate, background=background)
+    plan = Plan(low, layout, order, planner.donate, for_tasks if worth else None, background=background)
     plan.prepare(wait=not background)
     return plan
 
@@ -94,8 +102,9 @@ class Plan:
     """A compiled graph. Any number of threads may run it at once; each run has its own memory."""
 
     def __init__(
-        self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int], *, background: bool
-    ) -> None:
+        self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int],
+        for_tasks: Callable[[], Plan] | None = None, *, background: bool,
+    ) -> None:  # fmt: skip
         self.graph = low.graph
         self.order = tuple(order)
         self.rank = [0] * len(order)
@@ -106,6 +115,9 @@ class Plan:
         self.collectives = tuple(_collectives(low))
         self.cost = sum(each.cost for each in self.instructions)
         self.critical = max((each.priority for each in self.instructions), default=0.0)
+        self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
+        self._for_tasks = for_tasks
+        self._tasks: Plan | None = None
         self.grain = Grain([*(each.cost for each in self.instructions), self.cost])
         self.memory = _memory(low, layout)
         self.low, self.layout = low, layout
@@ -120,6 +132,15 @@ class Plan:
         if self._may_be_straight and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             check = self.delivery.check
             self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, behind=background)
+
+    def as_tasks(self) -> Plan | None:
+        """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""
+        if self.whole is not None and self.whole.taken:
+            return None
+        if self._for_tasks is not None:
+            self._tasks, self._for_tasks = self._for_tasks(), None
+        own = self.threads == 1 and not self.collectives and is_wide(self.cost, self.critical)
+        return self._tasks or (self if own else None)
 
     def _own_memory(self) -> None:
         """Which instructions read arrays that kernels make, and after which one in order each can go."""
@@ -294,6 +315,8 @@ class Plan:
         if self.whole is not None and self.whole.runs:
             count = self.whole.runs
             rows.append(Row("graph", "", count, round(self.whole.seconds[1] * 1e9 * count), 0, "loops", count))
+        if self._tasks is not None:
+            rows = [*(rows if runs else ()), *self._tasks.profile()]
         return rows
 
 

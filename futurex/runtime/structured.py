@@ -39,6 +39,11 @@ class Runnable(Protocol):
         ...
 
     @property
+    def threads(self) -> int:
+        """How many its kernels use at most."""
+        ...
+
+    @property
     def interpreted(self) -> int:
         """How often NumPy computed what was not compiled yet."""
         ...
@@ -71,7 +76,7 @@ def structured_kernel(
         claims = (backend.claim(node, threads) for backend in backends if backend.name != "numpy")
         whole = next((kernel for kernel in claims if kernel is not None), None)
         if whole is not None:
-            return Kernel(_compiled(whole, node, compile_sub), whole.backend, late=whole.late)
+            return Kernel(_compiled(whole, node, compile_sub), whole.backend, threads=whole.threads, late=whole.late)
     return _planned(node, compile_sub)
 
 
@@ -96,12 +101,13 @@ def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
     """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
     plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
     late = _Inside([*plans.values()])
+    used = max((plan.threads for plan in plans.values()), default=1)
     if node.op == "cond":
-        return Kernel(_cond(plans["then"], plans["orelse"]), "structured", late=late)
+        return Kernel(_cond(plans["then"], plans["orelse"]), "structured", threads=used, late=late)
     if node.op == "loop":
-        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", late=late)
+        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", threads=used, late=late)
     attrs = {name: value for name, value in node.attrs.items() if name != "body"}
-    return Kernel(_scan(plans["body"], **attrs), "structured", late=late)
+    return Kernel(_scan(plans["body"], **attrs), "structured", threads=used, late=late)
 
 
 def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from futurex.kernels.loops.control import rounds
 from futurex.kernels.loops.program import Program
 from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -31,7 +32,8 @@ class LoopBackend:
             program = _loop(node)
         except (Unsupported, RuntimeError):
             return None
-        return Kernel(lambda out, *inputs: program(*inputs), self.name, late=program)
+        used = threads if uses_blas(node) else 1
+        return Kernel(lambda out, *inputs: program(*inputs), self.name, threads=used, late=program)
 
     refusals = (Unsupported, RuntimeError)
 
