@@ -42,7 +42,7 @@ def _check_reduction(name: str, reduce: str) -> None:
         raise ValueError(f"{name} combines by {', '.join(REDUCTIONS)}; {reduce!r} is none of them")
 
 
-def _all_reduce_aval(*xs: Aval, reduce: str, tag: int) -> tuple[Aval, ...]:
+def _all_reduce_aval(*xs: Aval, reduce: str, tag: int, codec: str = "") -> tuple[Aval, ...]:
     _check_reduction("all_reduce", reduce)
     return tuple(Aval(x.shape, x.dtype) for x in xs)
 

@@ -28,6 +28,7 @@ class Sent:
     arrays: tuple[Any, ...]
 
 
+_OWN = ("rank", "codec")  # attributes in which ranks differ
 Rank = Generator[Sent, Any, list[Any]]
 
 
@@ -86,7 +87,7 @@ def _steps(graph: Graph, args: Sequence[Any]) -> Rank:
 def exchange(sent: Sequence[Sent]) -> list[Any]:
     """The results of one communication for all ranks; reductions go in rank order."""
     calls = {
-        (each.node.op, tuple(sorted((name, value) for name, value in each.node.attrs.items() if name != "rank")))
+        (each.node.op, tuple(sorted((name, value) for name, value in each.node.attrs.items() if name not in _OWN)))
         for each in sent
     }
     if len(calls) != 1:

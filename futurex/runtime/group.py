@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from futurex.partition import Mesh, partition
+from futurex.partition.buckets import BUCKET
+from futurex.partition.compress import compress
 from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator
@@ -62,17 +64,30 @@ class Locality:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[dict[str, Any]] = []
 
-    def compile(self, graph: Graph, placements: Sequence[Placement], donate: Mapping[int, int] | None = None) -> Step:
+    def compile(
+        self,
+        graph: Graph,
+        placements: Sequence[Placement],
+        donate: Mapping[int, int] | None = None,
+        compression: str | None = None,
+    ) -> Step:
         """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
 
-        ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs.
+        ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs, ``compression`` in
+        what smaller form the last sums are sent (see ``fx.fit``).
         """
         donate = dict(donate or {})
-        key = (graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads)
+        bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
+        key = (
+            graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
+            compression,
+        )  # fmt: skip
         if key not in self._plans:
             local = graph
             if self.size > 1:
-                local = partition(graph, placements, Mesh((("data", self.size),)), self.rank)
+                mesh = Mesh((("data", self.size),))
+                local = partition(graph, placements, mesh, self.rank, bucket_bytes=bucket)
+                local = compress(local, compression) if compression else local
             self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
         return Step(self._plans[key], self._communicator)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.errors import require
 from futurex.optim import Optimizer, adam
+from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.group import Group, SoloGroup
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, evaluation_program, step_program
@@ -47,6 +48,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
     trace_steps: int = 0,
+    compression: str | None = None,
     **unknown: Any,
 ) -> Run:
     """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
@@ -62,6 +64,8 @@ def fit(
     metrics: functions ``(params, *batch) -> mean`` by name, measured on ``validation``.
     checkpoint: a folder for parameters, optimizer state and the last record, written at the end.
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
+    compression: in what form localities send gradients of 1024 elements and more: ``"fp16"``, ``"bf16"``, ``"1bit"``,
+        ``"topk:SHARE"`` or ``"powersgd:RANK"``, with error feedback. This is other mathematics than one locality's.
 
     The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
     the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
@@ -77,7 +81,7 @@ def fit(
     _refuse(unknown)
     task = Task(
         _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
-        trace_steps=_count("trace_steps", trace_steps, 0),
+        trace_steps=_count("trace_steps", trace_steps, 0), compression=_compression(compression),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
@@ -110,6 +114,12 @@ def fit(
 def _here() -> SoloGroup:
     """This process, with the plans of earlier runs."""
     return SoloGroup()
+
+
+def _compression(name: str | None) -> str | None:
+    if name is not None:
+        codec_of(name)
+    return name
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:

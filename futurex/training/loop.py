@@ -33,6 +33,7 @@ class Task:
     aux_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     trace_steps: int = 0
+    compression: str | None = None
 
 
 @dataclass
@@ -110,7 +111,7 @@ class _Loop:
         params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
-        self._steps = {rows: self._compiled(program) for rows, program in programs.items()}
+        self._steps = {rows: self._compiled(program, task.compression) for rows, program in programs.items()}
         self._evaluations = {rows: self._compiled(program) for rows, program in evaluations.items()}
         # Steps write into these in place: on a group of this process the caller's own arrays arrive here.
         self._kept = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in (*params, *state)]
@@ -122,9 +123,9 @@ class _Loop:
         self._step, self._stopped, self._told, self._last = 0, False, 0.0, math.nan
         self._tracing = ExitStack()
 
-    def _compiled(self, program: Program) -> Step:
+    def _compiled(self, program: Program, compression: str | None = None) -> Step:
         graph, layout = program
-        return self._locality.compile(graph, layout.placements, dict(layout.donate))
+        return self._locality.compile(graph, layout.placements, dict(layout.donate), compression)
 
     def run(self) -> Outcome:
         history = []

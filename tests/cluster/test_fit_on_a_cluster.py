@@ -78,3 +78,22 @@ def test_an_error_in_the_loss_reaches_the_driver_with_the_users_line():
         with pytest.raises(IndexError) as caught:
             fx.fit(loss, params, (x, y), epochs=1, batch_size=61, on=cluster, progress=False).result(60)
         assert "test_fit_on_a_cluster.py" in "\n".join(getattr(caught.value, "__notes__", []))
+
+
+@pytest.mark.parametrize("compression", ["bf16", "topk:0.2", "powersgd:2"])
+def test_compressed_gradients_train_too(compression):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 48)).astype(np.float32)
+    truth = rng.normal(size=(48, 32)).astype(np.float32)
+    with _cluster("local") as cluster:
+        run = fx.fit(
+            _squares, np.zeros((48, 32), np.float32), (x, x @ truth), optimizer=fx.optim.sgd(0.5), epochs=30,
+            batch_size=64, on=cluster, progress=False, compression=compression,
+        )  # fmt: skip
+        run.result(60)
+    losses = [record["loss"] for record in run.history]
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def _squares(w, x, y):
+    return ((x @ w - y) ** 2).mean()

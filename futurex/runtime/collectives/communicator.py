@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.partition.buckets import BUCKET
 from futurex.runtime import config
 from futurex.runtime.collectives.board import ORDERED
+from futurex.runtime.collectives.compression import Compression
 from futurex.runtime.collectives.messages import MessageCollectives
 from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, Key
@@ -76,6 +78,7 @@ class Communicator:
         self._generation = self.endpoint.generation
         self._step = 0
         self._flights: list[Operation] = []
+        self._compression = Compression(self.engine, self.endpoint)
         self.communication = 0.0
         self.exposed = 0.0
 
@@ -117,8 +120,14 @@ class Communicator:
         per_byte = max(1e-12, (seconds(large, "ring", _TRIALS) - hops * latency) * self.size / hops / _LARGE)
         found = np.array([latency, per_byte])
         engine.all_reduce([found], [found], "max", (self._generation, step, 2 * _TRIALS), 30.0, "ring").wait(30.0)
-        engine.model = Model(*found.tolist())
+        engine.model = Model(*found.tolist()).rounded()
         return engine.model
+
+    @property
+    def bucket_bytes(self) -> int:
+        """How much is best sent at once; the same on every rank."""
+        engine = self.engine
+        return BUCKET if isinstance(engine, SharedCollectives) else engine.model.bucket_bytes(self.size)
 
     def barrier(self, timeout: float) -> None:
         """Wait until every rank has come."""
@@ -160,6 +169,8 @@ class Communicator:
     # -- the nodes -----------------------------------------------------------------------------------------------------
 
     def _all_reduce(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
+        if attrs.get("codec"):
+            return Operation(self._compression.all_reduce(attrs["codec"], arrays, outs, key, timeout))
         flat = [array.reshape(-1) for array in arrays], [out.reshape(-1) for out in outs]
         return Operation(self.engine.all_reduce(*flat, attrs["reduce"], key, timeout))
 

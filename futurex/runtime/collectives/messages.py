@@ -200,6 +200,28 @@ class MessageCollectives:
         schedule = schedules.ALL_REDUCE[algorithm](self.rank, self.size)
         return self._begin("all-reduce", key, timeout, schedule, _equal(vector, len(schedule.timelines)), ufunc, land)
 
+    def all_reduce_after(
+        self, first: Collective, fill: Callable[[], None], array: np.ndarray, key: Key, timeout: float
+    ) -> Collective:
+        """Sum a vector in place as `all_reduce` does, once `first` is done and `fill()` has written the vector."""
+        whole = Collective("all-reduce", self.endpoint, key, timeout)
+
+        def ended(part: Collective) -> None:
+            whole.finish(part.error)
+
+        def begin(before: Collective) -> None:
+            if before.error is not None:
+                whole.finish(before.error)
+                return
+            try:
+                fill()
+                self.all_reduce([array], [array], "sum", key, timeout).add_done_callback(ended)
+            except Exception as error:
+                whole.fail(error)
+
+        first.add_done_callback(begin)
+        return whole
+
     def reduce_scatter(
         self, array: np.ndarray, out: np.ndarray, parts: Sequence[int], reduce: str, key: Key, timeout: float
     ) -> Collective:

@@ -39,7 +39,7 @@ class SharedExchange(Collective):
     `closing`: whether peers read this rank's own memory, so that it must wait until they have.
     """
 
-    __slots__ = ("_group", "closing", "number", "signature", "stage", "stages")
+    __slots__ = ("_group", "closing", "number", "ready", "signature", "stage", "stages")
 
     def __init__(self, name: str, group: SharedGroup, key: Key, timeout: float) -> None:
         super().__init__(name, group.endpoint, key, timeout)
@@ -48,6 +48,7 @@ class SharedExchange(Collective):
         self.stage = 0
         self.stages = 1
         self.closing = True
+        self.ready = True  # whether it may be shown; those behind it wait until it is
         self.signature = 0
 
     def show(self, board: Board, slot: int) -> None:
@@ -215,6 +216,10 @@ class SharedGroup:
     def _learn(self, in_time: bool) -> None:
         self._patience = min(1.0, self._patience * 1.25) if in_time else max(_LEAST_PATIENCE, self._patience / 2)
 
+    def look_again(self) -> None:
+        """An exchange that was not ready is."""
+        self._drive(light=True)
+
     @property
     def spins(self) -> int:
         """How often compiled code may look for the peers before it gives up."""
@@ -232,7 +237,7 @@ class SharedGroup:
                 ready = self._advance(light, spins)
             except BaseException as error:  # a stage failed: so does the exchange, and what comes after it
                 ready = False
-                self._break(error)
+                self.fail(error)
             finally:
                 self._driving.release()
             if ready:
@@ -296,6 +301,8 @@ class SharedGroup:
         while self._queued:
             exchange = self._queued[0]
             number = exchange.number
+            if not exchange.ready:
+                return posted
             if self._posted and self._posted[0].number + SLOTS <= number:
                 return posted  # this rank itself still needs what lies there
             if any(board.oldest + SLOTS <= number for _, board in self._others):
@@ -372,9 +379,9 @@ class SharedGroup:
             exchange.fail(StaleGeneration(f"generation {generation} began"))
 
     def _peer_lost(self, error: PeerLost) -> None:
-        self._break(error)
+        self.fail(error)
 
-    def _break(self, reason: BaseException) -> None:
+    def fail(self, reason: BaseException) -> None:
         """Fail everything of this generation: later exchanges would not be the peers' later ones."""
         with self._state:
             self._failed = self._failed or reason
@@ -394,6 +401,6 @@ class SharedGroup:
         for exchange in overdue:
             exchange.expire()
         if overdue and overdue[0].error is not None:
-            self._break(overdue[0].error)
+            self.fail(overdue[0].error)
         return min((exchange.deadline for exchange in waiting if not exchange.done()), default=None)
 

@@ -295,6 +295,38 @@ class SharedCollectives:
             if pending is not None:
                 pending.wait(timeout)
 
+    def all_reduce_after(
+        self, first: Collective, fill: Callable[[], None], array: np.ndarray, key: Key, timeout: float
+    ) -> Collective:
+        """Sum a vector in place as `all_reduce` does, once `first` is done and `fill()` has written the vector.
+
+        It has its turn among the exchanges from now on, and those behind it wait.
+        """
+        shared = self.group.memory.empty(array.size, array.dtype)
+        exchange = AllReduce(self.group, key, timeout, [shared], [shared], "sum")
+        exchange.ready = False
+
+        def begin(before: Collective) -> None:
+            if before.error is not None:
+                exchange.finish(before.error)
+                return
+            try:
+                fill()
+            except Exception as error:
+                self.group.fail(error)  # those behind it would wait for ever
+                return
+            shared[:] = array
+            exchange.ready = True
+            self.group.look_again()
+
+        def end(_: Collective) -> None:
+            array[:] = shared
+
+        exchange.add_done_callback(end)
+        self._begin(exchange)
+        first.add_done_callback(begin)
+        return exchange
+
     def reduce_scatter(
         self, array: np.ndarray, out: np.ndarray, parts: Sequence[int], reduce: str, key: Key, timeout: float
     ) -> Collective:
