@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _LARGEST = 1 << 20
+_ROOM = 4
+"""Times the elements of the largest operand: what is set aside for a result that nothing bounds. A larger one fails."""
 _SELECTING = frozenset(("unique", "nonzero"))  # results with at most as many elements as the operand
 
 
@@ -101,7 +103,7 @@ def _set(e: Emitter, word: int, register: str) -> None:
 
 def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
     """The largest that a result can be."""
-    if aval.dtype.hasobject or aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16:
+    if aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16 or (aval.weak and aval.dtype.kind == "c"):
         raise Unsupported(f"values of dtype {aval.dtype}")
     if all(type(extent) is int for extent in aval.shape):
         return tuple(aval.shape)
@@ -110,6 +112,8 @@ def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
     sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
     if node.op in _SELECTING and len(aval.shape) == 1:
         return (sizes[0],)
+    if node.op == "native" and len(aval.shape) == 1:
+        return (_ROOM * max((*sizes, 64)),)
     largest = [
         Aval(value.capacity if isinstance(value, Array) else (), source.dtype, source.aval.weak)
         for value, source in zip(inputs, node.inputs, strict=True)

@@ -130,11 +130,17 @@ def _taken(e: Emitter, target: _Target) -> Value:
 
 
 def loop(e: Emitter, placed: Placed, inputs: list[Value]) -> list[Value]:
-    count = len(placed.node.attrs["body"].outs)
-    carry = [
-        e.owned(value, k in placed.consumes) if isinstance(value, Array) else value
-        for k, value in enumerate(inputs[:count])
-    ]
+    """A loop inside the graph: arrays that others read are copied first, those of open extents into room to grow."""
+    body = placed.node.attrs["body"]
+    count = len(body.outs)
+    carry: list[Value] = []
+    for k, value in enumerate(inputs[:count]):
+        if not isinstance(value, Array):
+            carry.append(value)
+        elif body.params[k].aval.static:
+            carry.append(e.owned(value, k in placed.consumes))
+        else:
+            carry.append(value)
     for value in carry:
         e.hold(value)
     results = rounds(e, placed.node, carry, inputs[count:])
@@ -144,51 +150,139 @@ def loop(e: Emitter, placed: Placed, inputs: list[Value]) -> list[Value]:
     return results
 
 
+class _TooSmall(Exception):
+    """A round gives an array that may need more room than its home has."""
+
+    def __init__(self, number: int, shape: tuple[int, ...]) -> None:
+        self.number = number
+        self.shape = shape
+
+
 def rounds(e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Value]) -> list[Value]:
-    """The loop itself; array carries are owned, and hold the results in the end."""
+    """The loop itself; array carries of known extents are owned, and hold the results in the end."""
     if node.attrs["tape"]:
         raise Unsupported("a loop that keeps every round")
-    f = e.function
     shared = [value.borrowed() if isinstance(value, Array) else value for value in consts]
-    cells = [f.variable(memory_type(supported(v.dtype))) if isinstance(v, Scalar) else None for v in carry]
-    for value, cell in zip(carry, cells, strict=True):
-        if cell is not None:
-            f.store(value.dtype, e.scalar(value).register, cell)
-    head, body, done = f.label(), f.label(), f.label()
-    f.jump(head)
-    f.place(head)
-    now: list[Value] = [
-        Scalar(f.load(value.dtype, cell), value.dtype, e.scalar(value).weak) if cell is not None else value
-        for value, cell in zip(carry, cells, strict=True)
-    ]
-    read = [value.borrowed() if isinstance(value, Array) else value for value in now]
-    (truth,) = e.graph(node.attrs["test"], [*read, *shared])
-    f.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
-    f.place(body)
-    results = e.graph(node.attrs["body"], [*now, *shared])
-    _move(e, carry, results)
-    for value, cell in zip(results, cells, strict=True):
-        if cell is not None:
-            f.store(value.dtype, e.scalar(value).register, cell)
-        e.release(value)
-    f.jump(head)
-    f.place(done)
-    return now
+    room = {
+        k: value.capacity
+        for k, value in enumerate(carry)
+        if isinstance(value, Array) and not node.attrs["body"].params[k].aval.static
+    }
+    for _ in range(_GROWTHS):
+        before = len(e.function.lines), e.function.block
+        try:
+            return _Rounds(e, node, carry, room).emit(shared)
+        except _TooSmall as found:
+            del e.function.lines[before[0] :]
+            e.function.block = before[1]
+            room[found.number] = tuple(map(max, room[found.number], found.shape))
+    raise Unsupported("an array that grows from round to round")
 
 
-def _move(e: Emitter, carry: Sequence[Value], results: Sequence[Value]) -> None:
-    """Every array that a round leaves elsewhere goes to where the next one looks for it."""
-    homes = {value.place for value in carry if isinstance(value, Array)}
-    moves = []
-    for home, value in zip(carry, results, strict=True):
-        if isinstance(value, Opaque):
-            raise Unsupported("a loop that carries objects")
-        if isinstance(home, Scalar) and isinstance(value, Scalar):
-            continue
-        if not (isinstance(home, Array) and isinstance(value, Array)) or home.shape != value.shape:
-            raise Unsupported("an array whose extents change from round to round")
-        if home.place != value.place or not e.is_home(value):
-            moves.append((home, value))
-    staged = [(home, e.copied(value) if value.place in homes else value) for home, value in moves]
-    for home, value in staged:
-        elementwise.assign(e, home, value)
+_GROWTHS = 4
+
+
+class _Rounds:
+    """What a loop carries: numbers in cells, arrays in homes, open extents in cells beside them."""
+
+    def __init__(
+        self, e: Emitter, node: Node, carry: Sequence[Value], room: dict[int, tuple[int, ...]]
+    ) -> None:
+        self.e, self.node = e, node
+        self.homes: list[Array | None] = []
+        self.cells: list[str | None] = []
+        self.extents: list[dict[int, str]] = []
+        self.weak: list[bool] = []
+        f = e.function
+        for k, value in enumerate(carry):
+            self.weak.append(isinstance(value, Scalar) and value.weak)
+            self.extents.append({})
+            if isinstance(value, Scalar):
+                self.homes.append(None)
+                cell = f.variable(memory_type(supported(value.dtype)))
+                f.store(value.dtype, value.register, cell)
+                self.cells.append(cell)
+                continue
+            self.cells.append(None)
+            if k not in room:
+                self.homes.append(value)
+                continue
+            known = node.attrs["body"].params[k].aval.shape
+            self.extents[k] = {axis: f.variable("i64") for axis, size in enumerate(known) if type(size) is not int}
+            shape = tuple(Extent("", n) if axis in self.extents[k] else n for axis, n in enumerate(room[k]))
+            home = e.fresh(shape, value.dtype)
+            e.hold(home)
+            self.homes.append(home)
+            self._bring(k, value)
+
+    def _bring(self, k: int, value: Array) -> None:
+        """Put an array of open extents into its home."""
+        f, home = self.e.function, self.homes[k]
+        assert home is not None
+        for axis, size in enumerate(value.shape):
+            if axis not in self.extents[k] and size != home.shape[axis]:
+                raise Unsupported("an array whose extents change from round to round")
+        if any(one > two for one, two in zip(value.capacity, home.capacity, strict=True)):
+            raise _TooSmall(k, value.capacity)
+        for axis, cell in self.extents[k].items():
+            f.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
+        elementwise.assign(self.e, replace(home, shape=value.shape, owned=False), value)
+
+    def _now(self) -> list[Value]:
+        f, found = self.e.function, list[Value]()
+        for k, (home, cell) in enumerate(zip(self.homes, self.cells, strict=True)):
+            if home is None:
+                assert cell is not None
+                dtype = self.node.attrs["body"].params[k].aval.dtype
+                found.append(Scalar(f.load(dtype, cell), dtype, self.weak[k]))
+                continue
+            shape = list(home.shape)
+            for axis, place in self.extents[k].items():
+                shape[axis] = Extent(f.emit(f"load i64, ptr {place}, align 8"), home.capacity[axis])
+            found.append(replace(home, shape=tuple(shape)))
+        return found
+
+    def emit(self, shared: Sequence[Value]) -> list[Value]:
+        e, f, node = self.e, self.e.function, self.node
+        head, body, done = f.label(), f.label(), f.label()
+        f.jump(head)
+        f.place(head)
+        now = self._now()
+        read = [value.borrowed() if isinstance(value, Array) else value for value in now]
+        (truth,) = e.graph(node.attrs["test"], [*read, *shared])
+        f.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
+        f.place(body)
+        results = e.graph(node.attrs["body"], [*now, *shared])
+        self._move(now, results)
+        for value, cell in zip(results, self.cells, strict=True):
+            if cell is not None:
+                f.store(value.dtype, e.scalar(value).register, cell)
+            e.release(value)
+        f.jump(head)
+        f.place(done)
+        return now
+
+    def _move(self, now: Sequence[Value], results: Sequence[Value]) -> None:
+        """Every array that a round leaves elsewhere goes to where the next one looks for it."""
+        e = self.e
+        homes = {value.place for value in now if isinstance(value, Array)}
+        moves = []
+        for k, (home, value) in enumerate(zip(now, results, strict=True)):
+            if isinstance(value, Opaque):
+                raise Unsupported("a loop that carries objects")
+            if isinstance(home, Scalar) and isinstance(value, Scalar):
+                continue
+            if not (isinstance(home, Array) and isinstance(value, Array)):
+                raise Unsupported("a number in one round and an array in the next")
+            if not self.extents[k] and home.shape != value.shape:
+                raise Unsupported("an array whose extents change from round to round")
+            if home.place != value.place or home.shape != value.shape or not e.is_home(value):
+                moves.append((k, value))
+        staged = [(k, e.copied(value) if value.place in homes else value) for k, value in moves]
+        for k, value in staged:
+            target = self.homes[k]
+            assert target is not None
+            if self.extents[k]:
+                self._bring(k, value)
+            else:
+                elementwise.assign(e, target, value)

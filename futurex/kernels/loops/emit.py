@@ -243,6 +243,7 @@ _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {
     "scatter": indexing.scatter,
     "nonzero": indexing.nonzero,
     "masked_store": indexing.masked_store,
+    "masked": indexing.masked,
 }
 _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "fused": elementwise.fused,

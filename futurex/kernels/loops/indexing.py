@@ -15,8 +15,11 @@ from futurex.kernels.loops.kernels import Draft
 from futurex.kernels.loops.order import Placed
 from futurex.kernels.loops.records import Kernel
 from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import inner_loop
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.scalar import operate
+from futurex.ops.fusion import operand_kind
+from futurex.ops.ufunc_methods import ufunc_named
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -259,8 +262,8 @@ def scatter(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
 def nonzero(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     """Positions of true elements, by one array for each dimension."""
     mask, extents = _array(inputs[0]), placed.node.attrs["extents"]
-    if extents is not None and tuple(extents) != mask.shape:
-        raise Unsupported("a mask of another shape")
+    if extents is not None:
+        _fits(e, mask.shape, extents)
     if not mask.static and len(mask.shape) > 1:
         raise Unsupported("a mask of unknown shape")
     supported(mask.dtype)
@@ -302,17 +305,23 @@ def _searching(e: Emitter, mask: Array) -> Kernel:
     return draft.kernel
 
 
+def _fits(e: Emitter, mask: Shape, base: Sequence[Size]) -> None:
+    """A mask has the extents of what it selects from, or NumPy raises."""
+    f = e.function
+    for one, two in zip(mask, base, strict=True):
+        if one != two:
+            if not isinstance(one, Extent) and not isinstance(two, Extent):
+                raise Unsupported("a mask of another shape")
+            f.fail_if(f.emit(f"icmp ne i64 {text(one)}, {text(two)}"))
+
+
 def masked_store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     """``x[mask] = value``: one value, or one for each true element."""
     base, mask, value = _array(inputs[0]), _array(inputs[1]), inputs[2]
     f = e.function
     if mask.dtype != _BOOL or len(mask.shape) > len(base.shape):
         raise Unsupported("a mask of its own kind")
-    for one, two in zip(mask.shape, base.shape, strict=False):
-        if one != two:
-            if isinstance(one, int) and isinstance(two, int):
-                raise Unsupported("a mask of another shape")
-            f.fail_if(f.emit(f"icmp ne i64 {text(one)}, {text(two)}"))
+    _fits(e, mask.shape, base.shape[: len(mask.shape)])
     single = isinstance(value, Scalar) or all(extent == 1 for extent in value.shape)
     if not single and (len(value.shape) != 1 or len(mask.shape) != len(base.shape)):
         raise Unsupported("rows under a mask")
@@ -334,18 +343,39 @@ def masked_store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     given = e.cell(Scalar(text(value.shape[0]), _INT, False))
     steps = (mask.strides[-1], value.strides[0], base.dtype.itemsize, 0)
     kernel = _filling(e, base.dtype, steps)
-    if isinstance(value.shape[0], Extent):  # one value for all would be spread
-        f.fail_if(f.emit(f"icmp eq i64 {text(value.shape[0])}, 1"))
     records.emit(e, kernel, [mask, value, held, given], [count], steps, [], [])
     return held
+
+
+def masked(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    """``ufunc(*operands, out=base, where=mask)``: computed everywhere, taken where the mask is true."""
+    node = placed.node
+    mask, base, operands = inputs[0], inputs[1], inputs[2:]
+    ufunc = ufunc_named(node.attrs["ufunc"])
+    if not isinstance(mask, Array) or not isinstance(base, Array) or mask.dtype != _BOOL or ufunc.nout != 1:
+        raise Unsupported("a mask of its own kind")
+    *ins, out = ufunc.resolve_dtypes((*(operand_kind(source.aval) for source in node.inputs[2:]), None))
+    loop = inner_loop(ufunc, tuple(ins), out)
+    if loop is None or out != base.dtype or base.dtype != node.dtype:
+        raise Unsupported("a result of another dtype")
+    made = e.copied(base)
+    found = e.fresh(base.shape, out)
+    taken = [elementwise.operand(e, value, dtype) for value, dtype in zip(operands, ins, strict=True)]
+    strides = [arrays.broadcast_strides(e.function, each, base.shape) for each in (*taken, found)]
+    records.run(e, loop, [*taken, found], base.shape, strides)
+    strides = [arrays.broadcast_strides(e.function, each, base.shape) for each in (mask, found, made)]
+    _, columns = arrays.merged(base.shape, strides)
+    steps = columns[-1] if columns else (0, 0, 0)
+    records.run(e, _choosing(e, out, steps), [mask, found, made], base.shape, strides)
+    return made
 
 
 def _choosing(e: Emitter, dtype: Dtype, steps: Strides) -> Kernel:
     with e.kernels.building(e, 3) as draft:
         f = draft.function
         kind, align = f"i{8 * dtype.itemsize}", min(dtype.itemsize, 8)
-        value = f.emit(f"load {kind}, ptr {draft.pointers[1]}, align {align}")
         with f.counted("%n") as i:
+            value = f.emit(f"load {kind}, ptr {draft.at(1, i, steps[1])}, align {align}")
             target = draft.at(2, i, steps[2])
             old = f.emit(f"load {kind}, ptr {target}, align {align}")
             chosen = f.select(f.load(_BOOL, draft.at(0, i, steps[0])), kind, value, old)
@@ -354,23 +384,26 @@ def _choosing(e: Emitter, dtype: Dtype, steps: Strides) -> Kernel:
 
 
 def _filling(e: Emitter, dtype: Dtype, steps: Strides) -> Kernel:
-    """The next value for each true element; fails where their numbers differ."""
+    """The next value for each true element, or the only one; fails where their numbers differ."""
     with e.kernels.building(e, 4) as draft:
         f = draft.function
         count = f.variable("i64")
         f.do(f"store i64 0, ptr {count}, align 8")
         given = f.load(_INT, draft.pointers[3])
+        only = f.emit(f"icmp eq i64 {given}, 1")
         kind, align = f"i{8 * dtype.itemsize}", min(dtype.itemsize, 8)
         with f.counted("%n") as i:
             yes, no = f.label(), f.label()
             f.branch(f.load(_BOOL, draft.at(0, i, steps[0])), yes, no)
             f.place(yes)
-            at = f.emit(f"load i64, ptr {count}, align 8")
+            read = f.emit(f"load i64, ptr {count}, align 8")
+            at = f.select(only, "i64", "0", read)
             f.fail_if(f.emit(f"icmp sge i64 {at}, {given}"))
             value = f.emit(f"load {kind}, ptr {draft.at(1, at, steps[1])}, align {align}")
             f.do(f"store {kind} {value}, ptr {draft.at(2, i, steps[2])}, align {align}")
-            f.do(f"store i64 {f.emit(f'add i64 {at}, 1')}, ptr {count}, align 8")
+            f.do(f"store i64 {f.emit(f'add i64 {read}, 1')}, ptr {count}, align 8")
             f.jump(no)
             f.place(no)
-        f.fail_if(f.emit(f"icmp ne i64 {f.emit(f'load i64, ptr {count}, align 8')}, {given}"))
+        differ = f.emit(f"icmp ne i64 {f.emit(f'load i64, ptr {count}, align 8')}, {given}")
+        f.fail_if(f.select(only, "i1", "false", differ))
     return draft.kernel
