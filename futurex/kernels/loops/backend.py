@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from futurex.kernels.loops.arrays import Array
 from futurex.kernels.loops.control import rounds
+from futurex.kernels.loops.emit import Emitter
 from futurex.kernels.loops.program import Program
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
@@ -40,7 +45,16 @@ class LoopBackend:
     def whole(self, graph: Graph) -> Program:
         """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
         avals = [node.aval for node in graph.params]
-        return Program(avals, 0, lambda emitter, inputs: emitter.graph(graph, inputs))
+
+
+        def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
+            results = emitter.graph(graph, inputs)
+            kinds = zip(graph.outs, results, strict=True)
+            if any(node.aval.weak and isinstance(value, Array) for node, value in kinds):
+                raise Unsupported("a complex Python number as a result")
+            return results
+
+        return Program(avals, 0, build)
 
 
 def _loop(node: Node) -> Program:

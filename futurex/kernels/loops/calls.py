@@ -196,7 +196,7 @@ class Calls:
     def _writer(self, cell: Cell | Opaque) -> Callable[[Any], None]:
         if isinstance(cell, Opaque):
             def keep(value: Any) -> None:
-                self.objects[cell.index] = value
+                self.objects[cell.index] = value.copy() if isinstance(value, np.ndarray) else value  # no view of ours
             return keep
         words = self._words
         whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)

@@ -318,7 +318,6 @@ def _fits(e: Emitter, mask: Shape, base: Sequence[Size]) -> None:
 def masked_store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     """``x[mask] = value``: one value, or one for each true element."""
     base, mask, value = _array(inputs[0]), _array(inputs[1]), inputs[2]
-    f = e.function
     if mask.dtype != _BOOL or len(mask.shape) > len(base.shape):
         raise Unsupported("a mask of its own kind")
     _fits(e, mask.shape, base.shape[: len(mask.shape)])

@@ -13,13 +13,14 @@ from futurex.kernels.loops.arrays import Array, Size
 from futurex.kernels.loops.reductions import reduced
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
-from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.loops.values import Scalar
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 Dtype = np.dtype[Any]
+_DOUBLE = np.dtype(np.float64)
 _INVALID = 1  # FE_INVALID of x86-64 and AArch64 C libraries
 
 
@@ -88,56 +89,53 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def solve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    a, b = inputs
-    if isinstance(a, Scalar) or isinstance(b, Scalar) or not a.static or not b.static:
-        raise Unsupported("a system of unknown size")
-    a, b = (elementwise.operand(e, each, node.dtype) for each in (a, b))
+    """``solve``; like all of LAPACK in double precision, as NumPy calls it."""
+    a, b = (_double(e, value) for value in inputs)
     vector = len(b.shape) == 1
-    loop = _lapack("solve1" if vector else "solve", (node.dtype, node.dtype), node.dtype)
+    loop = _lapack("solve1" if vector else "solve", 2, 1)
     stack = arrays.broadcast(e.function, [a.shape[:-2], () if vector else b.shape[:-2]])
-    out = e.fresh((*stack, *(b.shape if vector else b.shape[-2:])), node.dtype)
+    out = e.fresh((*stack, *(b.shape if vector else b.shape[-2:])), _DOUBLE)
     wide = 1 if vector else 2
     core = [a.shape[-1]] if vector else [a.shape[-1], b.shape[-1]]
     steps = [*a.strides[-2:], *b.strides[-wide:], *out.strides[-wide:]]
     _checked(e, loop, [a, b, out], stack, [2, wide, wide], core, steps)
-    return out
+    return elementwise.operand(e, out, node.dtype)
 
 
 def inverse(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``inv``, and ``cholesky`` of the lower triangle."""
-    (a,) = inputs
-    if isinstance(a, Scalar) or not a.static or node.attrs.get("upper"):
-        raise Unsupported("a matrix of unknown size")
-    a = elementwise.operand(e, a, node.dtype)
-    loop = _lapack("inv" if node.op == "inv" else "cholesky_lo", (node.dtype,), node.dtype)
-    out = e.fresh(a.shape, node.dtype)
+    a = _double(e, inputs[0])
+    if node.attrs.get("upper"):
+        raise Unsupported("the upper triangle")
+    loop = _lapack("inv" if node.op == "inv" else "cholesky_lo", 1, 1)
+    out = e.fresh(a.shape, _DOUBLE)
     _checked(e, loop, [a, out], a.shape[:-2], [2, 2], [a.shape[-1]], [*a.strides[-2:], *out.strides[-2:]])
-    return out
+    return elementwise.operand(e, out, node.dtype)
 
 
 def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``det`` and ``slogdet``."""
-    (a,) = inputs
+    a = _double(e, inputs[0])
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    dtypes = [aval.dtype for aval in avals]
-    if isinstance(a, Scalar) or not a.static:
-        raise Unsupported("a matrix of unknown size")
-    a = elementwise.operand(e, a, dtypes[0])
-    loop = _lapack(node.op, (dtypes[0],), *dtypes)
-    outs = [e.fresh(a.shape[:-2], dtype) for dtype in dtypes]
+    loop = _lapack(node.op, 1, len(avals))
+    outs = [e.fresh(a.shape[:-2], _DOUBLE) for _ in avals]
     strides = [a.strides[:-2], *(out.strides for out in outs)]
     records.run_core(e, loop, [a, *outs], a.shape[:-2], strides, [a.shape[-1]], a.strides[-2:])
-    found = [e.unboxed(out) for out in outs]
+    found = [e.unboxed(elementwise.operand(e, out, aval.dtype)) for out, aval in zip(outs, avals, strict=True)]
     return found if isinstance(node.aval, tuple) else found[0]
 
 
-def _lapack(name: str, inputs: tuple[Dtype, ...], *outputs: Dtype) -> InnerLoop:
+def _double(e: Emitter, value: Any) -> Array:
+    if not isinstance(value, Array) or not value.static or value.dtype.kind == "c":
+        raise Unsupported("a matrix of its own kind")
+    return elementwise.operand(e, value, _DOUBLE)
+
+
+def _lapack(name: str, inputs: int, outputs: int) -> InnerLoop:
     ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name, None)
-    for dtype in (*inputs, *outputs):
-        supported(dtype)
-    loop = inner_loop(ufunc, inputs, *outputs) if isinstance(ufunc, np.ufunc) else None
+    loop = inner_loop(ufunc, (_DOUBLE,) * inputs, *(_DOUBLE,) * outputs) if isinstance(ufunc, np.ufunc) else None
     if loop is None:
-        raise Unsupported(f"{name} of dtypes {inputs}")
+        raise Unsupported(name)
     return loop
 
 
