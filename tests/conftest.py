@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # What is tested are the compiled kernels, from the first call on; tests of what happens until then say so themselves.
@@ -13,3 +14,11 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 # `pytest --hypothesis-profile=explore`.
 settings.register_profile("futurex", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("futurex")
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Plans of small arrays are compiled as one function after their first run, and that function is taken."""
+    for name, value in {"WORTH": 0.0, "FEWEST": 1, "TRIALS": 1, "_BETTER": 1e9}.items():
+        monkeypatch.setattr(f"futurex.runtime.whole.{name}", value)
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ _UFUNCS: dict[str, Any] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or,
     "all": np.logical_and,
 }  # fmt: skip
+_BUFFER = 8192  # elements that NumPy's iterator reads at a time where dimensions do not merge
 _NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
@@ -49,6 +51,10 @@ def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype
     else:
         elementwise.assign(e, _cut(whole, rest), _first(e, x, axes))
     x, whole = _ordered(x, whole)
+    if len(axes) == len(x.shape) > 1 and x.static and len(merged(x.shape, [x.strides])[0]) > 1:
+        if math.prod(x.capacity) > _BUFFER:
+            raise Unsupported("a reduction that NumPy takes in pieces")
+        x = e.copied(x)  # as NumPy's iterator fills its buffer
     records.run(e, loop, [whole, x, whole], x.shape, [whole.strides, x.strides, whole.strides])
     return out
 

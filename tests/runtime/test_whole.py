@@ -1,0 +1,157 @@
+"""Plans that become one compiled function: NumPy's values, the plan's errors, and the choice between both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.runtime import whole
+
+RNG = np.random.default_rng(5)
+
+
+def steps(x, y):
+    total = x * 2 + y.T
+    total[1:, 0] += np.exp(-np.abs(y[0, 1:]))
+    scaled = total / np.linalg.norm(total)
+    return scaled @ y, scaled.sum(axis=0), np.argmax(scaled, axis=1), total.max() - np.median(total)
+
+
+def masks(x, y):
+    chosen = x[x > 0]
+    places = np.flatnonzero(y[0] > 0)
+    out = x.copy()
+    out[x < 0] = -1.0
+    out[0, places] = 3.0
+    return chosen, places, out, len(chosen) + 0.5, np.unique(np.sign(x))
+
+
+def views(x, y):
+    x[0], x[1] = x[1].copy(), x[0].copy()
+    z = x[::-1, 1:3]
+    x[2:, 1:3] = z[:2] * 2
+    y.T[0] = x[:, 0]
+    return z, np.concatenate([x[:1], y]), y.reshape(-1)[::3], np.cumsum(y, axis=1)
+
+
+def algebra(x, y):
+    square = x @ x.T + 4 * np.eye(4)
+    low = np.linalg.cholesky(square)
+    sign, size = np.linalg.slogdet(square)
+    return np.linalg.solve(square, y), np.linalg.inv(low), sign * size, np.linalg.det(y), np.linalg.norm(x, axis=1)
+
+
+def numbers(x, y):
+    i = int(np.argmax(x[0]))
+    total = 0
+    for k in range(i + 20):
+        total += k % 7 if k % 3 else -k
+    return total, i, bool(x[i % 4, 0] > 0), x[i % 4] * total
+
+
+def mixed(x, y):
+    small = (x * 10).astype(np.int16)
+    single = y.astype(np.float32)
+    return small // np.int16(3), small % 5, single * np.float32(0.1) + small, (x > y) ^ (small > 0), x + 1j * y
+
+
+FUNCTIONS = (steps, masks, views, algebra, numbers, mixed)
+
+
+def flat(value):
+    return [leaf for each in value for leaf in flat(each)] if isinstance(value, tuple | list) else [value]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_the_compiled_function_gives_numpys_bits(function, at_once):
+    staged = fx.futurize(function, escape="error")
+    for _ in range(5):
+        given = RNG.normal(size=(4, 4)), RNG.normal(size=(4, 4))
+        ours, theirs = ([each.copy() for each in given] for _ in range(2))
+        expected, found = flat(function(*theirs)), flat(staged(*ours))
+        for one, two in zip(expected, found, strict=True):
+            value = np.asarray(two)
+            np.testing.assert_array_equal(value, np.asarray(one))
+            assert value.dtype == np.asarray(one).dtype
+        for one, two in zip(theirs, ours, strict=True):
+            np.testing.assert_array_equal(two, one)
+    assert "runs as one compiled function" in staged.explain()
+    assert any(row.op == "graph" and row.count >= 1 for row in staged.profile())
+
+
+def test_results_of_one_call_live_through_the_next(at_once):
+    staged = fx.futurize(lambda x: (x * 2 + 1, x[1:] - x[:-1]), escape="error")
+    for _ in range(3):
+        staged(np.arange(5.0))[0].result()
+    first = staged(np.arange(5.0))
+    kept = [np.asarray(each) for each in first]
+    staged(np.ones(5))[0].result()
+    np.testing.assert_array_equal(kept[0], np.arange(5.0) * 2 + 1)
+    np.testing.assert_array_equal(kept[1], np.ones(4))
+
+
+def test_errors_come_from_the_plan_at_the_users_line(at_once):
+    def pick(x, i):
+        y = x * 2 + 1
+        if y[0] > 100:
+            raise ArithmeticError("too large")
+        return y[i] + np.linalg.inv(y.reshape(2, 2)).sum()
+
+    staged = fx.futurize(pick, escape="error")
+    x = np.array([1.0, 2.0, 3.0, 5.0])
+    for i in (np.int64(1), np.int64(2), np.int64(-1), np.int64(0)):
+        assert float(staged(x, i)) == pick(x, i)
+    assert "one compiled function" in staged.explain()
+    with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
+        staged(x, np.int64(4)).result()
+    with pytest.raises(ArithmeticError, match="too large"):
+        staged(x + 100, np.int64(0)).result()
+    with pytest.raises(np.linalg.LinAlgError):
+        staged(np.ones(4), np.int64(0)).result()
+    assert float(staged(x, np.int64(3))) == pick(x, np.int64(3))
+
+
+def test_a_function_that_often_gives_up_is_left(at_once):
+    def powers(x, n):
+        total = 1
+        for _ in range(20):
+            total = total * n
+        return x + 1, x * 2, total % 7
+
+    staged = fx.futurize(powers)
+    for _ in range(12):
+        found = flat(staged(np.ones(3), 10**6))
+        assert [np.asarray(each).tolist() for each in found] == [[2.0] * 3, [2.0] * 3, 10**120 % 7]
+    assert "one compiled function" not in staged.explain()
+
+
+def test_large_arrays_stay_with_the_plan(at_once):
+    staged = fx.futurize(lambda x: (np.sort(x)[::-1] * 2, x.sum()), escape="error")
+    for _ in range(4):
+        staged(np.ones(100_000))[1].result()
+    assert not any(row.op == "graph" for row in staged.profile())
+
+
+def test_the_slower_way_is_not_taken(at_once, monkeypatch):
+    monkeypatch.setattr(whole, "_BETTER", 0.0)
+    staged = fx.futurize(lambda x: (x + 1, np.sort(x) * 2), escape="error")
+    for _ in range(4):
+        staged(np.ones(5))[0].result()
+    assert "runs instruction by instruction" in staged.explain()
+    assert not any(row.op == "graph" for row in staged.profile())
+
+
+def test_derivatives_are_compiled_too(at_once):
+    def loss(w, x):
+        for _ in range(3):
+            x = np.tanh(w @ x)
+        return (x**2).sum()
+
+    gradient = fx.grad(loss)
+    plain = fx.grad(loss)
+    w, x = RNG.normal(size=(4, 4)), RNG.normal(size=4)
+    expected = np.asarray(plain(w, x))
+    for _ in range(4):
+        np.testing.assert_allclose(np.asarray(gradient(w, x)), expected, rtol=1e-14)
