@@ -23,12 +23,12 @@ Shape = tuple[int, ...]
 COUNTER_OPS = frozenset({"random_bits", "random_uniform", "random_normal", "dropout"})
 """Ops whose last input must grow by a tile's offset along axis 0 when the op is tiled."""
 
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = 0x9E3779B9, 0xBB67AE85
+MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL = 0x9E3779B9, 0xBB67AE85
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _BLOCKS_AT_ONCE = 1 << 13  # working arrays that stay in the cache
-_STREAMS = {"bits": 0, "uniform": 1, "normal": 2, "dropout": 3}  # equal keys give unrelated numbers to different ops
+STREAMS = {"bits": 0, "uniform": 1, "normal": 2, "dropout": 3}  # equal keys give unrelated numbers to different ops
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
@@ -40,9 +40,9 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[An
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
         c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ np.uint64(k0), p1 & _LOW, (p0 >> _HALF) ^ c3 ^ np.uint64(k1), p0 & _LOW
-        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+        k0, k1 = (k0 + WEYL[0]) & 0xFFFFFFFF, (k1 + WEYL[1]) & 0xFFFFFFFF
     return c0, c1, c2, c3
 
 
@@ -51,7 +51,7 @@ def words(key: Any, stream: str, first: int, count: int) -> Any:
     key_words = int(key) & 0xFFFFFFFF, (int(key) >> 32) & 0xFFFFFFFF
     begin, end = first // 4, -(-(first + count) // 4)
     out = np.empty((end - begin, 4), np.uint32)
-    third, fourth = np.uint64(_STREAMS[stream]), np.uint64(0)
+    third, fourth = np.uint64(STREAMS[stream]), np.uint64(0)
     for low in range(begin, end, _BLOCKS_AT_ONCE):
         high = min(low + _BLOCKS_AT_ONCE, end)
         block = np.arange(low, high, dtype=np.uint64)

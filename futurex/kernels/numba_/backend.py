@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, pool, tiles
+from futurex.kernels.numba_ import compiler, dropout, pool, tiles
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
@@ -21,14 +21,15 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
 _WRITTEN = {
-    "max_pool": pool.claim, "max_pool_grad": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
+    "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_grad": pool.claim,
+    "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
 }  # fmt: skip
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling and tiles of images."""
+    """Compiled kernels for fused regions, maximum pooling, dropout and tiles of images."""
 
     name = "numba"
 

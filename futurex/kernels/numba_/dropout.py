@@ -1,0 +1,141 @@
+"""Compiled dropout with the bits of the reference kernel: Philox4x32-10 for eight blocks of four words at a time."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_.channels import TYPES, Written, splat, threads_for
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.threads import openmp
+from futurex.ops.random import MULTIPLIERS, STREAMS, WEYL
+from futurex.tree.node import Node
+
+_BLOCKS = 8
+_WORDS = 4
+GROUP = _BLOCKS * _WORDS
+"""Elements that are drawn at once."""
+_ROUNDS = 10
+_WIDE = f"<{_BLOCKS} x i64>"
+_MASK = splat(_WIDE, str(0xFFFFFFFF))
+_HALF = splat(_WIDE, "32")
+
+
+def claim(node: Node, threads: int) -> Dropout | None:
+    """The kernel of a ``dropout`` node, or None for what is not compiled."""
+    x = node.inputs[0]
+    if not node.is_static or x.dtype not in TYPES or x.ndim < 1 or x.size < GROUP:
+        return None
+    return Dropout(node, threads_for(node, threads), _text(x.dtype, openmp() is not None), ())
+
+
+class Dropout(Written):
+    """The kernel of one node; the last elements, too few for a group, are the reference kernel's."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        rate, dtype = self.node.attrs["rate"], self.node.dtype
+        self.row = math.prod(self.node.shape[1:])
+        self.groups = self.node.size // GROUP
+        self.threshold = min(round(rate * 2**32), 2**32 - 1)
+        self.layout = struct.Struct(f"=qqqqq{'f4x' if dtype.itemsize == 4 else 'd'}qq")
+        self.scale = 1.0 / (1.0 - rate)
+
+    def __call__(self, out: Any, x: Any, key: Any, start: Any) -> Any:
+        for array in (out, x):
+            if array.shape != self.node.shape or array.dtype != self.node.dtype or not array.flags.c_contiguous:
+                raise ValueError(f"dropout kernel: built for a C-contiguous {self.node.aval!r}, got {array.shape}")
+        if not self.entry.ready:
+            self.entry = compiled(self.text, wait=self.wait)
+        first = int(start) * self.row
+        if not self.entry.ready or first % _WORDS:
+            self.interpreted += not self.entry.ready
+            np.copyto(out, self.node.record.run((x, key, start), self.node.attrs))
+            return out
+        held = int(key)
+        block = self.layout.pack(
+            self.groups, first // _WORDS, held & 0xFFFFFFFF, held >> 32 & 0xFFFFFFFF, self.threshold, self.scale,
+            address_of(out), address_of(x),
+        )  # fmt: skip
+        if self.threads > 1:
+            self.entry.on_threads(block, self.threads)
+        else:
+            self.entry(block)
+        done = self.groups * GROUP
+        if done < x.size:
+            rest = x.reshape(-1)[done:]
+            out.reshape(-1)[done:] = self.node.record.run((rest, key, first + done), self.node.attrs)
+        return out
+
+
+@functools.cache
+def _text(dtype: np.dtype[Any], threaded: bool) -> str:
+    element, _ = TYPES[dtype]
+    code = Code()
+    kind, words = f"<{GROUP} x {element}>", f"<{GROUP} x i32>"
+    limit = _splat_value(code, words, "i32", code.do("trunc i64 %threshold to i32"))
+    scale = _splat_value(code, kind, element, "%scale")
+    with code.loop("%low", "%high") as (group, _):
+        drawn = _philox(code, code.add("%first", code.multiply(group, str(_BLOCKS))))
+        kept = code.do(f"icmp uge {words} {_in_order(code, drawn)}, {limit}")
+        offset = code.multiply(group, str(GROUP))
+        x = code.do(f"load {kind}, ptr {code.at(element, '%x', offset)}, align {dtype.itemsize}")
+        value = code.do(f"fmul {kind} {x}, {scale}")
+        chosen = code.do(f"select <{GROUP} x i1> {kept}, {kind} {value}, {kind} zeroinitializer")
+        code.run(f"store {kind} {chosen}, ptr {code.at(element, '%out', offset)}, align {dtype.itemsize}")
+    names = ("groups", "first", "key0", "key1", "threshold")
+    parameters = [*(("i64", name) for name in names), (element, "scale"), ("ptr", "out"), ("ptr", "x")]
+    return module(parameters, code, threaded)
+
+
+def _philox(code: Code, first: str) -> list[str]:
+    """The four words of each of eight blocks, in 64-bit lanes."""
+    steps = ", ".join(f"i64 {k}" for k in range(_BLOCKS))
+    counter = code.do(f"add {_WIDE} {_splat_value(code, _WIDE, 'i64', first)}, <{steps}>")
+    c = [
+        code.do(f"and {_WIDE} {counter}, {_MASK}"), code.do(f"lshr {_WIDE} {counter}, {_HALF}"),
+        splat(_WIDE, str(STREAMS["dropout"])), splat(_WIDE, "0"),
+    ]  # fmt: skip
+    for number in range(_ROUNDS):
+        products = [
+            code.do(f"mul {_WIDE} {c[2 * k]}, {splat(_WIDE, str(int(factor)))}") for k, factor in enumerate(MULTIPLIERS)
+        ]
+        keys = []
+        for k in range(2):
+            moved = code.do(f"add i64 %key{k}, {number * WEYL[k]}")
+            keys.append(_splat_value(code, _WIDE, "i64", code.do(f"and i64 {moved}, {0xFFFFFFFF}")))
+        high = [code.do(f"lshr {_WIDE} {product}, {_HALF}") for product in products]
+        low = [code.do(f"and {_WIDE} {product}, {_MASK}") for product in products]
+        mixed = [
+            code.do(f"xor {_WIDE} {code.do(f'xor {_WIDE} {high[1 - k]}, {c[2 * k + 1]}')}, {keys[k]}") for k in range(2)
+        ]
+        c = [mixed[0], low[1], mixed[1], low[0]]
+    return c
+
+
+def _in_order(code: Code, drawn: list[str]) -> str:
+    """The words of the first block, then those of the second, and so on, as 32-bit lanes."""
+    half, whole = f"<{_BLOCKS} x i32>", f"<{2 * _BLOCKS} x i32>"
+    narrow = [code.do(f"trunc {_WIDE} {word} to {half}") for word in drawn]
+
+    def joined(kind: str, first: str, second: str, order: list[int]) -> str:
+        indices = ", ".join(f"i32 {k}" for k in order)
+        return code.do(f"shufflevector {kind} {first}, {kind} {second}, <{len(order)} x i32> <{indices}>")
+
+    one_after_the_other = list(range(2 * _BLOCKS))
+    first, second = (joined(half, narrow[k], narrow[k + 1], one_after_the_other) for k in (0, 2))
+    order = [word * _BLOCKS + block for block in range(_BLOCKS) for word in range(_WORDS)]
+    return joined(whole, first, second, order)
+
+
+def _splat_value(code: Code, kind: str, element: str, value: str) -> str:
+    """A vector with one value in every lane."""
+    count = kind[1:].split(" x ")[0]
+    one = code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
+    return code.do(f"shufflevector {kind} {one}, {kind} poison, <{count} x i32> zeroinitializer")
