@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels import cudnn
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
@@ -42,6 +43,10 @@ class CupyBackend:
         return Kernel(kernel, kernel.backend)
 
     def _kernel(self, node: Node) -> Placed | Generated:
+        convolution = cudnn.kernel_for(self.device, node)
+        if convolution is not None:
+            plain = Placed(self.device, node, *self._placed(node))
+            return Generated(node, convolution, "", lambda: lambda *inputs: (plain(None, *inputs),), "cudnn")
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))
@@ -118,17 +123,19 @@ def _parts(node: Node) -> Graph | None:
 
 
 class Generated:
-    """A region's generated kernel; the kernels of its nodes where that is not to be had, for the ``reason`` given."""
+    """A library's or generated kernel; plainer ones where that is not to be had, for the ``reason`` given."""
 
-    def __init__(self, node: Node, kernel: Call | None, reason: str, steps: Callable[[], Call]) -> None:
-        self.reason, self._kernel, self._make = reason, kernel, steps
+    def __init__(
+        self, node: Node, kernel: Call | None, reason: str, steps: Callable[[], Call], backend: str = "cuda"
+    ) -> None:
+        self.reason, self._kernel, self._make, self._backend = reason, kernel, steps, backend
         self._several = isinstance(node.aval, tuple)
         self._steps: Call | None = None
 
     @property
     def backend(self) -> str:
         """Who computes it now."""
-        return "cupy" if self._kernel is None else "cuda"
+        return "cupy" if self._kernel is None else self._backend
 
     def __call__(self, out: None, *inputs: Any) -> Any:
         if self._kernel is not None:

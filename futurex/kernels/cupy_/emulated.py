@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_ import emulation
+from futurex.kernels.cupy_.emulated_streams import CUDA, capturing, noted, waits
 
 ABSENT = frozenset((
     "apply_over_axes", "asmatrix", "block", "bmat", "einsum_path", "errstate", "frompyfunc", "geomspace", "insert",
@@ -66,10 +67,27 @@ def _wrapped(value: Any) -> Any:
 
 
 def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    out = kwargs.get("out")
-    with np.errstate(all="ignore"):
-        result = function(*map(_bare, args), **{name: _bare(value) for name, value in kwargs.items()})
-    return out if out is not None else _wrapped(result)
+    bare, named, out = [*map(_bare, args)], {name: _bare(value) for name, value in kwargs.items()}, kwargs.get("out")
+
+    def work() -> Any:
+        with np.errstate(all="ignore"):
+            return function(*bare, **named)
+
+    result = out if out is not None else _wrapped(work())
+    if out is not None:
+        work()
+    if capturing():
+        noted(lambda: _refill(result, work()))
+    return result
+
+
+def _refill(kept: Any, values: Any) -> None:
+    """Write what was computed again where it was kept before."""
+    if isinstance(kept, ndarray):
+        np.copyto(kept._host, values)
+    elif isinstance(kept, tuple | list):
+        for each, value in zip(kept, values, strict=True):
+            _refill(each, value)
 
 
 def _saturated(values: Any, dtype: Any) -> Any:
@@ -124,6 +142,7 @@ class ndarray:
 
     def get(self) -> Any:
         """A copy in the host's memory."""
+        waits()
         return self._host.copy()
 
     def set(self, values: Any) -> None:
@@ -140,9 +159,17 @@ class ndarray:
         return NotImplemented if found is None else getattr(found, method)(*args, **kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        return ndarray(np.asarray(self._host[_Index(key, self.shape).key]))
+        index = _Index(key, self.shape).key
+        found = ndarray(np.asarray(self._host[index]))
+        if capturing():
+            noted(lambda: _refill(found, self._host[index]))
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._set(key, value)
+        noted(lambda: self._set(key, value))
+
+    def _set(self, key: Any, value: Any) -> None:
         index, value = _Index(key, self.shape), _bare(value)
         places = np.arange(self._host.size).reshape(self.shape)[index.key]
         value = _saturated(np.asarray(value), self.dtype) if isinstance(value, np.ndarray) else value
@@ -157,27 +184,35 @@ class ndarray:
     def astype(self, dtype: Any, copy: bool = True, order: str = "K") -> Any:
         if not copy and self._host.dtype == np.dtype(dtype):
             return self
-        return ndarray(_saturated(self._host, dtype))
+        found = ndarray(_saturated(self._host, dtype))
+        noted(lambda: _refill(found, _saturated(self._host, dtype)))
+        return found
 
     def __len__(self) -> int:
         return len(self._host)
 
     def __bool__(self) -> bool:
+        waits()
         return bool(self._host)
 
     def __int__(self) -> int:
+        waits()
         return int(self._host)
 
     def __index__(self) -> int:
+        waits()
         return operator.index(self._host)
 
     def __float__(self) -> float:
+        waits()
         return float(self._host)
 
     def __complex__(self) -> complex:
+        waits()
         return complex(self._host)
 
     def item(self) -> Any:
+        waits()
         return self._host.item()
 
     def diagonal(self, *args: Any) -> Any:
@@ -281,6 +316,10 @@ class ufunc:
             raise NotImplementedError(f"{self.__name__}.at")
         if target.dtype in (np.int64, np.int8, np.uint8, np.int16, np.uint16, np.bool_):
             raise TypeError(f"scatter into {target.dtype} is not supported")
+        self._at(target, key, value)
+        noted(lambda: self._at(target, key, value))
+
+    def _at(self, target: Any, key: Any, value: Any) -> None:
         self._host.at(target._host, _Index(key, target.shape).key, _bare(value))
 
 
@@ -303,8 +342,20 @@ class _Module:
         if isinstance(value, type) or not callable(value):
             return value
         if name in _FROM_HOST:
-            return lambda x, *args, **kwargs: ndarray(value(_arriving(x), *args, **kwargs))
+            return lambda x, *args, **kwargs: _uploaded(value, x, args, kwargs)
         return lambda *args, **kwargs: _called(value, args, kwargs)
+
+
+def _uploaded(function: Any, x: Any, args: Any, kwargs: Any) -> ndarray:
+    if isinstance(x, np.ndarray | list) and np.ndim(_arriving(x)):
+        waits()  # a graph would copy from memory of the host that holds something else by then
+
+    def work() -> Any:
+        return function(_arriving(x), *args, **kwargs)
+
+    found = ndarray(work())
+    noted(lambda: _refill(found, work()))
+    return found
 
 
 def _arriving(x: Any) -> Any:
@@ -329,30 +380,6 @@ class _Linalg(_Module):
         return quiet
 
 
-class Stream:
-    """Work in order; here everything is done at once, and ``log`` keeps what was waited for."""
-
-    def __init__(self, non_blocking: bool = False) -> None:
-        self.log: list[tuple[str, Any]] = []
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-    def record(self) -> Any:
-        event = SimpleNamespace(stream=self)
-        self.log.append(("record", event))
-        return event
-
-    def wait_event(self, event: Any) -> None:
-        self.log.append(("wait", event))
-
-    def synchronize(self) -> None:
-        self.log.append(("synchronize", None))
-
-
 class RawKernel:
     """A kernel of CUDA C++ that runs on the processor. Raises RuntimeError where there is no C++ compiler."""
 
@@ -362,8 +389,12 @@ class RawKernel:
         self._code, self._name = code, name
 
     def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...], shared_mem: int = 0) -> None:
-        bare = [each.data.ptr if isinstance(each, ndarray) else _scalar(each) for each in args]
-        emulation.launch(self._code, self._name, grid[0], block[0], bare)
+        def work() -> None:
+            bare = [each.data.ptr if isinstance(each, ndarray) else _scalar(each) for each in args]
+            emulation.launch(self._code, self._name, grid[0], block[0], bare)
+
+        work()
+        noted(work)
 
 
 def _scalar(value: Any) -> Any:
@@ -383,7 +414,7 @@ class Namespace(_Module):
         self.RawKernel = RawKernel
         self.linalg = _Linalg(np.linalg, _ABSENT_IN["linalg"])
         self.fft = _Module(np.fft, _ABSENT_IN["fft"])
-        self.cuda = SimpleNamespace(Stream=Stream, Device=lambda: SimpleNamespace(synchronize=lambda: None))
+        self.cuda = CUDA
         self.__name__ = "emulated"
 
     @staticmethod
@@ -392,10 +423,14 @@ class Namespace(_Module):
 
     @staticmethod
     def copyto(target: ndarray, source: Any, casting: str = "same_kind", where: Any = True) -> None:
-        values = _bare(source)
-        if isinstance(values, np.ndarray):
-            values = _saturated(values, target.dtype)
-        np.copyto(target._host, values, casting=casting, where=_bare(where))  # type: ignore[arg-type]
+        def work() -> None:
+            values = _bare(source)
+            if isinstance(values, np.ndarray):
+                values = _saturated(values, target.dtype)
+            np.copyto(target._host, values, casting=casting, where=_bare(where))  # type: ignore[arg-type]
+
+        work()
+        noted(work)
 
     @staticmethod
     @contextlib.contextmanager

@@ -1,0 +1,98 @@
+"""Streams and graphs of the emulated device.
+
+Work is done at once; what is captured is done again, into the same memory, when the graph is launched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.stream = Stream()
+        self.capture: list[Callable[[], Any]] | None = None
+
+
+class Stream:
+    """Work in order; ``log`` keeps what was waited for."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.log: list[tuple[str, Any]] = []
+        self.ptr = id(self)
+
+    def __enter__(self) -> Stream:
+        self._before, _state.stream = _state.stream, self
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _state.stream = self._before
+
+    def record(self) -> Any:
+        event = SimpleNamespace(stream=self)
+        self.log.append(("record", event))
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        self.log.append(("wait", event))
+
+    def synchronize(self) -> None:
+        waits()
+        self.log.append(("synchronize", None))
+
+    def begin_capture(self) -> None:
+        _state.capture = []
+
+    def end_capture(self) -> Graph:
+        assert _state.capture is not None
+        graph, _state.capture = Graph(_state.capture), None
+        return graph
+
+
+class Graph:
+    """What was captured."""
+
+    def __init__(self, actions: list[Callable[[], Any]]) -> None:
+        self._actions = actions
+
+    def launch(self, stream: Stream) -> None:
+        stream.log.append(("launch", self))
+        for action in self._actions:
+            action()
+
+
+_state = _State()
+
+
+def noted(action: Callable[[], Any]) -> None:
+    """Work that was just done; a graph that is being captured does it again."""
+    if _state.capture is not None:
+        _state.capture.append(action)
+
+
+def capturing() -> bool:
+    """Is a graph being captured on this thread?"""
+    return _state.capture is not None
+
+
+def waits() -> None:
+    """Said by what waits for the device. Raises RuntimeError during a capture, as CUDA does."""
+    if _state.capture is not None:
+        raise RuntimeError("cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing")
+
+
+@contextlib.contextmanager
+def _using_allocator(allocator: Any) -> Iterator[None]:
+    yield
+
+
+CUDA = SimpleNamespace(
+    Stream=Stream, get_current_stream=lambda: _state.stream, using_allocator=_using_allocator,
+    MemoryPool=lambda: SimpleNamespace(malloc=None),
+    Device=lambda: SimpleNamespace(synchronize=waits),
+)  # fmt: skip
+"""What stands for ``cupy.cuda``."""

@@ -1,0 +1,125 @@
+"""Convolutions handed to cuDNN: layouts and options by a reading of its graph in NumPy, and by cuDNN's own check."""
+
+import itertools
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
+
+from op_cases import cases
+
+from futurex.kernels.cudnn import OPS, graph_of, node_task, task_of
+
+CASES = [case for case in cases() if case.name in OPS]
+
+
+class Tensor(SimpleNamespace):
+    """A tensor of a graph; the setters return it, as cuDNN's do."""
+
+    def __getattr__(self, name):
+        if not name.startswith("set_"):
+            raise AttributeError(name)
+        return lambda value: (setattr(self, name.removeprefix("set_"), value), self)[1]
+
+
+class Reading:
+    """What a graph of one convolution means, by the definition in cuDNN's documentation: the sum over k and r of
+    ``x[n, c, stride * p + dilation * r - pad] * w[k, c, r]``, and the two derivatives of it."""
+
+    data_type = SimpleNamespace(FLOAT="float", HALF="half")
+
+    def __init__(self):
+        self.work = None
+
+    def pygraph(self, **_):
+        return self
+
+    def tensor(self, **fields):
+        return Tensor(**fields)
+
+    def conv_fprop(self, image, weight, **options):
+        return self._made("y", {"x": image, "w": weight}, options)
+
+    def conv_dgrad(self, loss, filter, **options):
+        return self._made("x", {"y": loss, "w": filter}, options)
+
+    def conv_wgrad(self, image, loss, **options):
+        return self._made("w", {"x": image, "y": loss}, options)
+
+    def _made(self, result, tensors, options):
+        tensors[result] = Tensor()
+        self.work = result, tensors, options
+        return tensors[result]
+
+    def run(self, data):
+        """Fill the result's buffer; ``data`` maps each tensor to a flat array in its memory's order."""
+        result, tensors, options = self.work
+        views = {}
+        for name, tensor in tensors.items():
+            flat = data[id(tensor)]
+            views[name] = as_strided(flat, tensor.dim, [step * flat.itemsize for step in tensor.stride])
+        x, w, y = views["x"], views["w"], views["y"]
+        sizes, groups = x.shape[2:], x.shape[1] // w.shape[1]
+        share = w.shape[0] // groups
+        for n, k in itertools.product(range(y.shape[0]), range(y.shape[1])):
+            channels = slice(k // share * w.shape[1], (k // share + 1) * w.shape[1])
+            for p, r in itertools.product(np.ndindex(*y.shape[2:]), np.ndindex(*w.shape[2:])):
+                zipped = zip(p, r, options["stride"], options["dilation"], options["pre_padding"], strict=True)
+                at = tuple(step * a + spread * b - pad for a, b, step, spread, pad in zipped)
+                if not all(0 <= a < size for a, size in zip(at, sizes, strict=True)):
+                    continue
+                if result == "y":
+                    y[(n, k, *p)] += (x[(n, channels, *at)] * w[(k, slice(None), *r)]).sum()
+                elif result == "x":
+                    x[(n, channels, *at)] += y[(n, k, *p)] * w[(k, slice(None), *r)]
+                else:
+                    w[(k, slice(None), *r)] += y[(n, k, *p)] * x[(n, channels, *at)]
+
+
+def single(case):
+    return [np.asarray(value).astype(np.float32) for value in case.inputs]
+
+
+def task_for(case):
+    return task_of(case.name, [np.shape(value) for value in case.inputs], np.dtype(np.float32), case.sample.attrs)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_graph_computes_the_op(case):
+    task = task_for(case)
+    cudnn = Reading()
+    graph, tensors = graph_of(cudnn, None, task.widened)
+    inputs = single(case)
+    if case.name != "conv_weight_grad":
+        inputs[1] = np.moveaxis(inputs[1], -1, 0)
+    shape = {"conv": task.y, "conv_input_grad": task.x, "conv_weight_grad": (task.w[-1], *task.w[:-1])}[case.name]
+    out = np.zeros(shape, np.float32)
+    buffers = [*map(np.ascontiguousarray, inputs), out]
+    graph.run({id(tensor): each.reshape(-1) for tensor, each in zip(tensors, buffers, strict=True)})
+    result = np.moveaxis(out, 0, -1) if case.name == "conv_weight_grad" else out
+    np.testing.assert_allclose(result, case.results[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cudnn_finds_the_graph_valid(case):
+    cudnn = pytest.importorskip("cudnn", reason="cuDNN's frontend is not installed", exc_type=ImportError)
+    if not hasattr(cudnn, "Handle"):
+        pytest.skip("this version of cuDNN's frontend checks graphs on a GPU only")
+    task = task_for(case).widened
+    graph, (_, _, made) = graph_of(cudnn, cudnn.Handle(1, 0, 0), task)
+    try:
+        graph.validate()
+    except OSError as error:
+        pytest.skip(f"cuDNN itself is not to be had: {error}")
+    wanted = {"conv": task.y, "conv_input_grad": task.x, "conv_weight_grad": (task.w[-1], *task.w[:-1])}[case.name]
+    assert list(made.get_dim()) == [wanted[0], wanted[-1], *wanted[1:-1]]
+
+
+def test_double_precision_is_not_for_cudnn():
+    for case in CASES:
+        assert (node_task(case.node) is None) is (case.node.dtype == np.float64)
