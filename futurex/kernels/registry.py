@@ -57,6 +57,7 @@ class Kernel:
     exclusive: bool = False
     threads: int | None = None
     late: Late | None = None
+    plans: tuple[Any, ...] = ()
     ufunc: Callable[..., Any] | None = None
 
 

@@ -24,8 +24,8 @@ HUGE_PAGE = 2 << 20
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
-    ``unplanned`` is what kernels allocate themselves, all of it counted as if alive at once; ``unknown`` arrays, whose
-    size only the run knows, are not counted in bytes."""
+    ``unplanned`` is the most at once in arrays that kernels allocate themselves, tapes of loops among them. The
+    ``unknown`` arrays, whose size only the run knows, are not counted in bytes; tapes of unknown length are such."""
 
     arena: int
     outputs: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from futurex.runtime.inline import Communicator, Conversation, note, replay
 from futurex.runtime.instance import Home, Instance, Values
 from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering, Slot
 from futurex.runtime.memory import Layout, Memory, Planner
+from futurex.runtime.prediction import predicted
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
@@ -119,7 +121,6 @@ class Plan:
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
         self.grain = Grain([*(each.cost for each in self.instructions), self.cost])
-        self.memory = _memory(low, layout)
         self.low, self.layout = low, layout
         self._own_memory()
         self.delivery = Delivery(low, layout, donate)
@@ -141,6 +142,11 @@ class Plan:
             self._tasks, self._for_tasks = self._for_tasks(), None
         own = self.threads == 1 and not self.collectives and is_wide(self.cost, self.critical)
         return self._tasks or (self if own else None)
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The memory of a run, planned before it happens."""
+        return predicted(self.low, self.layout, self.order)
 
     def _own_memory(self) -> None:
         """Which instructions read arrays that kernels make, and after which one in order each can go."""
@@ -396,20 +402,3 @@ def _instructions(low: Lowering, order: Sequence[int], dependents: Sequence[Sequ
         )
         for k, draft in enumerate(low.drafts)
     ]  # fmt: skip
-
-
-def _memory(low: Lowering, layout: Layout) -> Memory:
-    slots = low.slots
-    return Memory(
-        arena=layout.arena,
-        outputs=sum(slots[root].aval.nbytes for root in layout.fresh),
-        constants=sum(
-            s.aval.nbytes for s in slots if s.kind is Kind.CONST and s.root == s.index and isinstance(s.aval, Aval)
-        ),
-        unplanned=sum(
-            s.aval.nbytes
-            for s in slots
-            if s.kind is Kind.OWN and s.root == s.index and not s.aval.dtype.hasobject and s.aval.static
-        ),
-        unknown=sum(s.kind is Kind.OWN and s.root == s.index and not s.aval.static for s in slots),
-    )

@@ -100,14 +100,14 @@ def _compiled(whole: Kernel, node: Node, compile_sub: Callable[[Graph], Runnable
 def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
     """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
     plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
-    late = _Inside([*plans.values()])
-    used = max((plan.threads for plan in plans.values()), default=1)
+    every = tuple(plans.values())
+    common: dict[str, Any] = {"threads": max((plan.threads for plan in every), default=1), "late": _Inside(every), "plans": every}
     if node.op == "cond":
-        return Kernel(_cond(plans["then"], plans["orelse"]), "structured", threads=used, late=late)
+        return Kernel(_cond(plans["then"], plans["orelse"]), "structured", **common)
     if node.op == "loop":
-        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", threads=used, late=late)
+        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", **common)
     attrs = {name: value for name, value in node.attrs.items() if name != "body"}
-    return Kernel(_scan(plans["body"], **attrs), "structured", threads=used, late=late)
+    return Kernel(_scan(plans["body"], **attrs), "structured", **common)
 
 
 def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:

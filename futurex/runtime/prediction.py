@@ -1,0 +1,134 @@
+"""How much memory a run will take, told from its plan: which arrays are alive while each instruction runs.
+
+Tapes of loops are counted where the number of rounds follows from constants: what decides over the next round is
+computed here, for as many rounds as there will be. What a kernel of NumPy's allocates while it runs is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from futurex.ops.tapes import Tape
+from futurex.runtime.lower import Draft, Kind, Lowering, Slot
+from futurex.runtime.memory import Layout, Memory
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph, topological
+from futurex.tree.node import Node
+
+MOST_ROUNDS = 100_000
+
+
+def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
+    """The memory of one run of a plan whose instructions run in ``order``, plans of sub-graphs included."""
+    slots = low.slots
+    lengths = _lengths(low)
+    inner = [plan.memory for draft in low.drafts for plan in draft.kernel.plans]
+    return Memory(
+        arena=layout.arena + sum(each.arena for each in inner),
+        outputs=sum(slots[root].aval.nbytes for root in layout.fresh),
+        constants=sum(_bytes(slot) for slot in slots if slot.kind is Kind.CONST and slot.root == slot.index)
+        + sum(each.constants for each in inner),
+        unplanned=_peak(low, order, lengths),
+        unknown=sum(slot.kind is Kind.OWN and not slot.aval.static for slot in slots if slot.root == slot.index)
+        + sum(isinstance(slot.aval, Tape) and slot.index not in lengths for slot in slots if slot.kind is Kind.OWN)
+        + sum(each.unknown for each in inner),
+    )
+
+
+def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> int:
+    """The most bytes at once in arrays that kernels make: from their writer to the last reader of what lies in them."""
+    position = {index: place for place, index in enumerate(order)}
+    end = len(order)
+    ends: dict[int, int] = {}
+    for slot in low.slots:
+        if slot.kind is Kind.OWN and low.slots[slot.root].kind is Kind.OWN:
+            last = end if slot.index in low.outs else max((position[k] for k in slot.readers), default=end)
+            ends[slot.root] = max(ends.get(slot.root, 0), last)
+    change = [0] * (end + 2)
+    for root, last in ends.items():
+        writer = low.slots[root].writer
+        assert writer is not None
+        size = _bytes(low.slots[root], lengths)
+        change[position[writer]] += size
+        change[last + 1] -= size
+    most = alive = 0
+    for place in range(end + 1):
+        alive += change[place]
+        while_it_runs = _beside(low, low.drafts[order[place]]) if place < end else 0
+        most = max(most, alive + while_it_runs)
+    return most
+
+
+def _beside(low: Lowering, draft: Draft) -> int:
+    """What a node with sub-graphs needs while it runs, besides its results and the arenas of its plans.
+
+    A loop writes one set of what it carries while it reads another, the last of which is its result.
+    """
+    plans: Sequence[Any] = draft.kernel.plans
+    if not plans:
+        return 0
+    results = sum(_bytes(low.slots[out]) for out in draft.outs)
+    most = max(plan.memory.outputs + plan.memory.unplanned for plan in plans)
+    if draft.node.op == "cond":
+        return int(max(0, most - results))
+    carried = sum(_bytes(low.slots[out]) for out in draft.outs[: _carried(draft)])
+    return int(most + max(0, carried - plans[-1].memory.outputs))
+
+
+def _carried(draft: Draft) -> int:
+    """How many results of a loop are what it carries."""
+    attrs = draft.node.attrs
+    return int(attrs["n_carry"]) if draft.node.op == "scan" else len(attrs["body"].outs)
+
+
+def _bytes(slot: Slot, lengths: Mapping[int, int] = MappingProxyType({})) -> int:
+    if isinstance(slot.aval, Tape):
+        return slot.aval.element.nbytes * lengths.get(slot.index, 0) if slot.aval.element.static else 0
+    known = isinstance(slot.aval, Aval) and slot.aval.static and not slot.aval.dtype.hasobject
+    return slot.aval.nbytes if known else 0
+
+
+def _lengths(low: Lowering) -> dict[int, int]:
+    """How many elements the tapes will have, by slot."""
+    lengths: dict[int, int] = {}
+    for draft in low.drafts:
+        tapes = [out for out in draft.outs if isinstance(low.slots[out].aval, Tape)]
+        if not tapes:
+            continue
+        read = [lengths[source] for source in draft.ins if source in lengths]
+        count = read[0] if read else rounds_of(draft.node) if draft.node.op == "loop" else None
+        if count is not None:
+            lengths.update(dict.fromkeys(tapes, count))
+    return lengths
+
+
+def rounds_of(loop: Node) -> int | None:
+    """How many rounds a ``loop`` will make; None where that depends on arguments, or they are too many to try."""
+    test, body = loop.attrs["test"], loop.attrs["body"]
+    needed, last = _read(Graph(test.params, test.outs[:1])), -1
+    while len(needed) != last:
+        last = len(needed)
+        for k in [k for k in needed if k < len(body.outs)]:
+            needed |= _read(Graph(body.params, [body.outs[k]]))
+    if any(loop.inputs[k].op != "const" or loop.inputs[k].size != 1 for k in needed):
+        return None
+    values: list[Any] = [loop.inputs[k].value if k in needed else None for k in range(len(body.params))]
+    carried = sorted(k for k in needed if k < len(body.outs))
+    step = Graph(body.params, [body.outs[k] for k in carried])
+    try:
+        for count in range(MOST_ROUNDS):
+            if not bool(test(*values)[0]):
+                return count
+            for k, value in zip(carried, step(*values), strict=True):
+                values[k] = value
+    except Exception:  # the run will meet it again
+        return None
+    return None
+
+
+def _read(graph: Graph) -> set[int]:
+    """Which inputs the outputs depend on."""
+    inside = set(topological(graph.outs))
+    return {k for k, node in enumerate(graph.params) if node in inside}
