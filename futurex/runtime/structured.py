@@ -101,7 +101,8 @@ def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
     """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
     plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
     every = tuple(plans.values())
-    common: dict[str, Any] = {"threads": max((plan.threads for plan in every), default=1), "late": _Inside(every), "plans": every}
+    used = max((plan.threads for plan in every), default=1)
+    common: dict[str, Any] = {"threads": used, "late": _Inside(every), "plans": every}
     if node.op == "cond":
         return Kernel(_cond(plans["then"], plans["orelse"]), "structured", **common)
     if node.op == "loop":
