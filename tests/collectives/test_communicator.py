@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from futurex.ops.comm import REDUCTIONS
-from futurex.partition import Mesh, Replicate, Shard, local_part, partition
+from futurex.partition import Mesh, Replicate, Shard, local_part, partition, virtual
 from futurex.runtime.collectives import CollectiveError, Communicator
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.transport import open_endpoint
@@ -140,3 +140,47 @@ def test_what_starts_after_its_generation_has_ended_fails_at_once(size):
 
     for array in on_all_ranks(2, body):
         np.testing.assert_array_equal(array, np.full(size, 2.0))
+
+
+def _exchanges(rank, size):
+    """One rank's part of a program with every kind of exchange, some of which depend on others."""
+    x = param(Aval((2 * size, 3), np.dtype("f8")), "x")
+    sizes = tuple(2 for _ in range(size))
+    mine = apply("reduce_scatter", x, axis=0, sizes=sizes, rank=rank, reduce="sum", tag=0)
+    columns = apply("reduce_scatter", x, axis=1, sizes=(3, *(0,) * (size - 1)), rank=rank, reduce="max", tag=1)
+    whole = apply("all_gather", mine * 2.0, axis=0, sizes=sizes, tag=2)
+    root = apply("broadcast", x + whole, root=size - 1, tag=3)
+    mixed = apply("all_to_all", x, ranks=size, tag=4)
+    moved = apply("permute", mixed, pairs=tuple((k, k + 1) for k in range(size - 1)), tag=5)
+    total = item(apply("all_reduce", moved - root, reduce="sum", tag=6), 0)
+    return Graph([x], [mine, columns, whole, root, mixed, moved, total])
+
+
+@pytest.mark.parametrize("kind", ["inproc", "local"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_plan_with_every_exchange_does_what_the_virtual_mesh_does(kind, size):
+    inputs = [np.random.default_rng(rank).normal(size=(2 * size, 3)) for rank in range(size)]
+    graphs = [_exchanges(rank, size) for rank in range(size)]
+    expected = virtual.run_ranks(graphs, [[x] for x in inputs])
+
+    def body(communicator):
+        results = compile_plan(graphs[communicator.rank]).run([inputs[communicator.rank]], communicator)
+        return [np.array(result) for result in results]
+
+    for want, got in zip(expected, on_all_ranks(size, body, kind), strict=True):
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "op, attrs, message",
+    [
+        ("reduce_scatter", {"axis": 0, "sizes": (1, 1), "rank": 0, "reduce": "sum"}, "do not fit|does not fit"),
+        ("reduce_scatter", {"axis": 0, "sizes": (2, 2), "rank": 0, "reduce": "mean"}, "'mean' is none of them"),
+        ("all_to_all", {"ranks": 3}, "3 equal blocks"),
+        ("permute", {"pairs": ((0, 1), (0, 2))}, "once at most"),
+    ],
+)
+def test_exchanges_that_make_no_sense(op, attrs, message):
+    with pytest.raises(ValueError, match=message):
+        apply(op, param(Aval((4, 3), np.dtype("f8")), "x"), tag=0, **attrs)

@@ -144,6 +144,24 @@ def test_every_algorithm_gives_one_result_to_all(
         assert np.all(np.abs(first - wide) <= 2 * size * np.finfo(dtype).eps * scale)
 
 
+def test_between_hosts_one_rank_of_each_speaks(ranks_of) -> None:
+    ranks = ranks_of("inproc", 6)
+    arrays = operands(6, 30_000, "f8", 1)
+    for engine in ranks.engines:
+        engine.hosts = (0, 0, 1, 1, 2, 2)
+
+    def body(rank: int, engine: MessageCollectives, key: Any) -> np.ndarray:
+        out = arrays[rank].copy()
+        engine.all_reduce([out], [out], "sum", key, 30.0).wait(30.0)
+        return out
+
+    first, *others = ranks.run(body)
+    assert all(other.tobytes() == first.tobytes() for other in others)
+    np.testing.assert_allclose(first, np.sum(arrays, axis=0), rtol=1e-12, atol=1e-11)
+    for engine in ranks.engines:
+        engine.hosts = (0,) * 6
+
+
 @pytest.mark.parametrize("kind", ["local", "inproc"])
 @given(RANKS, st.lists(COUNTS, min_size=1, max_size=4), st.integers(0, 99))
 @settings(max_examples=25)

@@ -51,6 +51,19 @@ def test_all_reduce(name: str, size: int) -> None:
     assert carry_out(ranks, start) == [expected] * size
 
 
+@pytest.mark.parametrize("hosts", [(0,), (0, 0, 0), (0, 1), (0, 1, 1, 0, 1), (0, 0, 1, 1, 2, 2, 2), (0, 1, 2, 0, 1)])
+def test_all_reduce_between_hosts(hosts: tuple[int, ...]) -> None:
+    ranks = [schedules.hierarchical_all_reduce(rank, hosts) for rank in range(len(hosts))]
+    start = values(ranks)
+    expected = np.sum(start, axis=0).tolist()
+    assert carry_out(ranks, start) == [expected] * len(hosts)
+    across = {
+        (rank, event.peer) for rank, each in enumerate(ranks) for timeline in each.timelines
+        for event in timeline if event.send and hosts[event.peer] != hosts[rank]
+    }  # fmt: skip
+    assert len(across) == len(set(hosts)) * (len(set(hosts)) > 1)  # one connection leaves each host
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_reduce_scatter(size: int) -> None:
     ranks = [schedules.ring_reduce_scatter(rank, size) for rank in range(size)]

@@ -165,13 +165,14 @@ class MessageCollectives:
     """Collectives over one endpoint, any number at once. Create it on every rank, before the endpoint connects.
 
     Everything returns at once. Keys are (generation, step, tag), and new in their generation. `chunk_bytes` is the unit
-    of pipelining and must be the same on all ranks, as must `model`, which chooses the algorithms.
+    of pipelining and must be the same on all ranks, as must `model`, which chooses the algorithms, and `hosts`.
     """
 
     def __init__(self, endpoint: Endpoint, *, chunk_bytes: int = 512 << 10, max_early: int = 1 << 30) -> None:
         self.endpoint = endpoint
         self.rank, self.size = endpoint.rank, endpoint.size
         self.model = Model()
+        self.hosts = (0,) * endpoint.size  # by rank
         self._chunk_bytes = chunk_bytes
         self._exchange = Exchange(endpoint, HANDLER, max_early)
         self._spare: list[np.ndarray] = []
@@ -196,8 +197,11 @@ class MessageCollectives:
                 for part, out in zip(split(vector, sizes), outs, strict=True):
                     out[:] = part
 
-        algorithm = algorithm or self.model.all_reduce(self.size, vector.nbytes)
-        schedule = schedules.ALL_REDUCE[algorithm](self.rank, self.size)
+        algorithm = algorithm or self.model.all_reduce(self.size, vector.nbytes, len(set(self.hosts)))
+        if algorithm == "hierarchical":
+            schedule = schedules.hierarchical_all_reduce(self.rank, self.hosts)
+        else:
+            schedule = schedules.ALL_REDUCE[algorithm](self.rank, self.size)
         return self._begin("all-reduce", key, timeout, schedule, _equal(vector, len(schedule.timelines)), ufunc, land)
 
     def all_reduce_after(

@@ -24,8 +24,14 @@ class Model:
     latency: float = 60e-6
     per_byte: float = 0.5e-9
 
-    def all_reduce(self, ranks: int, nbytes: int) -> str:
-        """Return the name of the fastest all-reduce."""
+    def all_reduce(self, ranks: int, nbytes: int, hosts: int = 1) -> str:
+        """Return the name of the fastest all-reduce; between hosts with several ranks each it is the hierarchical one.
+
+        >>> Model().all_reduce(8, 100_000_000, hosts=2)
+        'hierarchical'
+        """
+        if 1 < hosts < ranks:
+            return "hierarchical"
         rounds = math.ceil(math.log2(ranks)) if ranks > 1 else 0
         extra = 2 if ranks & (ranks - 1) else 0  # ranks above a power of two hand over everything, twice
         whole, shared = nbytes * self.per_byte, 2 * (ranks - 1) / ranks * nbytes * self.per_byte

@@ -17,6 +17,8 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_UP, _DOWN = 1 << 17, 1 << 18  # hops inside a host
+
 
 class Event(NamedTuple):
     """A transfer of one block: a send to `peer`, or a receipt from it, which may be combined with what is there."""
@@ -150,6 +152,27 @@ def tree_all_reduce(rank: int, size: int) -> Schedule:
     """Up a binomial tree to rank 0, and down again."""
     up = [Event(0, each.peer, not each.send, each.send) for each in reversed(_down(rank, size, 0, 0))]
     return Schedule(((*up, *_down(rank, size, 0, 1)),))
+
+
+@functools.lru_cache(512)
+def hierarchical_all_reduce(rank: int, hosts: tuple[int, ...]) -> Schedule:
+    """Up a tree inside each host, round a ring of the hosts, and down again; `hosts[r]` is the host of rank r.
+
+    Each host sends what one rank would, however many it has.
+    """
+    members = [other for other, host in enumerate(hosts) if host == hosts[rank]]
+    leaders = [hosts.index(host) for host in dict.fromkeys(hosts)]
+    place, count = members.index(rank), len(leaders)
+    down = [event._replace(peer=members[event.peer]) for event in _down(place, len(members), 0, 0)]
+    up = [Event(_UP, each.peer, not each.send, each.send) for each in reversed(down)]
+    timelines = []
+    for block in range(count):
+        across: list[Event] = []
+        if place == 0:
+            walk = [leaders[each] for each in _walk(block, 2 * count - 2, count)]
+            across = _along(rank, walk, count - 1)
+        timelines.append((*up, *across, *(event._replace(hop=_DOWN) for event in down)))
+    return Schedule(tuple(timelines))
 
 
 def _down(rank: int, size: int, root: int, hop: int) -> list[Event]:

@@ -247,6 +247,8 @@ class SharedGroup:
 
     def _advance(self, light: bool, spins: int) -> bool:
         """Post and run whatever may be; with `light`, return whether something was left for another thread."""
+        if len(self.endpoint.peer_memory) < self.size - 1:
+            return False  # rung by a peer that is connected already; nothing has begun here
         self.boards()
         while True:
             left = self._freed = False
