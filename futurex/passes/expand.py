@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED
-from futurex.ops.sweeps import FEWEST_ROWS, LEAST_ROW, LONGEST_ROW
+from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LEAST_ROW, LONGEST_ROW
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -59,15 +59,23 @@ def _expanded(node: Node) -> Node | tuple[Node, ...] | None:
         return None
     if any(source.dtype != x.dtype for source in node.inputs if source.dtype.kind == "f"):
         return None
-    axis = node.attrs.get("axis", x.ndim - 1)
-    if axis not in (x.ndim - 1, (x.ndim - 1,)):
-        return None
-    row, rows = x.shape[-1], math.prod(x.shape[:-1])
-    if not LEAST_ROW <= row <= LONGEST_ROW or rows < FEWEST_ROWS:
+    if not (_by_columns(x) if node.op in _COLUMNWISE else _by_rows(node, x)):
         return None
     made = _ROWWISE[node.op]
     found = made(*node.inputs) if made is not None else record(node.op).decompose(*node.inputs, **node.attrs)  # type: ignore[misc]
     return found if isinstance(found, Node) else tuple(found)
+
+
+def _by_rows(node: Node, x: Node) -> bool:
+    """Does it work along rows that fit the cache?"""
+    if node.attrs.get("axis", x.ndim - 1) not in (x.ndim - 1, (x.ndim - 1,)):
+        return False
+    return LEAST_ROW <= x.shape[-1] <= LONGEST_ROW and math.prod(x.shape[:-1]) >= FEWEST_ROWS
+
+
+def _by_columns(x: Node) -> bool:
+    """Are there columns enough for vectors to hold?"""
+    return x.shape[-1] >= LEAST_COLUMNS and math.prod(x.shape[:-1]) >= FEWEST_ROWS
 
 
 def _top(x: Node) -> Node:
@@ -96,9 +104,11 @@ def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
     return where(hit, likely - 1.0, likely) * apply("reshape", g, shape=column)
 
 
+_COLUMNWISE = ("batch_norm", "batch_norm_grad")
 _ROWWISE: dict[str, Callable[..., Node] | None] = {
     **dict.fromkeys(
-        ("softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "layer_norm", "layer_norm_grad")
+        ("softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "layer_norm", "layer_norm_grad",
+         *_COLUMNWISE)
     ),
     "softmax_cross_entropy": _cross_entropy,
     "softmax_cross_entropy_grad": _cross_entropy_grad,
