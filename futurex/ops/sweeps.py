@@ -135,10 +135,25 @@ def _fits(node: Node, level: Level, source: Node, from_level: Level, space: Spac
 
 def _reads(node: Node, level: Level, source: Node, space: Space) -> bool:
     """Can a node read an array from outside? It moves along all reduced axes or none, and so behind them."""
-    if level is Level.REDUCED:
+    if level is Level.REDUCED and node.op not in REDUCTIONS:
         return node.op not in VIEWS
+    if turned(source):
+        return False
     behind = set(range(max(space.axes) + 1, len(space.shape)))
     return all(_uniform(source, space, axes) for axes in (set(space.axes), behind))
+
+
+def turned(node: Node) -> bool:
+    """Is it a view whose elements lie in another order in memory? NumPy's sums follow that order."""
+    if node.op == "reshape":
+        return turned(node.inputs[0])
+    if node.op != "load":
+        return node.op in ("transpose", "flip", "frames")
+    return not all(step[0] == "index" and all(map(_forwards, step[1])) for step in node.attrs["chain"])
+
+
+def _forwards(entry: tuple[Any, ...]) -> bool:
+    return entry[0] != "s" or entry[3] is None or (isinstance(entry[3], int) and entry[3] > 0)
 
 
 def _uniform(source: Node, space: Space, axes: set[int]) -> bool:

@@ -189,6 +189,22 @@ def test_a_label_that_names_no_class_is_an_error_with_the_gradient_alone():
         fx.grad(lambda x: fx.nn.softmax_cross_entropy(x, labels).sum())(x).result()
 
 
+def test_views_in_another_order_are_summed_by_numpy():
+    x = p((64, 100))
+    for view in (
+        apply("transpose", x, axes=(1, 0)), apply("flip", x, axis=(1,)),
+        apply("load", x, chain=(("index", (("s", None, None, -1),)),)),
+        apply("load", x, chain=(("transpose", (1, 0)),)),
+    ):  # fmt: skip
+        graph = Graph([x], [reduce("sum", view, (1,)) * 2.0], "turned")
+        after = optimise(graph)
+        assert "fused_reduction" not in ops_of(after)
+        values = [np.random.default_rng(10).normal(size=(64, 100)).astype("f4")]
+        assert bits(after(*values)[0]) == bits(graph(*values)[0])
+    part = apply("load", x, chain=(("index", (("s", 2, 50, 3),)),))
+    assert "fused_reduction" in ops_of(optimise(Graph([x], [reduce("sum", part, (1,)) * 2.0], "part")))
+
+
 def test_views_that_others_read_stay_views():
     x = p((40, 50))
     mean = reduce("sum", x * 3.0, (1,), True)
