@@ -116,7 +116,7 @@ def test_a_rogue_that_knows_the_address_is_not_served() -> None:
         assert connect_all(real) == [None, None]
         real[1].send(0, 2, b"good", generation=0)
         arrived.wait(20)
-        deadline = time.monotonic() + 20  # the rogue's messages come by a way of their own, in no order with the good one
+        deadline = time.monotonic() + 20  # the stranger's messages come by a way of their own
         while real[0].counters.rejected < 9 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert served == []
