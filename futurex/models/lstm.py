@@ -120,12 +120,14 @@ def _backward(kept: tuple[Any, ...], given: tuple[Any, Any, Any]) -> tuple[Any, 
         level = np.tanh(cells[step + 1])
         dh = dh + to_outputs[step + 1]
         dc = dc + to_cells[step + 1] + dh * o * (1.0 - level * level)
-        dz[step, :, :width] = (da[:, :width] + dc * n) * i * (1.0 - i)
-        dz[step, :, width : 2 * width] = (da[:, width : 2 * width] + dc * cells[step]) * f * (1.0 - f)
-        dz[step, :, 2 * width : 3 * width] = (da[:, 2 * width : 3 * width] + dc * i) * (1.0 - n * n)
-        dz[step, :, 3 * width :] = (da[:, 3 * width :] + dh * level) * o * (1.0 - o)
+        di = (da[:, :width] + dc * n) * i * (1.0 - i)
+        df = (da[:, width : 2 * width] + dc * cells[step]) * f * (1.0 - f)
+        dn = (da[:, 2 * width : 3 * width] + dc * i) * (1.0 - n * n)
+        do = (da[:, 3 * width :] + dh * level) * o * (1.0 - o)
+        every = np.concatenate([di, df, dn, do], axis=1)
+        dz[step] = every
         dc = dc * f
-        dh = dz[step] @ back
+        dh = every @ back
     flat = dz.reshape(steps * rows, 4 * width)
     dw = x.reshape(steps * rows, w.shape[0]).T @ flat
     du = outputs[:-1].reshape(steps * rows, width).T @ flat

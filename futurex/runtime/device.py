@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ class DevicePlan:
             return Kernel(_scan(self._compile_sub(node.attrs["body"]), self.device, node), "structured")
         return structured_kernel(node, self._compile_sub, (), 1)
 
-    def _compile_sub(self, graph: Graph) -> DevicePlan:
+    def _compile_sub(self, graph: Graph, donate: Mapping[int, int] | None = None) -> DevicePlan:
         return DevicePlan(graph, inner=True)
 
     def _place_drops(self) -> None:

@@ -81,8 +81,10 @@ def compile_plan(
     if not optimised:
         graph = optimise(graph)
 
-    def compile_sub(inner: Graph) -> Plan:
-        return compile_plan(inner, threads=threads, backends=backends, optimised=True, background=background)
+    def compile_sub(inner: Graph, donate: Mapping[int, int] | None = None) -> Plan:
+        return compile_plan(
+            inner, threads=threads, donate=donate, backends=backends, optimised=True, background=background
+        )
 
     with behind(background):
         low = Lowering(graph, threads, backends, compile_sub)

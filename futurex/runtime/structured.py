@@ -7,7 +7,7 @@ group. Their results are arrays of their own: never an input, never memory of th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,8 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 STRUCTURED = frozenset({"cond", "loop", "scan"})
+WRITTEN_BYTES = 1 << 18
+"""Size from which an array that a loop stores into is written in place; smaller ones are copied by a quicker plan."""
 
 
 class Runnable(Protocol):
@@ -49,6 +51,10 @@ class Runnable(Protocol):
         ...
 
 
+Compile = Callable[..., Runnable]
+"""``compile_sub(graph, donate)``: a plan; ``donate`` maps results to arguments that they may be written into."""
+
+
 class _Inside:
     """The kernels of sub-graphs, as part of the node that holds them."""
 
@@ -69,7 +75,7 @@ class _Inside:
 
 
 def structured_kernel(
-    node: Node, compile_sub: Callable[[Graph], Runnable], backends: Sequence[Backend], threads: int
+    node: Node, compile_sub: Compile, backends: Sequence[Backend], threads: int
 ) -> Kernel:
     """The kernel of a structured node: a backend's, where one claims it, or plans of its sub-graphs."""
     if node.op == "loop":
@@ -80,33 +86,40 @@ def structured_kernel(
     return _planned(node, compile_sub)
 
 
-def _compiled(whole: Kernel, node: Node, compile_sub: Callable[[Graph], Runnable]) -> Callable[..., Any]:
+def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., Any]:
     """A compiled loop. It is run by plans until it is compiled, which may be between two rounds, and where it gives up:
     they raise what there is to raise, at its line."""
     late = whole.late
 
+    written = _stored_into(node.attrs["body"], ())
+
     @functools.cache
     def plans() -> tuple[Runnable, Runnable]:
-        return compile_sub(node.attrs["test"]), compile_sub(node.attrs["body"])
+        return compile_sub(node.attrs["test"]), compile_sub(node.attrs["body"], written)
 
     def call(out: None, communicator: Any, *inputs: Any) -> Any:
         coming = whole if late is not None and not late.ready else None
         results = whole.call(None, *inputs)
-        return results if results is not None else _loop(*plans(), (), coming)(out, communicator, *inputs)
+        return results if results is not None else _loop(*plans(), (), written, coming)(out, communicator, *inputs)
 
     return call
 
 
-def _planned(node: Node, compile_sub: Callable[[Graph], Runnable]) -> Kernel:
+def _planned(node: Node, compile_sub: Compile) -> Kernel:
     """The kernel that runs plans of the sub-graphs; they are compiled once, here."""
-    plans = {name: compile_sub(value) for name, value in node.attrs.items() if isinstance(value, Graph)}
+    written = _stored_into(node.attrs["body"], node.attrs["tape"]) if node.op == "loop" else {}
+    plans = {
+        name: compile_sub(value, written if name == "body" else None)
+        for name, value in node.attrs.items() if isinstance(value, Graph)
+    }  # fmt: skip
     every = tuple(plans.values())
     used = max((plan.threads for plan in every), default=1)
     common: dict[str, Any] = {"threads": used, "late": _Inside(every), "plans": every}
     if node.op == "cond":
         return Kernel(_cond(plans["then"], plans["orelse"]), "structured", **common)
     if node.op == "loop":
-        return Kernel(_loop(plans["test"], plans["body"], node.attrs["tape"]), "structured", **common)
+        call = _loop(plans["test"], plans["body"], node.attrs["tape"], written)
+        return Kernel(call, "structured", **common)
     attrs = {name: value for name, value in node.attrs.items() if name != "body"}
     return Kernel(_scan(plans["body"], **attrs), "structured", **common)
 
@@ -121,8 +134,10 @@ def _cond(then: Runnable, orelse: Runnable) -> Callable[..., tuple[Any, ...]]:
 class _Carry:
     """What a loop carries, double-buffered: a step reads one set of arrays and writes the other."""
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        self.values = list(values)
+    def __init__(self, values: Sequence[Any], written: Collection[int] = ()) -> None:
+        """``written``: places whose array every step writes into; they get one of their own."""
+        self.values = [_own(value) if k in written else value for k, value in enumerate(values)]
+        self._written = frozenset(written)
         self._mine = False  # the first set belongs to the caller
         self._spare: list[Any] | None = None
 
@@ -130,7 +145,8 @@ class _Carry:
         """Run ``plan``; its first results become the carry, the rest is returned. ``keep``: old values that live on."""
         n = len(self.values)
         results = plan.run(args, communicator, outs=self._spare)
-        self._spare = [None if k in keep else value for k, value in enumerate(self.values)] if self._mine else None
+        lasting = self._written.union(keep)
+        self._spare = [None if k in lasting else value for k, value in enumerate(self.values)] if self._mine else None
         self.values, self._mine = results[:n], True
         return results[n:]
 
@@ -139,19 +155,30 @@ class _Carry:
         return self.values if self._mine else [_own(value) for value in self.values]
 
 
+def _stored_into(body: Graph, tape: Sequence[int]) -> dict[int, int]:
+    """The large carried arrays that a round of a loop only stores into: copying them takes longer than the round."""
+    return {
+        k: k
+        for k, out in enumerate(body.outs)
+        if out.op in ("store", "scatter") and out.inputs[0] is body.params[k] and k not in tape
+        and out.is_static and out.aval == body.params[k].aval and out.size * out.dtype.itemsize >= WRITTEN_BYTES
+    }  # fmt: skip
+
+
 def _own(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _loop(
-    test: Runnable, body: Runnable, tape: tuple[int, ...], coming: Kernel | None = None
+    test: Runnable, body: Runnable, tape: tuple[int, ...], written: Collection[int], coming: Kernel | None = None
 ) -> Callable[..., tuple[Any, ...]]:
-    """``coming``: the whole loop as a kernel that is being compiled; once it is there it takes over what is carried."""
+    """``written``: what the body's plan was told that it may write into. ``coming``: the whole loop as a kernel that is
+    being compiled; once it is there it takes over what is carried."""
     n = len(body.graph.outs)
 
     def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
         consts = inputs[n:]
-        carry, whole = _Carry(inputs[:n]), coming
+        carry, whole = _Carry(inputs[:n], written), coming
         if tape:
             carry.values = carry.owned()
         tapes: list[list[Any]] = [[] for _ in tape]

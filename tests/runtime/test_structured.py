@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_graphs import F8, inputs, matrix
 
+import futurex as fx
 from futurex.autodiff import pullback
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.plan import compile_plan
@@ -141,3 +142,60 @@ def test_a_cond_of_vectors_inside_a_loop_carries_weak_scalars():
     [result] = compile_plan(Graph([start, zero], [item(loop, 0)]), backends=NUMPY).run([8.0, np.int64(0)])
     assert type(result) is float
     assert result == 1.0
+
+
+
+
+def rounds(x, w, out, n):
+    h = x
+    for k in range(n):
+        h = np.tanh(h @ w)
+        out[k] = h
+    return out, h
+
+
+def rounds_that_look_back(x, w, out, n):
+    h = x
+    for k in range(n):
+        before = out[k] + out[0]
+        out[k] = h @ w
+        h = out[k] - before
+    return out, h
+
+
+def rounds_with_two_names(x, w, out, n):
+    other = out
+    for k in range(n):
+        x = x @ w
+        out[k] = x
+        x = x + other[0]
+    return out, x
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 40])
+@pytest.mark.parametrize("program", [rounds, rounds_that_look_back, rounds_with_two_names])
+def test_large_arrays_that_a_loop_stores_into_are_what_numpy_makes_of_them(program, n):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(64, 256)) * 0.1, rng.normal(size=(256, 256)) * 0.06
+    out = rng.normal(size=(40, 64, 256))
+    staged = fx.futurize(lambda x, w, out: program(x, w, out.copy(), n))
+    for _ in range(3):
+        kept = out.copy()
+        found, expected = staged(x, w, out), program(x, w, out.copy(), n)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(out, kept)
+
+
+def test_the_derivative_of_a_loop_that_stores_into_a_large_array_keeps_what_it_needs():
+    rng = np.random.default_rng(1)
+    x, w = rng.normal(size=(16, 256)) * 0.1, rng.normal(size=(256, 256)) * 0.06
+
+    def loss(w):
+        out = np.zeros((20, 16, 256))
+        return (rounds(x, w, out, 20)[0] ** 2).sum()
+
+    direction = rng.normal(size=w.shape)
+    slope = (loss(w + 1e-6 * direction) - loss(w - 1e-6 * direction)) / 2e-6
+    for _ in range(2):
+        np.testing.assert_allclose((np.asarray(fx.grad(loss)(w)) * direction).sum(), slope, rtol=1e-5)
