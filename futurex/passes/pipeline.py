@@ -30,7 +30,7 @@ PASSES: tuple[Pass, ...] = (
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
-DEVICE_PASSES: tuple[Pass, ...] = (simplify, prune, fuse)
+DEVICE_PASSES: tuple[Pass, ...] = (expand, simplify, prune, fuse)
 """Those for graphs that run on a GPU, whose kernels other forms suit."""
 
 

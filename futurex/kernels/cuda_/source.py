@@ -41,6 +41,11 @@ def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
     for node in graph.nodes:
         if not node.inputs:
             continue
+        if node.op == "broadcast_to":  # every element is computed for itself: nothing to do but to read its source
+            source = node.inputs[0]
+            if not source.inputs:
+                uses.setdefault(source, [source.dtype])
+            continue
         loop = loop_of(node)
         if loop is None or (node.op != "cast" and function_of(node) not in EXPRESSIONS):
             raise ValueError(f"{node!r} cannot be part of a generated kernel")
@@ -103,6 +108,9 @@ class Body:
             self._names[node, node.dtype] = f"x{k}"
             yield f"{c_type(node.dtype)} x{k} = a{k}[{place}];"
         for number_, node in enumerate(each for each in self.graph.nodes if each.inputs):
+            if node.op == "broadcast_to":
+                self._names[node, node.dtype] = self._names[node.inputs[0], node.dtype]
+                continue
             self._names[node, node.dtype] = f"v{number_}"
             yield f"{c_type(node.dtype)} v{number_} = {self._expression(node)};"
 

@@ -14,6 +14,7 @@ from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
 from futurex.kernels.cupy_.regions import Region
 from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
+from futurex.kernels.cupy_.sweeps import Sweep
 from futurex.kernels.registry import Kernel
 from futurex.ops.precision import product_parts
 from futurex.tree.aval import Aval
@@ -21,6 +22,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 
 Call = Callable[..., Any]
+GENERATED: dict[str, Callable[[Device, Graph], Call]] = {"fused": Region, "fused_reduction": Sweep}
 
 
 class CupyBackend:
@@ -52,9 +54,9 @@ class CupyBackend:
             return Placed(self.device, node, *self._placed(node))
         generated: Call | None = None
         reason = ""
-        if node.op == "fused":
+        if node.op in GENERATED:
             try:
-                generated = Region(self.device, parts)
+                generated = GENERATED[node.op](self.device, parts)
             except ValueError as error:
                 reason = str(error)
         return Generated(node, generated, reason, functools.partial(self._steps, parts))
@@ -106,7 +108,7 @@ class CupyBackend:
 
 def _parts(node: Node) -> Graph | None:
     """A fused region, and an op with no kernel of its own that is made of simpler ones, as the graph of those."""
-    if node.op == "fused":
+    if node.op in GENERATED:
         return node.attrs["graph"]
     decompose = product_parts if node.op == "narrow_product" else node.record.decompose
     if decompose is None or refusal(node) != UNKNOWN or not node.is_static:

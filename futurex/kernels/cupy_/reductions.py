@@ -21,20 +21,22 @@ _WORTH_A_PART = 4096  # elements that a block takes before it shares them with a
 class Reduction:
     """The kernel of a reduction ``out`` over the one result of an elementwise region.
 
-    Called with arrays of the device and host scalars, it gives a new array. ``threads`` of a block are a power of two.
+    Called with arrays of the device and host scalars, it gives a new array. ``threads`` is a power of two, the most in
+    a block.
     Raises ValueError for a region or reduction that cannot be generated.
     """
 
     def __init__(self, device: Device, region: Graph, out: Node, threads: int = THREADS) -> None:
         if out.op not in REDUCTIONS:
             raise ValueError(f"{out.op} is no reduction that can be generated")
-        self.device, self.region, self.out, self.threads = device, region, out, threads
+        self.device, self.region, self.out = device, region, out
         shape, axis = region.outs[0].shape, out.attrs["axis"]
         reduced = tuple(range(len(shape))) if axis is None else axis
         self._order = (*(k for k in range(len(shape)) if k not in reduced), *reduced)
         self._shape = shape
         self._kept = math.prod(shape[k] for k in range(len(shape)) if k not in reduced)
         self._reduced = math.prod(shape[k] for k in reduced)
+        self.threads = min(threads, max(32, 1 << (self._reduced - 1).bit_length()))
         self._kernels: dict[tuple[Any, ...], tuple[Body, Any]] = {}
         Body(region, [Operand.DENSE] * len(region.params), 1)
 

@@ -101,7 +101,11 @@ def values_of(body: Body, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     def given(node: Node) -> Any:
         return node.value if node.op == "const" else inputs[graph.params.index(node)]
 
-    return [dtype.type(given(node)) for node, dtype in body.scalars]
+    values = (given(node) for node, _ in body.scalars)
+    return [
+        dtype.type(value.item() if isinstance(value, np.ndarray) else value)
+        for value, (_, dtype) in zip(values, body.scalars, strict=True)
+    ]
 
 
 def blocks_for(device: Device, elements: int) -> int:

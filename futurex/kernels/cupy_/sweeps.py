@@ -1,0 +1,126 @@
+"""Regions with reductions on arrays of the device: a generated kernel for each reduction and for what follows them.
+
+What comes before a reduction along rows is computed where it is read, so a softmax is three kernels and stores nothing
+between them but a number a row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from futurex.kernels.cuda_ import REDUCTIONS
+from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.reductions import Reduction
+from futurex.kernels.cupy_.regions import Region
+from futurex.tree.graph import Graph, rebuilt
+from futurex.tree.node import Node, param
+
+LEAST_ROW = 32
+"""Elements below which most threads of a block would have nothing to do."""
+
+
+class Sweep:
+    """The kernels of one ``fused_reduction``.
+
+    Called with arrays of the device and host scalars, it gives new arrays. Raises ValueError for a region that holds
+    what cannot be generated.
+    """
+
+    def __init__(self, device: Device, graph: Graph) -> None:
+        self.device, self.graph = device, graph
+        self._steps: list[tuple[list[Node], list[Node], Any]] = []
+        self._there: set[Node] = set(graph.params)
+        alike: dict[tuple[Any, ...], list[Node]] = {}
+        for node in dict.fromkeys(graph.outs):
+            if _is_leaf(node):
+                self._make(node)
+            else:
+                alike.setdefault(node.shape, []).append(node)
+        for nodes in alike.values():
+            self._region(nodes)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        values = dict(zip(self.graph.params, inputs, strict=True))
+        for targets, sources, kernel in self._steps:
+            results = kernel(*(values[source] for source in sources))
+            values.update(zip(targets, results if isinstance(results, tuple) else (results,), strict=True))
+        return tuple(values[node] for node in self.graph.outs)
+
+    def _make(self, node: Node) -> None:
+        """Have a leaf computed: a reduction, or a reduced value in another shape."""
+        if node in self._there:
+            return
+        if node.op == "reshape":
+            source, shape = node.inputs[0], node.shape
+            if _is_leaf(source):
+                self._make(source)
+            else:
+                self._region([source])
+            self._steps.append(([node], [source], lambda value: value.reshape(shape)))
+        elif node.op in REDUCTIONS and not _along_rows(node):
+            source = node.inputs[0]
+            if _is_leaf(source):
+                self._make(source)
+            else:
+                self._region([source])
+            self._steps.append(([node], [source], functools.partial(_by_cupy, self.device.xp, node)))
+        elif node.op in REDUCTIONS:
+            leaves = self._leaves(node.inputs)
+            self._steps.append(([node], leaves, Reduction(self.device, _segment(node.inputs, leaves), node)))
+        else:
+            raise ValueError(f"{node!r} is no part of a region with reductions")
+        self._there.add(node)
+
+    def _region(self, nodes: list[Node]) -> None:
+        wanted = [node for node in nodes if node not in self._there]
+        if wanted:
+            leaves = self._leaves(wanted)
+            self._steps.append((wanted, leaves, Region(self.device, _segment(wanted, leaves))))
+            self._there.update(wanted)
+
+    def _leaves(self, nodes: Sequence[Node]) -> list[Node]:
+        """What elementwise nodes are computed from, made before them."""
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if node in seen or node.op == "const":
+                continue
+            seen.add(node)
+            if _is_leaf(node):
+                found[node] = None
+            else:
+                stack += node.inputs
+        for node in found:
+            self._make(node)
+        return list(found)
+
+
+def _along_rows(node: Node) -> bool:
+    """Does it take enough neighbours together for the threads of a block? CuPy's own reductions do the others."""
+    source, axis = node.inputs[0], node.attrs["axis"]
+    return source.size >= LEAST_ROW * node.size and (axis is None or source.ndim - 1 in axis)
+
+
+def _by_cupy(xp: Any, node: Node, value: Any) -> Any:
+    return getattr(xp, node.op)(value, **node.attrs).astype(node.dtype, copy=False)
+
+
+def _is_leaf(node: Node) -> bool:
+    return node.op in ("param", "reshape") or node.op in REDUCTIONS
+
+
+def _segment(outs: Sequence[Node], leaves: Sequence[Node]) -> Graph:
+    """The elementwise graph between leaves and some nodes."""
+    params = [param(leaf.aval) for leaf in leaves]
+    new: dict[Node, Node] = dict(zip(leaves, params, strict=True))
+
+    def of(node: Node) -> Node:
+        if node not in new:
+            new[node] = node if node.op == "const" else rebuilt(node, [of(source) for source in node.inputs])
+        return new[node]
+
+    return Graph(params, [of(node) for node in outs], "segment")
