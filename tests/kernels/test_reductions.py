@@ -189,6 +189,18 @@ def test_a_label_that_names_no_class_is_an_error_with_the_gradient_alone():
         fx.grad(lambda x: fx.nn.softmax_cross_entropy(x, labels).sum())(x).result()
 
 
+def test_a_region_with_too_many_sums_for_a_stack_is_numpys():
+    x = p((64, 300))
+    y = x * 1.5
+    sums = [reduce("sum", y + float(k), (1,)) for k in range(20)]
+    graph = Graph([x], sums, "many")
+    node = apply("fused_reduction", p((64, 300)), graph=graph)
+    assert BACKEND.claim(node, 1) is None
+    values = np.random.default_rng(11).normal(size=(64, 300)).astype("f4")
+    found = fx.runtime.plan.compile_plan(graph).run([values])
+    assert [bits(each) for each in found] == [bits(each) for each in graph(values)]
+
+
 def test_views_in_another_order_are_summed_by_numpy():
     x = p((64, 100))
     for view in (

@@ -33,6 +33,8 @@ Dtype = np.dtype[Any]
 PIECES = 16
 """Subtrees of a long row."""
 _ALIGN = 64
+_MOST_BUFFERS = 16
+"""Of 64 KiB each on a thread's stack."""
 
 
 class _Pass(Elements):
@@ -81,6 +83,8 @@ class Rows:
     def __init__(self, sweep: Sweep, whole: bool) -> None:
         self.sweep = sweep
         self.whole = whole
+        if self._buffers() + len(sweep.kept_values) > _MOST_BUFFERS:
+            raise ValueError(f"{sweep.graph!r} needs more buffers than a thread's stack should hold")
         depth = len(sweep.layout.extents)
         self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
         self.parameters = parameters_of(sweep, self.numbers)
