@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from futurex.frontend.hooks import Runtime
 from futurex.frontend.outside import any_traced, items
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer
+from futurex.tree.aval import Aval
+
+_NETWORK = 8  # traced integers that are sorted by exchanges, which are half their number's square
+_INT = Aval((), np.dtype(np.int64), weak=True)
 
 Column = tuple[Any, Callable[[Any], Any]]  # a length, and the entry with a number
 
@@ -122,9 +126,25 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     entries = list(items(_counted(values)))
     keys = entries if key is None else [call(key, (entry,), {}) for entry in entries]
     if any_traced(keys):
+        if key is None and len(entries) <= _NETWORK and all(map(_is_int, entries)):
+            return current().remember(_exchanged(entries, reverse))
         raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
     return current().remember([entries[k] for k in order])
+
+
+def _is_int(value: Any) -> bool:
+    """Is it a Python int, traced or not? Equal ones are the same to whoever gets them."""
+    return type(value) is int or (isinstance(value, Tracer) and value.aval == _INT)
+
+
+def _exchanged(values: Sequence[Any], reverse: bool) -> list[Any]:
+    """Sorted by exchanges of neighbours, which are the same whatever the values are."""
+    found = list(values)
+    for last in range(len(found) - 1, 0, -1):
+        for k in range(last):
+            found[k], found[k + 1] = (call(choose, (found[k], found[k + 1]), {}) for choose in (min, max))
+    return found[::-1] if reverse else found
 
 
 @special(map)

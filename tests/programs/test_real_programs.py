@@ -24,7 +24,6 @@ NOT_STAGED = {
     "image_filters": "sliding_window_view",
     "lattice_boltzmann": "roll by an element of an array from outside",
     "polygons": "a list as a stack that grows and shrinks by data",
-    "simulated_annealing": "sorted() of numbers that depend on data",
 }
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
