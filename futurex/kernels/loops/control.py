@@ -162,6 +162,8 @@ def rounds(e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Valu
     """The loop itself; array carries of known extents are owned, and hold the results in the end."""
     if node.attrs["tape"]:
         raise Unsupported("a loop that keeps every round")
+    if any(isinstance(value, Opaque) for value in (*carry, *consts)):
+        raise Unsupported("a loop over objects")
     shared = [value.borrowed() if isinstance(value, Array) else value for value in consts]
     room = {
         k: value.capacity
