@@ -155,3 +155,15 @@ def test_derivatives_are_compiled_too(at_once):
     expected = np.asarray(plain(w, x))
     for _ in range(4):
         np.testing.assert_allclose(np.asarray(gradient(w, x)), expected, rtol=1e-14)
+
+
+def test_integers_of_more_than_64_bits_are_what_they_are(at_once):
+    def drawn(x):
+        rng = np.random.default_rng(2**70)
+        return rng.normal(size=3) + x, x * float(2**80)
+
+    staged = fx.futurize(drawn)
+    x = np.ones(3)
+    for _ in range(4):
+        for one, two in zip(drawn(x), staged(x), strict=True):
+            np.testing.assert_array_equal(np.asarray(two), one)

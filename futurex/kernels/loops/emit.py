@@ -100,14 +100,21 @@ class Emitter:
         self._opaque += 1
         return Opaque(self._opaque)
 
+    def _object(self, value: Any) -> Opaque:
+        handed = self.opaque()
+        self.objects[handed.index] = value
+        return handed
+
     def constant(self, node: Node) -> Any:
         if node not in self._known:
             if not node.shape and node.dtype in SUPPORTED:
                 value = node.value.item() if isinstance(node.value, np.ndarray | np.generic) else node.value
-                self._known[node] = constant(value, node.dtype, node.aval.weak)
+                try:
+                    self._known[node] = constant(value, node.dtype, node.aval.weak)
+                except Unsupported:
+                    self._known[node] = self._object(node.value)
             elif node.dtype not in STORED:
-                self._known[node] = self.opaque()
-                self.objects[self._known[node].index] = node.value
+                self._known[node] = self._object(node.value)
             else:
                 value = np.ascontiguousarray(node.value, node.dtype).reshape(node.shape)
                 self._known[node] = self.memory.constant(value)

@@ -39,8 +39,10 @@ def supported(dtype: Dtype) -> Dtype:
 
 
 def constant(value: Any, dtype: Dtype, weak: bool) -> Scalar:
-    """A literal; floats are spelled by their bits."""
+    """A literal; floats are spelled by their bits. A Python int has to fit 64 bits."""
     supported(dtype)
+    if weak and dtype == _INT and not np.iinfo(_INT).min <= value <= np.iinfo(_INT).max:
+        raise Unsupported("an integer of more than 64 bits")
     if dtype.kind == "f":
         text = f"0x{struct.unpack('>Q', struct.pack('>d', float(value)))[0]:016X}"
     elif dtype.kind == "b":
