@@ -12,7 +12,7 @@ from benchmarks.report import RESULTS
 
 NAMES = (
     "training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "replay", "tracing", "programs",
-    "models", "fallback", "gpu", "elementwise", "roofline",
+    "models", "fallback", "gpu", "elementwise", "roofline", "matmul", "memory",
 )  # fmt: skip
 
 
