@@ -29,6 +29,7 @@ from futurex.runtime.transport.local import LocalEndpoint
 _SEQUENCE = 32  # bits of an exchange's number that count within a generation
 _BUSY_SECONDS = 300e-6  # how long a waiting thread looks for itself before it sleeps
 _LEAST_PATIENCE = 1 / 64
+_PROMPT_SECONDS = 500e-6  # a stage that took less was worth looking for
 _TURNS = 64  # looks before a waiting thread lets others run
 _SPINS, _YIELDS = 4000, 1000  # the same in compiled code, without and with letting others run
 
@@ -65,8 +66,11 @@ class SharedExchange(Collective):
     def wait(self, timeout: float) -> None:
         """Drive the exchanges for a moment, then sleep; raise what this one failed with, or TransportTimeout."""
         if not self._done:
+            start = time.perf_counter()
             self._group.drive(self.done)
-        super().wait(timeout)
+            super().wait(timeout)
+            self._group.learn((time.perf_counter() - start) < self.stages * _PROMPT_SECONDS)
+        super().wait(0.0)
 
     def awaiting(self) -> str:
         """Return which ranks are behind this one."""
@@ -157,7 +161,6 @@ class SharedGroup:
                         number = self._next
                         self._next += 1
                         status = prepared.call(number, key)
-                        self._learn(status in (Status.DONE, Status.DONE_RING))
                         if status is Status.DONE:
                             return None
                         if status is not Status.DONE_RING:
@@ -201,7 +204,6 @@ class SharedGroup:
                     now = time.perf_counter()
                     give_up = give_up or now + _BUSY_SECONDS * self._patience
                     if now > give_up:
-                        self._learn(False)
                         return
         finally:
             with self._state:
@@ -213,8 +215,9 @@ class SharedGroup:
                 fence()
                 self._drive()  # what came before the peers knew that this rank must be rung
 
-    def _learn(self, in_time: bool) -> None:
-        self._patience = min(1.0, self._patience * 1.25) if in_time else max(_LEAST_PATIENCE, self._patience / 2)
+    def learn(self, prompt: bool) -> None:
+        """Look longer where peers come soon, and sleep sooner where the machine is busy with other things."""
+        self._patience = min(1.0, self._patience * 2) if prompt else max(_LEAST_PATIENCE, self._patience / 2)
 
     def look_again(self) -> None:
         """An exchange that was not ready is."""
