@@ -77,7 +77,7 @@ class TrainingStep:
 
     def _build(self, dropout: float) -> Callable[[], float]:
         step, optimizer = training_step(self.name, dropout)
-        train = fx.futurize(step, device=self.device)
+        train = fx.futurize(step, device=self.device, donate=("params", "running", "moments"))
         if self.precision:
             train = fx.autocast(train, self.precision)
         held = initial(self.name, self.weights, optimizer)
