@@ -91,6 +91,8 @@ class LocalExecutor:
         self.pool.shutdown(timeout)
         with self._lock:
             held_back = self._budget.forget()
+        for run in held_back:
+            run.admitted = False
         for run in [*self.waiting, *held_back]:
             run.fail(CancelledError())
 
@@ -106,7 +108,7 @@ class _Run:
         self.futures: list[Future[Any]] = [Future() for _ in plan.graph.outs]
         self.over: AnyFuture[None] | None = AnyFuture() if plan.collectives else None
         self._missing = 0
-        self._admitted, self._began = False, 0.0
+        self.admitted, self._began = False, 0.0
         self._tasks = plan.as_tasks() if isinstance(plan, Plan) and owner.pool.size > 1 else None
         self._lock = threading.Lock()
         self._start = carried(self._execute)
@@ -146,7 +148,7 @@ class _Run:
         elif self._short:
             self._owner.pool.push(self._start, wake=False)
         else:
-            self._admitted = True
+            self.admitted = True
             try:
                 self._owner.admit(self)
             except RuntimeError:
@@ -173,7 +175,7 @@ class _Run:
             self._end()
             return
         try:
-            if self._tasks is not None and self._admitted:
+            if self._tasks is not None and self.admitted:
                 self._began = time.perf_counter()
                 PoolRun(self._owner.pool, self._tasks, self._args, self._shared_done).start()
                 return
@@ -213,8 +215,8 @@ class _Run:
         self._end()
 
     def _leave(self) -> None:
-        if self._admitted:
-            self._admitted = False
+        if self.admitted:
+            self.admitted = False
             self._owner.leave()
 
     def _end(self) -> None:

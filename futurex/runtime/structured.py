@@ -7,12 +7,13 @@ group. Their results are arrays of their own: never an input, never memory of th
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.kernels.registry import Backend, Kernel
+from futurex.kernels.registry import Backend, Kernel, Late
 from futurex.ops.tapes import collector
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -20,6 +21,7 @@ from futurex.tree.node import Node
 STRUCTURED = frozenset({"cond", "loop", "scan"})
 WRITTEN_BYTES = 1 << 18
 """Size from which an array that a loop stores into is written in place; smaller ones are copied by a quicker plan."""
+PATIENCE = 20e-3  # seconds that a loop runs round by round while its code is made
 
 
 class Runnable(Protocol):
@@ -178,7 +180,7 @@ def _loop(
 
     def call(out: None, communicator: Any, *inputs: Any) -> tuple[Any, ...]:
         consts = inputs[n:]
-        carry, whole = _Carry(inputs[:n], written), coming
+        carry, whole, start = _Carry(inputs[:n], written), coming, time.perf_counter()
         if tape:
             carry.values = carry.owned()
         tapes: list[list[Any]] = [[] for _ in tape]
@@ -186,7 +188,7 @@ def _loop(
             for steps, k in zip(tapes, tape, strict=True):
                 steps.append(carry.values[k])
             carry.step(body, (*carry.values, *consts), communicator, keep=tape)
-            if whole is not None and whole.late is not None and whole.late.ready:
+            if whole is not None and (whole.late is None or _is_there(whole.late, start)):
                 results = whole.call(None, *carry.values, *consts)
                 if results is not None:
                     return tuple(results)
@@ -194,6 +196,15 @@ def _loop(
         return (*carry.owned(), *tapes)
 
     return call
+
+
+def _is_there(late: Late, start: float) -> bool:
+    """Is the code there? A loop that has run for long without it does better to wait: its rounds and the compiler would
+    take turns in Python."""
+    if not late.ready and time.perf_counter() - start > PATIENCE:
+        late.prepare((), wait=True)
+        return True
+    return late.ready
 
 
 def _scan(

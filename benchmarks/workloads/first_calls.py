@@ -1,0 +1,148 @@
+"""The same functions in every stack, built when asked for: how long until a result, and until all is compiled."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+CASES = {
+    "chain": "elementwise chain of six functions, 1e6 float32",
+    "loop": "a recurrence of 1e5 rounds over scalars",
+    "mlp-sgd": "training step: MLP 784-512-512-10, batch 128, SGD",
+    "har-adam": "training step: HAR 1-D CNN, batch 128, Adam",
+}
+ROUNDS = 100_000
+STEADY = 1.5  # times the steady time: what counts as a steady call
+STEPS = 40
+
+
+def chain(xp: Any, x: Any) -> Any:
+    """Return an array."""
+    return xp.tanh(xp.exp(-x * x) * xp.sqrt(xp.abs(x) + 1) + x * 0.5) - xp.sin(x)
+
+
+def recurrence(x: Any) -> Any:
+    """Return a number that takes ``ROUNDS`` rounds."""
+    total = 0.0
+    for k in range(ROUNDS):
+        total = total * 0.5 + x[k % 100] * k
+    return total
+
+
+def _values() -> np.ndarray:
+    return np.linspace(-3, 3, 1_000_000, dtype=np.float32)
+
+
+class _First:
+    """A stack whose libraries are imported; ``measure`` builds the function of a case and calls it."""
+
+    training = ""
+    options: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, case: str) -> None:
+        self.case = case
+        if "-" in case:
+            self._steps = importlib.import_module(f"benchmarks.workloads.{self.training}").TrainingStep
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Import what is needed."""
+
+    def build(self) -> Callable[[], Any]:
+        """Return a function that makes one call and waits for its result."""
+        raise NotImplementedError
+
+    def measure(self) -> dict[str, float]:
+        """Return seconds: of the first call, until the first steady one began, of a steady one."""
+        start = time.perf_counter()
+        call = self._steps(self.case, **self.options).step if "-" in self.case else self.build()
+        ends = [start]
+        for _ in range(STEPS):
+            call()
+            ends.append(time.perf_counter())
+            if ends[-1] - start > 60:
+                break
+        spans = [b - a for a, b in itertools.pairwise(ends)]
+        steady = statistics.median(spans[len(spans) // 2 :])
+        begins = next(k for k, span in enumerate(spans) if span <= STEADY * steady)
+        return {"first": spans[0], "until steady": ends[begins] - start, "steady": steady}
+
+
+class Futurex(_First):
+    """``fx.futurize``."""
+
+    training = "futurex_side"
+
+    def prepare(self) -> None:
+        import futurex as fx
+
+        self._futurize = fx.futurize
+
+    def build(self) -> Callable[[], Any]:
+        if self.case == "loop":
+            f, x = self._futurize(recurrence), np.linspace(0.0, 1.0, 100)
+        else:
+            f, x = self._futurize(lambda x: chain(np, x)), _values()
+        return lambda: f(x).result()
+
+
+class Jax(_First):
+    """``jax.jit``."""
+
+    training = "jax_side"
+
+    def prepare(self) -> None:
+        import jax
+
+        jax.config.update("jax_enable_x64", self.case == "loop")
+        self._jax = jax
+
+    def build(self) -> Callable[[], Any]:
+        jax, jnp = self._jax, self._jax.numpy
+        if self.case == "loop":
+            x = jnp.linspace(0.0, 1.0, 100)
+
+            def function(x: Any) -> Any:
+                return jax.lax.fori_loop(0, ROUNDS, lambda k, total: total * 0.5 + x[k % 100] * k, 0.0)
+        else:
+            x = jnp.asarray(_values())
+
+            def function(x: Any) -> Any:
+                return chain(jnp, x)
+
+        f = jax.jit(function)
+        return lambda: f(x).block_until_ready()
+
+
+class Torch(_First):
+    """``torch.compile``."""
+
+    training = "torch_side"
+    options: ClassVar[dict[str, Any]] = {"compiled": True}
+
+    def prepare(self) -> None:
+        import torch
+
+        if self.case == "loop":
+            raise ImportError("torch.compile unrolls the loop")
+        self._torch = torch
+
+    def build(self) -> Callable[[], Any]:
+        torch = self._torch
+        x = torch.as_tensor(_values())
+        f = torch.compile(lambda x: chain(torch, x))
+        return lambda: f(x)
+
+
+class Numpy(_First):
+    """The functions as they are."""
+
+    def build(self) -> Callable[[], Any]:
+        x = np.linspace(0.0, 1.0, 100) if self.case == "loop" else _values()
+        return lambda: recurrence(x) if self.case == "loop" else chain(np, x)
