@@ -182,6 +182,7 @@ class Futurized(Generic[P, R]):
             variant = self._traced(leaves, structure)
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
+            variant.share(self._traces())
             self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
@@ -365,7 +366,7 @@ class Futurized(Generic[P, R]):
 
     def profile(self) -> list[Any]:
         """Counters of every instruction of every plan of this function that ran."""
-        plans = [variant._plan for variant in self._traces() if variant._plan is not None]
+        plans = dict.fromkeys(variant._plan for variant in self._traces() if variant._plan is not None)
         return [row for plan in plans for row in plan.profile()]
 
     def _traces(self) -> list[Variant]:

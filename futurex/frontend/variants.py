@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, UnknownDimension, dims_in, has_dims
-from futurex.tree.graph import Graph
+from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 from futurex.tree.source import raised_at
@@ -84,6 +84,19 @@ class Variant:
             assert self.graph is not None
             self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits)
         return self._plan
+
+    def share(self, others: Iterable[Variant]) -> None:
+        """Take the plan, and with it the memory, of another trace of the function that computes the same."""
+        for other in others:
+            if (
+                other._plan is not None
+                and self.graph is not None
+                and other.graph is not None
+                and (self.device, self.donated, self.waits) == (other.device, other.donated, other.waits)
+                and same_lines(self.graph, other.graph)
+            ):
+                self._plan = other._plan
+                return
 
     def donate(self, paths: Sequence[str], parameters: Sequence[str]) -> None:
         """Let results take over the memory of arguments in these parameters; not where a call waits for its effects.

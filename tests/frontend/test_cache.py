@@ -161,3 +161,34 @@ def test_methods_are_futurized():
     assert model.predict(np.ones(2)).tolist() == [1, 1]
     model.w = np.eye(2) * 3
     assert model.predict(np.ones(2)).tolist() == [3, 3]
+
+
+def test_traces_that_compute_the_same_share_a_plan():
+    """A step whose rate is a number at first and a future from then on keeps one plan, and one arena."""
+
+    @fx.futurize
+    def step(w, rate):
+        return w - rate * np.tanh(w), rate
+
+    w, rate = step(np.ones(5, np.float32), 0.5)
+    w, rate = step(w, rate)
+    first, second = step._traces()
+    assert first.leaves != second.leaves
+    assert first.plan is second.plan
+    assert len(step.profile()) == len(first.plan.instructions)
+
+
+def test_traces_of_equal_trees_from_other_lines_keep_their_errors_apart():
+    @fx.futurize
+    def pick(x, i, upper):
+        if upper:
+            return x[i]
+        return x[i]
+
+    x = np.arange(3.0)
+    lines = []
+    for upper in (True, False):
+        with pytest.raises(IndexError) as caught:
+            pick(x, np.asarray(7), upper).result()
+        lines.append([entry.lineno for entry in caught.traceback if entry.name == "pick"][-1])
+    assert lines[1] == lines[0] + 1
