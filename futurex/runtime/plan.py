@@ -138,7 +138,7 @@ class Plan:
 
     def as_tasks(self) -> Plan | None:
         """The plan to run on several workers, if that is worth it: of the same graph, for kernels of one thread."""
-        if self.whole is not None and self.whole.taken:
+        if self.whole is not None and self.whole.open:
             return None
         if self._for_tasks is not None:
             self._tasks, self._for_tasks = self._for_tasks(), None

@@ -66,6 +66,11 @@ class Whole:
         self._failures = 0
         self.seconds = (0.0, 0.0)  # of a run by the plan and by the function, as last compared
 
+    @property
+    def open(self) -> bool:
+        """Do runs go to the compiled function, or may they yet?"""
+        return not self._off
+
     def run(
         self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
     ) -> list[Any]:

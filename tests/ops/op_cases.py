@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import futurex.ops
+from futurex.ops.comm import COMMUNICATION
 from futurex.tree import Graph, Node, Op, Sample, apply, item, param, record, records
 from futurex.tree.aval import aval_of
 
@@ -23,8 +24,7 @@ WITHOUT_SAMPLES = {
     "item": "takes a tuple apart; every op with several results runs it",
     "add_tapes": "takes tapes, which only loops record; derivatives of loops run it",
     "zero_tape": "takes a tape, which only loops record; derivatives of loops run it",
-    "all_reduce": "communicates: it needs the other ranks",
-    "all_gather": "communicates: it needs the other ranks",
+    **dict.fromkeys(sorted(COMMUNICATION), "communicates: it needs the other ranks"),
     "fragment": "runs the user's code; the tests of fragments run it",
 }
 
