@@ -38,6 +38,7 @@ def main() -> int:
         arguments.threads = [cpus] if arguments.quick else [1, cpus]
     if arguments.rounds < 1 or any(each < 1 for each in arguments.threads):
         parser().error("--rounds and --threads take whole numbers from 1")
+    arguments.threads = sorted({min(each, cpus) for each in arguments.threads})
     if arguments.name == "all" and arguments.cases:
         parser().error("--cases belongs to one benchmark: name it instead of all")
     names = NAMES if arguments.name == "all" else (arguments.name,)

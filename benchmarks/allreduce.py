@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare, thread_environment
+from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of, thread_environment
 
 SIZES = {"4KiB": 4 << 10, "64KiB": 64 << 10, "1MiB": 1 << 20, "25MiB": 25 << 20, "100MiB": 100 << 20}
 PROCESSES = (2, 4)
@@ -72,7 +72,7 @@ def bandwidth_rows(size: str, one: Comparison) -> list[list[str]]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run all sizes, print and write the tables; return 1 where a sum was wrong or a transport is missing."""
-    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
+    effort = effort_of(arguments)
     sizes = arguments.cases or (["64KiB"] if arguments.quick else list(SIZES))
     processes = PROCESSES[:1] if arguments.quick else PROCESSES
     found = {(size, count): measure(size, count, effort) for count in processes for size in sizes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Effort, Peer, compare
+from benchmarks.harness import Peer, compare, effort_of
 from benchmarks.workloads.calls import CASES
 
 STACKS = {
@@ -19,7 +19,7 @@ STACKS = {
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, turn_seconds=0.2)
+    effort = effort_of(arguments, turn_seconds=0.2)
     found = []
     for case in arguments.cases or CASES:
         title = f"{case}: {CASES[case]}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
 from benchmarks.workloads.rowwise import CASES
 
 AGREEMENT = 1e-4
@@ -31,10 +30,8 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where results differ or futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
-    available = len(os.sched_getaffinity(0))
-    threads = sorted({min(each, available) for each in arguments.threads})
-    found = [measure(case, each, effort) for each in threads for case in arguments.cases or CASES]
+    effort = effort_of(arguments)
+    found = [measure(case, each, effort) for each in arguments.threads for case in arguments.cases or CASES]
     floors = "\n".join(f"- {case.title}: {case.bytes / 1e6:.3g} MB" for case in CASES.values())
     body = (
         f"{report.comparison_table(found)}\n\nFloors: what operands and results weigh, once each.\n\n{floors}\n\n"

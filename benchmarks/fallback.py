@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
 from benchmarks.workloads.cases import CASES, disagreement
 
 SUBJECT = "NumPy's BLAS"
@@ -31,10 +30,8 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where losses differ or a step failed."""
-    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
-    available = len(os.sched_getaffinity(0))
-    threads = sorted({min(each, available) for each in arguments.threads})
-    found = [measure(case, each, effort) for each in threads for case in arguments.cases or DEFAULT_CASES]
+    effort = effort_of(arguments)
+    found = [measure(case, each, effort) for each in arguments.threads for case in arguments.cases or DEFAULT_CASES]
     body = report.comparison_table(found) + "\n\nA ratio of 1.5 means that the step takes half as long again."
     data = {"comparisons": [report.comparison_record(one) for one in found]}
     report.publish("fallback", "Training steps without oneDNN", body, data, arguments.out)

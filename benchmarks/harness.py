@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -60,6 +61,11 @@ class Effort:
 
 
 QUICK = Effort(rounds=2, most_rounds=2, turn_seconds=0.05, warm_steps=2)
+
+
+def effort_of(arguments: argparse.Namespace, **details: Any) -> Effort:
+    """Return what the command line asks for; ``details`` are the fields of Effort that a benchmark sets itself."""
+    return QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, **details)
 
 
 def thread_environment(threads: int) -> dict[str, str]:

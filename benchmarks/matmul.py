@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Peer, compare, effort_of
 from benchmarks.workloads.products import CASES
 
 HOME = "benchmarks.workloads.products"
@@ -34,10 +33,9 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, turn_seconds=0.2)
-    available = len(os.sched_getaffinity(0))
+    effort = effort_of(arguments, turn_seconds=0.2)
     found = {}
-    for threads in sorted({min(each, available) for each in arguments.threads}):
+    for threads in arguments.threads:
         for case in arguments.cases or CASES:
             print(f"{CASES[case].title}, {threads} CPU(s)", flush=True)
             peers = [Peer(name, f"{HOME}:{factory}", {"case": case}, threads) for name, factory in STACKS.items()]

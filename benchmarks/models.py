@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
 from benchmarks.workloads import networks
 from benchmarks.workloads.cases import disagreement
 
@@ -104,13 +103,9 @@ def facts(one: Comparison) -> list[list[str]]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the networks, print and write the tables; return 1 where losses differ or futurex is missing."""
-    effort = (
-        QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, turn_seconds=1.0, warm_steps=3)
-    )
-    available = len(os.sched_getaffinity(0))
-    threads = sorted({min(each, available) for each in arguments.threads})
+    effort = effort_of(arguments, turn_seconds=1.0, warm_steps=3)
     names = arguments.cases or (("lstm", "transformer") if arguments.quick else tuple(networks.NETWORKS))
-    found = [measure(name, each, effort) for each in threads for name in names]
+    found = [measure(name, each, effort) for each in arguments.threads for name in names]
     notes = [
         f"- {one.case}, {one.threads} CPU(s): {one.remarks['floor']['operations'] / 1e9:.1f} Gflop in convolutions and "
         f"products over {one.remarks['floor']['bytes'] / 1e6:.0f} MB; NumPy multiplies matrices at "

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Peer, compare, effort_of
 from benchmarks.workloads.programs_side import LARGE, names
 
 PROGRAM = "benchmarks.workloads.programs_side:Program"
@@ -50,7 +50,7 @@ def _mean(title: str, found: Sequence[Comparison], peer: str = NUMPY) -> str:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the programs, print and write the table; return 1 where one is missing."""
-    effort = QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, turn_seconds=0.1)
+    effort = effort_of(arguments, turn_seconds=0.1)
     cpus = len(os.sched_getaffinity(0))
     cases = arguments.cases or (names()[:3] if arguments.quick else names())
     found = []

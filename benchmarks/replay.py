@@ -6,7 +6,7 @@ import argparse
 import os
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Peer, compare, effort_of
 from benchmarks.workloads.replay_side import CASES
 
 PLAN, BARE, SHARED = "futurex, one thread", "the NumPy calls alone", "futurex, tasks"
@@ -36,7 +36,7 @@ def overhead_rows(case: str, one: Comparison) -> list[list[str]]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, turn_seconds=0.2)
+    effort = effort_of(arguments, turn_seconds=0.2)
     found = {}
     for case in arguments.cases or CASES:
         print(CASES[case], flush=True)

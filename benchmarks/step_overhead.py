@@ -8,7 +8,7 @@ import statistics
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare, thread_environment
+from benchmarks.harness import Comparison, Peer, compare, effort_of, thread_environment
 from benchmarks.workloads.cases import CASES, batch
 
 FIT = "benchmarks.workloads.futurex_side:FitSteps"
@@ -51,7 +51,7 @@ def cost_rows(case: str, one: Comparison) -> list[list[str]]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where a way to run is missing."""
-    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
+    effort = effort_of(arguments)
     cpus = len(os.sched_getaffinity(0))
     found: dict[str, Comparison] = {}
     for case in arguments.cases or DEFAULT_CASES:

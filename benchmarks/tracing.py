@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Peer, compare, effort_of
 from benchmarks.workloads.tracing import CASES
 
 TREE, PLAN = "futurex, the tree", "futurex, the plan"
@@ -29,7 +29,7 @@ def speed_rows(case: str, one: Comparison) -> list[list[str]]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds)
+    effort = effort_of(arguments)
     found = {}
     for case in arguments.cases or CASES:
         print(CASES[case], flush=True)

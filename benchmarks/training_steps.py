@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
 from benchmarks.workloads.cases import CASES, disagreement
 
 SUBJECT = "futurex"
@@ -50,11 +49,9 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where the stacks' losses differ or futurex is missing."""
-    effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds, most_rounds=2 * arguments.rounds)
-    available = len(os.sched_getaffinity(0))
-    threads = sorted({min(each, available) for each in arguments.threads})
+    effort = effort_of(arguments)
     cases = arguments.cases or DEFAULT_CASES
-    found = [measure(case, each, effort) for each in threads for case in cases]
+    found = [measure(case, each, effort) for each in arguments.threads for case in cases]
     notes = [
         f"- {one.case}, {one.threads} CPU(s): the first {CHECKED_STEPS} losses (dropout off) differ by at most "
         f"{one.remarks['largest_disagreement']:.1e} (relative) between stacks"

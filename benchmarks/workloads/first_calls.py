@@ -6,6 +6,7 @@ import importlib
 import itertools
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ def _values() -> np.ndarray:
     return np.linspace(-3, 3, 1_000_000, dtype=np.float32)
 
 
-class _First:
+class _First(ABC):
     """A stack whose libraries are imported; ``measure`` builds the function of a case and calls it."""
 
     training = ""
@@ -51,12 +52,13 @@ class _First:
             self._steps = importlib.import_module(f"benchmarks.workloads.{self.training}").TrainingStep
         self.prepare()
 
+    @abstractmethod
     def prepare(self) -> None:
         """Import what is needed."""
 
+    @abstractmethod
     def build(self) -> Callable[[], Any]:
         """Return a function that makes one call and waits for its result."""
-        raise NotImplementedError
 
     def measure(self) -> dict[str, float]:
         """Return seconds: of the first call, until the first steady one began, of a steady one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,7 @@ def arrays(case: str) -> dict[str, Any]:
     return {name: value.astype(np.float32) for name, value in made.items()}
 
 
-class _Work:
+class _Work(ABC):
     """One case in one stack: ``step`` runs it to its end, ``check`` says what came out."""
 
     def __init__(self, case: str) -> None:
@@ -58,9 +59,9 @@ class _Work:
         """An array of the stack."""
         return value
 
+    @abstractmethod
     def step(self) -> Any:
         """Run the work to its end."""
-        raise NotImplementedError
 
     def check(self) -> float:
         """A mean of all results, by which the stacks are compared."""

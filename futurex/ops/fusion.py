@@ -6,7 +6,7 @@ A pass makes such nodes. What they mean is their sub-graph; :func:`loop_of` say 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,20 +117,33 @@ def _fits(node: Node, loop: tuple[Dtype, ...]) -> bool:
     return True
 
 
-def _fused(*inputs: Any, graph: Graph) -> Any:
-    outs = graph(*inputs)
-    return outs[0] if len(outs) == 1 else tuple(outs)
+def op_of_graph(name: str, **fields: Any) -> None:
+    """Define an op whose meaning is its attribute ``graph``: what a backend computes of it in one kernel."""
+
+    def run(*inputs: Any, graph: Graph) -> Any:
+        return _one_or_all(graph(*inputs))
+
+    def aval(*avals: Aval, graph: Graph) -> Avals:
+        if avals != tuple(node.aval for node in graph.params):
+            raise TypeError(f"{name}: {graph!r} wants {[node.aval for node in graph.params]}, got {list(avals)}")
+        outs: Avals = _one_or_all(tuple(node.aval for node in graph.outs))
+        return outs
+
+    def cost(*avals: Aval, graph: Graph) -> Cost:
+        nodes = [node for node in graph.nodes if node.inputs]
+        flops = sum(
+            node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops
+            for node in nodes
+        )
+        return Cost(flops, float(sum(aval.nbytes for aval in avals) + sum(node.aval.nbytes for node in graph.outs)))
+
+    def decompose(*inputs: Node, graph: Graph) -> Any:
+        return _one_or_all(graph.inline(inputs))
+
+    op(name, run, aval=aval, cost=cost, decompose=decompose, **fields)
 
 
-def _aval(*avals: Aval, graph: Graph) -> Avals:
-    if avals != tuple(node.aval for node in graph.params):
-        raise TypeError(f"fused: {graph!r} wants {[node.aval for node in graph.params]}, got {list(avals)}")
-    outs = tuple(node.aval for node in graph.outs)
-    return outs[0] if len(outs) == 1 else outs
-
-
-def _decompose(*inputs: Node, graph: Graph) -> Any:
-    outs = graph.inline(inputs)
+def _one_or_all(outs: Sequence[Any]) -> Any:
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -146,14 +159,6 @@ def _factors(*avals: Aval, graph: Graph) -> str:
     return f"{', '.join(map(of, avals))} -> {', '.join([' '.join(names)] * len(graph.outs))}"
 
 
-def _cost(*avals: Aval, graph: Graph) -> Cost:
-    nodes = [node for node in graph.nodes if node.inputs]
-    flops = sum(
-        node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops for node in nodes
-    )
-    return Cost(flops, float(sum(aval.nbytes for aval in avals) + sum(node.aval.nbytes for node in graph.outs)))
-
-
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     f8 = np.dtype(float)
     x, y = param(Aval((3, 4), f8), "x"), param(Aval((4,), f8), "y")
@@ -163,4 +168,4 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"graph": both})
 
 
-op("fused", _fused, aval=_aval, decompose=_decompose, factors=_factors, cost=_cost, samples=_samples)
+op_of_graph("fused", factors=_factors, samples=_samples)

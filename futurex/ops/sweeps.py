@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.fusion import SUPPORTED, loop_of
+from futurex.ops.fusion import SUPPORTED, loop_of, op_of_graph
 from futurex.ops.reduce import axes_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
-from futurex.tree.record import Avals, Cost, Sample, op
+from futurex.tree.record import Sample
 
 Shape = tuple[int, ...]
 
@@ -170,38 +170,13 @@ def aligned(node: Node, source: Node, space: Space) -> Shape:
     return (1,) * (len(space.shape) - source.ndim) + source.shape
 
 
-def _run(*inputs: Any, graph: Graph) -> Any:
-    outs = graph(*inputs)
-    return outs[0] if len(outs) == 1 else tuple(outs)
-
-
-def _aval(*avals: Aval, graph: Graph) -> Avals:
-    if avals != tuple(node.aval for node in graph.params):
-        raise TypeError(f"fused_reduction: {graph!r} wants {[node.aval for node in graph.params]}, got {list(avals)}")
-    outs = tuple(node.aval for node in graph.outs)
-    return outs[0] if len(outs) == 1 else outs
-
-
-def _decompose(*inputs: Node, graph: Graph) -> Any:
-    outs = graph.inline(inputs)
-    return outs[0] if len(outs) == 1 else tuple(outs)
-
-
-def _cost(*avals: Aval, graph: Graph) -> Cost:
-    nodes = [node for node in graph.nodes if node.inputs]
-    flops = sum(
-        node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops for node in nodes
-    )
-    return Cost(flops, float(sum(aval.nbytes for aval in avals) + sum(node.aval.nbytes for node in graph.outs)))
-
-
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     x = param(Aval((3, 4), np.dtype(float)), "x")
     total = apply("sum", x * 2.0, axis=(1,), keepdims=True, dtype=None)
     yield Sample((rng.normal(size=(3, 4)),), {"graph": Graph([x], [x / total, total], "region")}, order=1)
 
 
-op("fused_reduction", _run, aval=_aval, decompose=_decompose, cost=_cost, samples=_samples)
+op_of_graph("fused_reduction", samples=_samples)
 
 
 def holds_reduction(nodes: Collection[Node]) -> Space | None:

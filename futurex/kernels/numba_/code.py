@@ -104,17 +104,22 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
         lines.append(f"  %{name} = load {kind}, ptr %{name}.at, align 8")
     extent, low, high = f"%{parameters[0][1]}", "0", f"%{parameters[0][1]}"
     if threaded:
-        lines += [
-            "  %t32 = call i32 @omp_get_thread_num()",
-            "  %c32 = call i32 @omp_get_num_threads()",
-            "  %t = zext i32 %t32 to i64",
-            "  %c = zext i32 %c32 to i64",
-            "  %t1 = add i64 %t, 1",
-            f"  %lowc = mul i64 {extent}, %t",
-            f"  %highc = mul i64 {extent}, %t1",
-            "  %low = sdiv i64 %lowc, %c",
-            "  %high = sdiv i64 %highc, %c",
-        ]
+        lines += share(extent)
         low, high = "%low", "%high"
     passed = ", ".join(f"{kind} %{name}" for kind, name in parameters)
     return "\n".join([*lines, f"  call void @part(i64 {low}, i64 {high}, {passed})", "  ret void", "}"]) + "\n"
+
+
+def share(extent: str) -> list[str]:
+    """The part from %low to %high of ``extent`` rounds that is the calling thread's."""
+    return [
+        "  %t32 = call i32 @omp_get_thread_num()",
+        "  %c32 = call i32 @omp_get_num_threads()",
+        "  %t = zext i32 %t32 to i64",
+        "  %c = zext i32 %c32 to i64",
+        "  %t1 = add i64 %t, 1",
+        f"  %lowc = mul i64 {extent}, %t",
+        f"  %highc = mul i64 {extent}, %t1",
+        "  %low = sdiv i64 %lowc, %c",
+        "  %high = sdiv i64 %highc, %c",
+    ]

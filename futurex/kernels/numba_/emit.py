@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_.code import share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
@@ -108,17 +109,7 @@ class _Emitter:
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
-            lines += [
-                "  %t32 = call i32 @omp_get_thread_num()",
-                "  %c32 = call i32 @omp_get_num_threads()",
-                "  %t = zext i32 %t32 to i64",
-                "  %c = zext i32 %c32 to i64",
-                "  %t1 = add i64 %t, 1",
-                "  %lowc = mul i64 %n0, %t",
-                "  %highc = mul i64 %n0, %t1",
-                "  %low = sdiv i64 %lowc, %c",
-                "  %high = sdiv i64 %highc, %c",
-            ]
+            lines += share("%n0")
             low, high = "%low", "%high"
         arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]

@@ -114,7 +114,8 @@ class Elements:
         return found
 
     def read(self, operand: Operand) -> str:
-        raise NotImplementedError
+        """An operand's element here; only a place inside a loop has one."""
+        raise ValueError(f"{operand!r} is read where no loop runs over its elements")
 
     def known(self, node: Node) -> str | None:
         """A value that need not be computed here."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -52,9 +53,9 @@ class SharedExchange(Collective):
         self.ready = True  # whether it may be shown; those behind it wait until it is
         self.signature = 0
 
+    @abstractmethod
     def show(self, board: Board, slot: int) -> None:
         """Write what the peers need, on the board or where it says."""
-        raise NotImplementedError(self.name)
 
     def run(self, stage: int, slot: int) -> None:
         """Do what everybody has announced stage `stage` for, from 1 on."""
