@@ -148,4 +148,6 @@ def _facts(training: Run, job: Job, seconds: float) -> dict[str, str]:
     if communication:
         exposed = sum(record["exposed_comm_seconds"] for record in training.history)
         facts["communication hidden"] = f"{max(0.0, 1.0 - exposed / communication):.0%} of {communication:.2f} s"
+    if len(training.counters) > 1:
+        facts |= {f"locality {rank}": str(counters) for rank, counters in enumerate(training.counters)}
     return facts

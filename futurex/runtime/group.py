@@ -9,6 +9,7 @@ import concurrent.futures
 import itertools
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.plan import Plan, compile_plan
+from futurex.runtime.traffic import Ledger
 from futurex.tree.graph import Graph
 
 Event = dict[str, Any]
@@ -31,21 +33,24 @@ _runs = itertools.count(1)
 class Step:
     """A compiled program on one locality; calling it runs this rank's part, in step with the other ranks."""
 
-    def __init__(self, plan: Plan, communicator: Communicator | None) -> None:
+    def __init__(self, plan: Plan, communicator: Communicator | None, ledger: Ledger) -> None:
         self.plan = plan
         self._communicator = communicator
+        self._ledger = ledger
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        if self._communicator is None:
-            return self.plan.run(args)
-        self._communicator.begin_step()
-        return self.plan.run(args, self._communicator)
+        start = time.perf_counter()
+        if self._communicator is not None:
+            self._communicator.begin_step()
+        results = self.plan.run(args, self._communicator)
+        self._ledger.step(time.perf_counter() - start)
+        return results
 
 
 class Locality:
     """One member of a group, as the function that it runs sees it.
 
-    ``rank`` of ``size``; ``threads`` is what its kernels may use.
+    ``rank`` of ``size``; ``threads`` is what its kernels may use; ``ledger`` counts what it exchanges.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Locality:
         self.rank, self.size, self.threads = rank, size, threads
         self._emit = emit
         self._communicator = communicator
+        self.ledger = Ledger(communicator)
         self._plans = plans if plans is not None else {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[dict[str, Any]] = []
@@ -89,7 +95,7 @@ class Locality:
                 local = partition(graph, placements, mesh, self.rank, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
             self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
-        return Step(self._plans[key], self._communicator)
+        return Step(self._plans[key], self._communicator, self.ledger)
 
     def emit(self, event: Event) -> None:
         """Tell the driver something; returns at once."""

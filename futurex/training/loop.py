@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ import numpy as np
 from futurex.data import Sampler
 from futurex.nn import random
 from futurex.runtime.group import Locality, Step
+from futurex.runtime.traffic import Traffic
 from futurex.training.programs import Layout
 from futurex.tree.graph import Graph
 
 EVENT_SECONDS = 0.1  # between two events about steps
+TRAFFIC_SECONDS = 0.5  # between two about what a locality exchanges
 WARM_UP = 2  # steps before those that are recorded
 Program = tuple[Graph, Layout]
 Record = dict[str, Any]
@@ -38,7 +40,7 @@ class Task:
 
 @dataclass
 class Outcome:
-    """What one locality has at the end: the first one parameters, state and history, each its recorded events."""
+    """What one locality has at the end: the first one parameters, state and history, each its events and figures."""
 
     step: int
     stopped: bool
@@ -46,6 +48,8 @@ class Outcome:
     params: list[Any] = field(default_factory=list)
     state: list[Any] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    step_traffic: list[Traffic] = field(default_factory=list)
 
 
 def train(
@@ -120,7 +124,7 @@ class _Loop:
         self._batches, self._validation = _Batches(data), validation
         self._votes = np.zeros(1, np.float32)
         self._key = random.key(task.seed)
-        self._step, self._stopped, self._told, self._last = 0, False, 0.0, math.nan
+        self._step, self._stopped, self._told, self._counted, self._last = 0, False, 0.0, 0.0, math.nan
         self._tracing = ExitStack()
 
     def _compiled(self, program: Program, compression: str | None = None) -> Step:
@@ -137,7 +141,9 @@ class _Loop:
                     self._locality.emit({"kind": "epoch", **record})
                 if self._stopped:
                     break
+        ledger = self._locality.ledger
         outcome = Outcome(self._step, self._stopped, self._locality.trace())
+        outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
         if self._locality.rank == 0:
             outcome.history = history
             outcome.params, outcome.state = self._kept[: self._n_params], self._kept[self._n_params :]
@@ -176,6 +182,9 @@ class _Loop:
 
     def _tell(self, epoch: _Epoch) -> None:
         now = time.perf_counter()
+        if now - self._counted >= TRAFFIC_SECONDS:
+            self._counted = now
+            self._locality.emit({"kind": "traffic", "step": self._step, **asdict(self._locality.ledger.total)})
         if self._locality.rank or now - self._told < EVENT_SECONDS:
             return
         self._told = now

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from futurex.runtime.group import SpmdRun
+from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.checkpoint import Checkpoint, save
 from futurex.training.loop import Outcome
 from futurex.training.progress import Progress
@@ -23,8 +24,9 @@ class Run:
     """A training under way; made by :func:`futurex.fit`.
 
     ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
-    of a step. At the end ``params`` are what :meth:`result` returns, ``events`` the recorded steps of all localities as
-    Chrome trace events, and ``saved`` is the checkpoint's folder.
+    of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`). At the end
+    ``params`` are what :meth:`result` returns, ``events`` the recorded steps of all localities as Chrome trace events,
+    ``step_counters`` the counters of each of the last 1024 steps by locality, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class Run:
         self.step = 0
         self.loss: float | None = None
         self.events: list[dict[str, Any]] = []
+        self.counters = [Traffic()] * work.size
+        self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
         self.saved: Path | None = None
         self.params: Any = None
         self._work, self._structures = work, structures
@@ -75,6 +79,9 @@ class Run:
     def _heard(self, rank: int, event: Mapping[str, Any]) -> None:
         with self._lock:
             if self.done():
+                return
+            if event["kind"] == "traffic":
+                self.counters[rank] = Traffic(**{name: event[name] for name in FIGURES})
                 return
             self.step, self.loss = event["step"], event["loss"]
             if event["kind"] == "epoch":
@@ -118,6 +125,8 @@ class Run:
                     self._progress.epoch(record)
             self.step, self._stopped, self.params = first.step, first.stopped, params
             self.loss = first.history[-1]["loss"]
+            self.counters = [outcome.traffic for outcome in outcomes]
+            self.step_counters = [outcome.step_traffic for outcome in outcomes]
             self.events = [event for outcome in outcomes for event in outcome.events]
 
     def _close(self) -> None:

@@ -23,6 +23,7 @@ from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, Key
 from futurex.runtime.collectives.shared import SharedGroup
 from futurex.runtime.collectives.shared_arrays import SharedCollectives
+from futurex.runtime.traffic import Tally
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.arena import Arena
 from futurex.runtime.transport.local import LocalEndpoint
@@ -84,6 +85,8 @@ class Communicator:
         self._compression = Compression(self.engine, self.endpoint)
         self.communication = 0.0
         self.exposed = 0.0
+        self._exchanges = self._exchanged_bytes = self._waits = 0
+        self._moved_before = self._moved()
 
     def begin_step(self) -> int:
         """Number the next run of a plan; the same on every rank, since all run the same plans in the same order."""
@@ -150,6 +153,8 @@ class Communicator:
         key, timeout = self._key(attrs["tag"], self._step), config.deadline()
         operation = _STARTS[op](self, attrs, arrays, outs, key, timeout)
         self._flights.append(operation)
+        self._exchanges += 1
+        self._exchanged_bytes += sum([array.nbytes for array in arrays])
         return operation
 
     def drive(self, done: Callable[[], bool]) -> None:
@@ -159,11 +164,24 @@ class Communicator:
     def waited(self, seconds: float) -> None:
         """The computation had nothing else to do for this long."""
         self.exposed += seconds
+        self._waits += 1
+
+    def tally(self) -> Tally:
+        """What was exchanged since the generation began: the figures of ``Traffic`` from ``exchanges`` on."""
+        self._account()
+        moved = [now - before for now, before in zip(self._moved(), self._moved_before, strict=True)]
+        return self._exchanges, self._exchanged_bytes, *moved, self._waits, self.communication, self.exposed
 
     def times(self) -> tuple[float, float]:
         """(communication, exposed) seconds since the beginning."""
         self._account()
         return self.communication, self.exposed
+
+    def _moved(self) -> tuple[int, int, int, int]:
+        counters = self.endpoint.counters
+        return (
+            counters.messages_sent, counters.messages_received, counters.bytes_sent, counters.bytes_received
+        )  # fmt: skip
 
     def _key(self, tag: int, step: int) -> Key:
         return self._generation, step, tag
@@ -191,9 +209,7 @@ class Communicator:
         rows = np.ascontiguousarray(np.moveaxis(array, axis, 0))
         parts = [size * math.prod(rows.shape[1:]) for size in attrs["sizes"]]
         part = np.empty((attrs["sizes"][self.rank], *rows.shape[1:]), array.dtype) if axis else out
-        pending = self.engine.reduce_scatter(
-            rows.reshape(-1), part.reshape(-1), parts, attrs["reduce"], key, timeout
-        )
+        pending = self.engine.reduce_scatter(rows.reshape(-1), part.reshape(-1), parts, attrs["reduce"], key, timeout)
         return Operation(pending, (lambda: np.copyto(out, np.moveaxis(part, 0, axis))) if axis else None)
 
     def _all_gather(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
