@@ -1,5 +1,6 @@
 """oneDNN kernels against small float64 references: convolution, pooling, threads, calling convention."""
 
+import concurrent.futures
 import itertools
 import os
 import subprocess
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from futurex.kernels import onednn
+from futurex.kernels.onednn import binding
 
 pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
 quick = settings(max_examples=60, deadline=None)
@@ -235,17 +237,31 @@ def test_a_kernel_keeps_its_thread_count_wherever_it_runs():
         onednn.set_threads(0)
 
 
-def test_kernels_share_no_scratch_memory():
-    how = ((4, 20, 64), (5, 64, 64), (1,), ((0, 0),), (1,))
-    kernels = [onednn.conv_forward(*how) for _ in range(2)]
-    buffers = [
-        (each.ctypes.data, each.ctypes.data + each.nbytes)
-        for kernel in kernels
-        for each in kernel._keep
-        if isinstance(each, np.ndarray)
+def test_kernels_of_a_thread_share_scratch_memory_and_threads_do_not():
+    """A larger kernel moves the memory; the smaller one, built and run before, finds it again."""
+    rng = np.random.default_rng(5)
+    sizes = [((4, 20, 64), (5, 64, 64), (1,), ((0, 0),), (1,)), ((8, 40, 128), (5, 128, 96), (1,), ((0, 0),), (1,))]
+    kernels = [onednn.conv_weight_grad(*each) for each in sizes]
+    operands = [(floats(rng, x), floats(rng, (x[0], x[1] - 4, w[-1]))) for x, w, *_ in sizes]
+    alone = [
+        run(onednn.conv_weight_grad(*each), each[1], *arrays) for each, arrays in zip(sizes, operands, strict=True)
     ]
-    assert len(buffers) >= 2
-    assert all(a[1] <= b[0] for a, b in itertools.pairwise(sorted(buffers)))
+    assert 0 < kernels[0].scratch < kernels[1].scratch
+    places: dict[int, int] = {}
+    held = threading.Barrier(2, timeout=60)
+
+    def work(number: int) -> None:
+        for which in (0, 1, 0, 1):
+            kernel = kernels[which] if number == 0 else onednn.conv_weight_grad(*sizes[which])
+            out = run(kernel, sizes[which][1], *operands[which])
+            np.testing.assert_allclose(out, alone[which], rtol=1e-4, atol=1e-3)
+        places[number] = binding.per_thread().scratch(kernels[1].scratch)
+        held.wait()  # both are alive, so that neither has the other's memory
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(work, number) for number in range(2)]:
+            each.result(timeout=60)
+    assert abs(places[0] - places[1]) >= kernels[1].scratch
 
 
 def test_without_the_library_there_are_reasons_and_no_kernels(tmp_path):

@@ -13,12 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from futurex.kernels import threads
+from futurex.kernels.addresses import address_of
 
 Handle = ctypes.c_void_p
 Dims = ctypes.c_int64 * 12
 DimsPointer = ctypes.POINTER(ctypes.c_int64)
 
+ALIGNMENT = 64
 FLOAT32 = 3
 ENGINE_CPU = 1
 RUNTIME_SEQUENTIAL, RUNTIME_OPENMP = 1, 2
@@ -325,15 +329,25 @@ def engine() -> Handle:
 
 
 class _PerThread(threading.local):
-    """The calling thread's stream: streams are not shared because one stream runs one primitive at a time."""
+    """The calling thread's stream, because one stream runs one primitive at a time, and its scratch memory."""
 
     def __init__(self) -> None:
         self.stream = create("dnnl_stream_create", engine(), 1)
+        self._scratch = np.empty(0, np.uint8)
+        self._begin = 0
+
+    def scratch(self, size: int) -> int:
+        """The address of at least `size` aligned bytes; what lay there before is lost when it has to grow."""
+        if self._scratch.nbytes < size + ALIGNMENT:
+            self._scratch = np.empty(0, np.uint8)  # given back before more is taken
+            self._scratch = np.empty(size + ALIGNMENT, np.uint8)
+            self._begin = -(-address_of(self._scratch) // ALIGNMENT) * ALIGNMENT
+        return self._begin
 
 
 @functools.cache
 def per_thread() -> _PerThread:
-    """The holder whose `stream` attribute is the calling thread's own oneDNN stream."""
+    """What belongs to the calling thread alone: its oneDNN `stream` and its `scratch` memory."""
     return _PerThread()
 
 

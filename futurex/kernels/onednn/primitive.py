@@ -12,7 +12,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.onednn import binding
-from futurex.kernels.onednn.binding import Argument, Dims, Handle, Owned, call, create
+from futurex.kernels.onednn.binding import ALIGNMENT, Argument, Dims, Handle, Owned, call, create
 
 Shape = tuple[int, ...]
 Results = np.ndarray | tuple[np.ndarray, ...]
@@ -31,7 +31,6 @@ _SCRATCHPAD_USER = 1
 _FORMAT_ANY = 1
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
-_ALIGNMENT = 64
 _BLOCK = 4096
 _ZEROS = np.zeros(_BLOCK, np.float32)  # NumPy's maximum is four times faster against an array than against a scalar
 
@@ -129,18 +128,23 @@ class Operand:
 class Compiled:
     """A sequence of primitives bound to shapes: `kernel(out, *inputs)`.
 
-    One object is run by one thread at a time (it owns its scratch memory); different objects share nothing. It always
-    runs with the thread count it was built for, because its scratch memory was sized for that count.
+    One object is run by one thread at a time. What it needs while it runs (reordered operands, scratch memory of the
+    primitives) lies in memory of the calling thread, which all its kernels use one after the other: a network of
+    hundreds of kernels takes no more than the one that needs most. It always runs with the thread count it was built
+    for, because scratch memory was sized for that count.
     """
 
-    __slots__ = ("_bindings", "_checks", "_execute", "_keep", "_local", "_set_handle", "_set_threads", "_steps",
-                 "implementations", "threads")  # fmt: skip
+    __slots__ = ("_bindings", "_bound", "_checks", "_execute", "_keep", "_local", "_privates", "_set_handle",
+                 "_set_threads", "_steps", "implementations", "scratch", "threads")  # fmt: skip
 
     def __init__(self, program: Program) -> None:
         self._checks = program.checks
         self._bindings = tuple(program.bindings)
         self._steps = tuple(program.steps)
         self._keep = program.keep
+        self._privates = tuple(program.privates)
+        self.scratch = program.scratch
+        self._bound = 0
         self._execute = binding.load().dnnl_primitive_execute
         self._set_handle = binding.load().dnnl_memory_set_data_handle
         self._set_threads = binding.thread_setter()
@@ -154,6 +158,12 @@ class Compiled:
         set_handle = self._set_handle
         for memory, position in self._bindings:
             set_handle(memory, address_of(arrays[position]))
+        if self.scratch:
+            base = self._local.scratch(self.scratch)
+            if base != self._bound:
+                for memory, offset in self._privates:
+                    set_handle(memory, base + offset)
+                self._bound = base
         self._set_threads(self.threads)
         stream, execute = self._local.stream, self._execute
         for primitive, count, arguments in self._steps:
@@ -174,6 +184,8 @@ class Program:
         self.checks = array_checks(results, inputs)
         self.results = len(results)
         self.bindings: list[tuple[Handle, int]] = []
+        self.privates: list[tuple[Handle, int]] = []  # with their offsets in the scratch memory
+        self.scratch = 0
         self.steps: list[tuple[Handle, int, Any]] = []
         self.keep: list[Any] = []
         self.implementations: list[str] = []
@@ -181,16 +193,16 @@ class Program:
 
     def public(self, position: int, description: Owned) -> Operand:
         """The public array at `position` (results first), whose memory `description` describes."""
-        memory = self._memory(description, None)
+        memory = self._memory(description)
         self.bindings.append((memory, position))
         return Operand(description, memory, position)
 
     def private(self, description: Owned | Handle) -> Operand:
-        """A buffer of the kernel's own in the layout of `description`."""
-        size = binding.load().dnnl_memory_desc_get_size(description)
-        buffer = np.empty(size + _ALIGNMENT, np.uint8)
-        self.keep.append(buffer)
-        return Operand(description, self._memory(description, address_of(buffer) + -address_of(buffer) % _ALIGNMENT))
+        """A buffer in the layout of `description`, whose content lasts as long as a call."""
+        memory = self._memory(description)
+        self.privates.append((memory, self.scratch))
+        self.scratch += -(-binding.load().dnnl_memory_desc_get_size(description) // ALIGNMENT) * ALIGNMENT
+        return Operand(description, memory)
 
     def add(self, description: Owned, operands: dict[int, Operand]) -> None:
         """Append a primitive; `operands` maps oneDNN argument numbers to memory."""
@@ -219,8 +231,8 @@ class Program:
         self.keep.append(description)
         return Handle(binding.load().dnnl_primitive_desc_query_md(description, what, index))
 
-    def _memory(self, description: Owned | Handle, address: int | None) -> Handle:
-        memory = create("dnnl_memory_create", description, binding.engine(), address)
+    def _memory(self, description: Owned | Handle) -> Handle:
+        memory = create("dnnl_memory_create", description, binding.engine(), None)
         self.keep.append(Owned(memory, "dnnl_memory_destroy"))
         return memory
 
