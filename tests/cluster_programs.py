@@ -45,7 +45,7 @@ def fail_on(locality, rank):
 
 
 def wait_for_stop(locality):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while time.monotonic() < end:
         if any(command.get("stop") for command in locality.commands()):
             return "stopped"

@@ -17,6 +17,7 @@ from futurex.runtime.transport import Endpoint, Limits, Tls, open_endpoint
 SECRET = b"the secret of the tests, 32 byte"
 CERTIFICATES = Path(__file__).with_name("certificates")
 PEER = Path(__file__).with_name("transport_peer.py")
+PATIENCE = 60.0  #: seconds after which something that must happen counts as not happening, however slow the machine
 
 
 def tls(own: str = "rank.pem") -> Tls:
@@ -42,7 +43,7 @@ def open_or_skip(kind: str, rank: int, size: int, secret: bytes = SECRET, limits
         pytest.skip(str(error))
 
 
-def connect_all(endpoints: list[Endpoint], timeout: float = 10.0) -> list[BaseException | None]:
+def connect_all(endpoints: list[Endpoint], timeout: float = PATIENCE) -> list[BaseException | None]:
     """Connect the endpoints with each other; return what each `connect` raised."""
     outcomes: list[BaseException | None] = [None] * len(endpoints)
     addresses = [endpoint.address for endpoint in endpoints]
@@ -92,7 +93,7 @@ def processes(
             assert peer.stdin is not None
             peer.stdin.write(" ".join(addresses) + "\n")
             peer.stdin.flush()
-        endpoint.connect([bytes.fromhex(address) for address in addresses], 20.0)
+        endpoint.connect([bytes.fromhex(address) for address in addresses], PATIENCE)
         assert [_line(peer) for peer in peers] == ["connected"] * len(peers)
         yield endpoint, peers
     finally:

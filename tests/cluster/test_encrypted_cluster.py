@@ -11,7 +11,7 @@ from distributed.security import Security
 
 import futurex as fx
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 CERTIFICATES = Path(__file__).parent.parent / "certificates"
 

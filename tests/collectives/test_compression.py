@@ -18,7 +18,7 @@ from futurex.runtime.collectives import Communicator
 from futurex.runtime.collectives.codecs import Codec, LowRank, codec_of
 from futurex.tree import Aval, Graph, apply, param
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 VECTORS = arrays(np.float32, st.integers(1, 300), elements=st.floats(-1e4, 1e4, width=32))
 

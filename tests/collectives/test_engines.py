@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transport_mesh import mesh
+from transport_mesh import PATIENCE, mesh
 
 from futurex.ops.comm import REDUCTIONS
 from futurex.runtime.collectives import CollectiveError, CollectiveTimeout, Communicator, MessageCollectives
 from futurex.runtime.collectives.board import SLOTS
 from futurex.runtime.transport import Endpoint
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 DTYPES = ["f2", "f4", "f8", "i1", "u2", "i4", "u4", "i8", "u8"]
 COUNTS = st.one_of(st.integers(0, 40), st.sampled_from([1000, 8192, 8193, 20_000, 300_001]))
@@ -52,9 +52,10 @@ class Ranks:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(2 * PATIENCE)
         if errors:
             raise errors[0]
+        assert not any(thread.is_alive() for thread in threads)
         return results
 
 
@@ -109,7 +110,7 @@ def test_shared_all_reduce_is_the_sum_in_the_order_of_ranks(
 
     def body(rank: int, engine: Any, key: Any) -> np.ndarray:
         out = engine.group.memory.empty(count, dtype) if arena else np.empty(count, dtype)
-        engine.all_reduce([arrays[rank]], [out], reduce, key, 30.0).wait(30.0)
+        engine.all_reduce([arrays[rank]], [out], reduce, key, PATIENCE).wait(PATIENCE)
         return out
 
     with np.errstate(all="ignore"):
@@ -130,7 +131,7 @@ def test_every_algorithm_gives_one_result_to_all(
 
     def body(rank: int, engine: MessageCollectives, key: Any) -> np.ndarray:
         out = arrays[rank].copy()
-        engine.all_reduce([out], [out], reduce, key, 30.0, algorithm).wait(30.0)
+        engine.all_reduce([out], [out], reduce, key, PATIENCE, algorithm).wait(PATIENCE)
         return out
 
     with np.errstate(all="ignore"):
@@ -152,7 +153,7 @@ def test_between_hosts_one_rank_of_each_speaks(ranks_of) -> None:
 
     def body(rank: int, engine: MessageCollectives, key: Any) -> np.ndarray:
         out = arrays[rank].copy()
-        engine.all_reduce([out], [out], "sum", key, 30.0).wait(30.0)
+        engine.all_reduce([out], [out], "sum", key, PATIENCE).wait(PATIENCE)
         return out
 
     first, *others = ranks.run(body)
@@ -175,7 +176,7 @@ def test_several_vectors_in_one(ranks_of, kind: str, size: int, counts: list[int
             for array, place in zip(mine, shared, strict=True):
                 place[:] = array
             mine = shared
-        engine.all_reduce(mine, mine, "sum", key, 30.0).wait(30.0)
+        engine.all_reduce(mine, mine, "sum", key, PATIENCE).wait(PATIENCE)
         return mine
 
     for results in ranks_of(kind, size).run(body):
@@ -199,18 +200,19 @@ def test_the_others(ranks_of, kind: str, data: st.DataObject) -> None:
     def body(rank: int, engine: Any, key: Any) -> dict[str, Any]:
         generation, step, _ = key
         gathered = [np.empty(count, dtype) for count in counts]
-        engine.all_gather(parts[rank], gathered, key, 30.0).wait(30.0)
+        engine.all_gather(parts[rank], gathered, key, PATIENCE).wait(PATIENCE)
         scattered = np.empty(counts[rank], dtype)
-        engine.reduce_scatter(whole[rank], scattered, counts, "sum", (generation, step, 1), 30.0).wait(30.0)
+        engine.reduce_scatter(whole[rank], scattered, counts, "sum", (generation, step, 1), PATIENCE).wait(PATIENCE)
         given_out = whole[rank].copy()
-        engine.broadcast(given_out, root, (generation, step, 2), 30.0).wait(30.0)
+        engine.broadcast(given_out, root, (generation, step, 2), PATIENCE).wait(PATIENCE)
         exchanged = np.empty((size, counts[0]), dtype)
-        engine.all_to_all(blocks[rank], list(exchanged), (generation, step, 3), 30.0).wait(30.0)
+        engine.all_to_all(blocks[rank], list(exchanged), (generation, step, 3), PATIENCE).wait(PATIENCE)
         moved = np.full(counts[0], 1, dtype)
         target = rank + shift if rank + shift < size else None
         source = rank - shift if rank >= shift else None
-        engine.permute(blocks[rank][: counts[0]].copy(), moved, source, target, (generation, step, 4), 30.0).wait(30.0)
-        engine.barrier((generation, step, 5), 30.0).wait(30.0)
+        mine = blocks[rank][: counts[0]].copy()
+        engine.permute(mine, moved, source, target, (generation, step, 4), PATIENCE).wait(PATIENCE)
+        engine.barrier((generation, step, 5), PATIENCE).wait(PATIENCE)
         return {"all": gathered, "part": scattered, "same": given_out, "mixed": exchanged, "moved": moved}
 
     total = np.add.reduce(whole, axis=0, dtype=dtype)
@@ -235,7 +237,7 @@ def test_a_vector_is_summed_at_once_again_and_again(ranks_of) -> None:
             results = []
             for tag in range(3 * SLOTS):
                 arrays[rank][:] = rank + tag
-                engine.sum_now(arrays[rank], (generation, step, tag), 30.0)
+                engine.sum_now(arrays[rank], (generation, step, tag), PATIENCE)
                 results.append(arrays[rank][[0, -1]].copy())
             return results
 
@@ -251,9 +253,10 @@ def test_more_exchanges_than_fit_on_a_board(ranks_of) -> None:
     def body(rank: int, engine: Any, key: Any) -> list[np.ndarray]:
         generation, step, _ = key
         arrays = [np.full(10 if tag % 3 else 20_000, rank + tag, "i8") for tag in range(many)]
-        started = [engine.all_reduce([a], [a], "sum", (generation, step, tag), 30.0) for tag, a in enumerate(arrays)]
+        keys = [(generation, step, tag) for tag in range(many)]
+        started = [engine.all_reduce([a], [a], "sum", key, PATIENCE) for key, a in zip(keys, arrays, strict=True)]
         for one in reversed(started):
-            one.wait(30.0)
+            one.wait(PATIENCE)
         return arrays
 
     for arrays in ranks.run(body):
@@ -265,16 +268,16 @@ def test_nobody_needs_to_wait_for_an_exchange_to_happen(ranks_of) -> None:
     arrays = [np.full(50_000, rank + 1.0) for rank in range(2)]
     done = [threading.Event() for _ in range(2)]
     for rank, engine in enumerate(ranks.engines):
-        started = engine.all_reduce([arrays[rank]], [arrays[rank]], "sum", (0, 10**6, 0), 30.0)
+        started = engine.all_reduce([arrays[rank]], [arrays[rank]], "sum", (0, 10**6, 0), PATIENCE)
         started.add_done_callback(lambda _, rank=rank: done[rank].set())
-    assert all(event.wait(20) for event in done)
+    assert all(event.wait(PATIENCE) for event in done)
     assert all(np.all(array == 3.0) for array in arrays)
 
 
 def test_ranks_that_disagree_are_told(trio: Ranks) -> None:
     def body(rank: int, engine: Any, key: Any) -> None:
         array = np.ones(10 + rank)
-        engine.all_reduce([array], [array], "sum", key, 20.0).wait(20.0)
+        engine.all_reduce([array], [array], "sum", key, PATIENCE).wait(PATIENCE)
 
     with pytest.raises(CollectiveError, match=r"step 1, tag 0.*disagree on the order of their exchanges"):
         trio.run(body)
@@ -284,33 +287,33 @@ def test_a_late_rank_is_named(trio: Ranks) -> None:
     array = np.ones(10)
     started = trio.engines[0].all_reduce([array], [array], "sum", (0, 5, 3), 0.1)
     with pytest.raises(CollectiveTimeout, match=r"step 5, tag 3\) on rank 0 .*nothing came from rank 1 at local://"):
-        started.wait(20.0)
+        started.wait(PATIENCE)
 
 
 def test_a_lost_peer_fails_everything_in_flight_and_after(trio: Ranks) -> None:
     array = np.ones(100_000)
-    started = [trio.engines[0].all_reduce([array], [array], "sum", (0, 5, tag), 30.0) for tag in range(3)]
+    started = [trio.engines[0].all_reduce([array], [array], "sum", (0, 5, tag), PATIENCE) for tag in range(3)]
     trio.endpoints[2].close()
     for one in started:
         with pytest.raises(CollectiveError, match="rank 2 at"):
-            one.wait(20.0)
+            one.wait(PATIENCE)
     with pytest.raises(CollectiveError, match="rank 2 at"):
-        trio.engines[0].all_reduce([array], [array], "sum", (0, 6, 0), 30.0).wait(20.0)
+        trio.engines[0].all_reduce([array], [array], "sum", (0, 6, 0), PATIENCE).wait(PATIENCE)
 
 
 def test_a_generation_ends_what_is_under_way_and_the_next_one_works(trio: Ranks) -> None:
     arrays = [np.full(40_000, rank + 1.0) for rank in range(3)]
-    stuck = trio.engines[0].all_reduce([arrays[0]], [arrays[0]], "sum", (0, 1, 0), 30.0)
+    stuck = trio.engines[0].all_reduce([arrays[0]], [arrays[0]], "sum", (0, 1, 0), PATIENCE)
     for endpoint in trio.endpoints:
         endpoint.set_generation(4)
     with pytest.raises(CollectiveError, match="generation 4 began"):
-        stuck.wait(20.0)
+        stuck.wait(PATIENCE)
     with pytest.raises(CollectiveError, match="generation 4 began"):
-        trio.engines[1].all_reduce([arrays[1]], [arrays[1]], "sum", (0, 1, 0), 30.0).wait(20.0)
+        trio.engines[1].all_reduce([arrays[1]], [arrays[1]], "sum", (0, 1, 0), PATIENCE).wait(PATIENCE)
     arrays[0][:] = 1.0
 
     def body(rank: int, engine: Any, key: Any) -> np.ndarray:
-        engine.all_reduce([arrays[rank]], [arrays[rank]], "sum", key, 30.0).wait(30.0)
+        engine.all_reduce([arrays[rank]], [arrays[rank]], "sum", key, PATIENCE).wait(PATIENCE)
         return arrays[rank]
 
     assert all(np.all(result == 6.0) for result in trio.run(body))

@@ -1,6 +1,7 @@
 """One budget of threads: who may run together, what runs beside what, and that the results stay the same."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 
 import numpy as np
@@ -64,12 +65,12 @@ def test_nobody_leaves_who_did_not_enter():
 
 
 class Counted:
-    """Claims ``ops``: kernels of ``threads`` threads that note who else is inside."""
+    """Claims ``ops``: kernels of ``threads`` threads that note who else is inside; ``stay()`` keeps them there."""
 
     name = "counted"
 
-    def __init__(self, threads, *ops):
-        self.threads, self.ops = threads, ops
+    def __init__(self, threads, stay, *ops):
+        self.threads, self.stay, self.ops = threads, stay, ops
         self.lock, self.now, self.most = threading.Lock(), 0, 0
 
     def claim(self, node, threads):
@@ -81,7 +82,7 @@ class Counted:
             with self.lock:
                 self.now += 1
                 self.most = max(self.most, self.now)
-            threading.Event().wait(0.005)
+            self.stay()
             result = kernel.call(out, *args)
             with self.lock:
                 self.now -= 1
@@ -93,7 +94,9 @@ class Counted:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_runs_of_several_threads_are_alone(threads):
     """Of kernels of one thread as many run as there are workers; those of two have the machine to themselves."""
-    backend, executor = Counted(threads, "tanh"), LocalExecutor(threads=2)
+    pairs = threading.Barrier(2)  # kernels of one thread leave two by two
+    stay = (lambda: pairs.wait(WAIT)) if threads == 1 else (lambda: time.sleep(0.005))
+    backend, executor = Counted(threads, stay, "tanh"), LocalExecutor(threads=2)
     x = matrix("x")
     plans = [compile_plan(Graph([x], [apply("tanh", x)]), backends=(backend, *NUMPY), threads=2) for _ in range(8)]
     for plan in plans:

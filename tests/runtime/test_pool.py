@@ -26,7 +26,7 @@ from futurex.runtime.pool import Pool, PoolRun
 from futurex.tree import Aval, Graph, apply, param
 
 NUMPY = (NumpyBackend(),)
-WAIT = 30
+WAIT = 60
 
 
 class Slow:
@@ -421,7 +421,7 @@ futures = [executor.submit(plan, [np.ones((400, 400))]) for _ in range(8)]
 waiting = executor.submit(plan, [Future()])
 print("end")
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
 
 

@@ -12,7 +12,7 @@ from transport_mesh import processes
 from futurex.runtime.transport import TransportError
 from futurex.runtime.transport.arena import Arena, ArenaFull, PeerMemory
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50_000), st.booleans()), max_size=40))
@@ -60,18 +60,25 @@ def test_memory_that_could_shrink_is_not_mapped() -> None:
     os.close(descriptor)
 
 
-def _shared_files() -> set[Path]:
-    """Files of shared memory; the semaphores of other processes, which come and go, are none."""
-    return {path for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.")}
+def _names(pid: int) -> set[str]:
+    """The abstract names at which a process listens."""
+    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {row[7] for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in links}
 
 
 @pytest.mark.cluster
 def test_a_killed_process_leaves_nothing_behind() -> None:
-    before = _shared_files()
     with processes("local", 2, "echo", lambda endpoint: None) as (endpoint, peers):
         endpoint.memory.empty(1 << 20, np.uint8)[:] = 1
+        for pid in (os.getpid(), peers[0].pid):
+            files = {line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "rw-s" in line}
+            assert not any(file.startswith("/dev/shm/") for file in files)  # what is shared has no name
+        names = _names(peers[0].pid)
+        assert any("futurex-" in name for name in names)
         peers[0].kill()
         peers[0].wait()
-        name = endpoint.address.decode().removeprefix("local://")
-    assert _shared_files() <= before
-    assert name not in Path("/proc/net/unix").read_text()
+        left = Path("/proc/net/unix").read_text()
+        assert not any(name in left for name in names)
+        own = endpoint.address.decode().removeprefix("local://")
+    assert own not in Path("/proc/net/unix").read_text()

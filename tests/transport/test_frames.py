@@ -10,7 +10,7 @@ from futurex.runtime.transport import AuthenticationError, Header, ProtocolError
 from futurex.runtime.transport.auth import Handshake
 from futurex.runtime.transport.frames import HEADER_BYTES, FrameParser, pack_header, unpack_header
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 LIMIT = 300_000
 U64 = st.integers(0, 2**64 - 1)

@@ -4,12 +4,12 @@ import threading
 
 import numpy as np
 import pytest
-from transport_mesh import processes
+from transport_mesh import PATIENCE, processes
 from transport_peer import ECHO, REPLY
 
 from futurex.runtime.transport import Endpoint, Header, PeerLost
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.cluster]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.cluster]
 
 
 @pytest.fixture(params=["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
@@ -41,7 +41,7 @@ class Replies:
 
     def wait(self, count: int) -> list[tuple[Header, bytes]]:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.messages) >= count, 20)
+            assert self.changed.wait_for(lambda: len(self.messages) >= count, PATIENCE)
         return self.messages
 
 
@@ -64,7 +64,7 @@ def test_a_killed_peer_is_noticed_and_the_others_go_on(kind: str) -> None:
         peers[0].kill()
         peers[0].wait()
         with replies.changed:
-            assert replies.changed.wait_for(lambda: replies.lost, 20)
+            assert replies.changed.wait_for(lambda: replies.lost, PATIENCE)
         assert [error.rank for error in replies.lost] == [1]
         with pytest.raises(PeerLost, match="rank 1 at"):
             endpoint.send(1, ECHO, b"after", generation=0)
@@ -81,7 +81,7 @@ def test_a_send_to_a_killed_peer_fails(kind: str) -> None:
 
         def flood() -> None:
             for _ in range(100):
-                endpoint.send(1, ECHO, payload, generation=0).wait(20)
+                endpoint.send(1, ECHO, payload, generation=0).wait(PATIENCE)
 
         with pytest.raises(PeerLost, match="rank 1 at"):
             flood()

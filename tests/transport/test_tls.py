@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from transport_mesh import SECRET, mesh, tls
+from transport_mesh import PATIENCE, SECRET, mesh, tls
 
 from futurex.runtime.transport import Completion, PeerLost, TransportError, open_endpoint
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def address_of(endpoint) -> tuple[str, int]:
@@ -31,7 +31,7 @@ def test_large_and_small_messages_arrive_whole_and_in_order() -> None:
     with mesh("tls", 2, lambda endpoint: endpoint.register(1, keep)) as (a, _):
         for payload in payloads:
             a.send(1, 1, payload, generation=0)
-        done.wait(20)
+        done.wait(PATIENCE)
     assert received == payloads
 
 
@@ -41,7 +41,7 @@ def test_a_peer_whose_certificate_is_not_of_the_authority_is_refused() -> None:
         open_endpoint("tcp", 1, 2, SECRET, tls=tls("stranger.pem")) as stranger,
     ):
         with pytest.raises(TransportError):
-            stranger.connect([real.address, stranger.address], 5.0)
+            stranger.connect([real.address, stranger.address], PATIENCE)
         with pytest.raises(TransportError):
             real.connect([real.address, stranger.address], 0.2)
 
@@ -49,14 +49,14 @@ def test_a_peer_whose_certificate_is_not_of_the_authority_is_refused() -> None:
 def test_plain_and_encrypted_sides_do_not_mix() -> None:
     with open_endpoint("tcp", 0, 2, SECRET, tls=tls()) as real, open_endpoint("tcp", 1, 2, SECRET) as plain:
         with pytest.raises(PeerLost, match="this side speaks tcp, not tls"):
-            plain.connect([real.address, plain.address], 5.0)
+            plain.connect([real.address, plain.address], PATIENCE)
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", bytes(56), b"\x16\x03\x01" + bytes(600)])
 def test_what_is_not_tls_is_closed_and_counted(data: bytes) -> None:
     with mesh("tls", 2) as (a, b):
         with socket.create_connection(address_of(a)) as sock:
-            sock.settimeout(10)
+            sock.settimeout(PATIENCE)
             sock.sendall(data)
             with suppress(ConnectionError):
                 while sock.recv(4096):
@@ -64,7 +64,7 @@ def test_what_is_not_tls_is_closed_and_counted(data: bytes) -> None:
         rung = Completion()
         a.register(9, lambda header, payload: rung.finish())
         b.send(0, 9, b"still here", generation=0)
-        rung.wait(10)
+        rung.wait(PATIENCE)
         assert a.counters.rejected == 1
 
 
@@ -74,7 +74,7 @@ def test_a_certificate_alone_is_not_enough() -> None:
             socket.create_connection(address_of(real)) as sock,
             tls().dial.wrap_socket(sock) as channel,
         ):
-            channel.settimeout(10)
+            channel.settimeout(PATIENCE)
             channel.sendall(bytes(60))
             with suppress(ConnectionError, ssl.SSLError):
                 assert channel.recv(100) == b""

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from transport_mesh import SECRET, connect_all, mesh, open_or_skip
+from transport_mesh import PATIENCE, SECRET, connect_all, mesh, open_or_skip
 
 from futurex.errors import MissingExtra
 from futurex.runtime.transport import AuthenticationError, Completion, Header, open_endpoint, ucx, ucx_library
 from futurex.runtime.transport.frames import pack_header
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.ucx]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.ucx]
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_rogue_that_knows_the_address_is_not_served() -> None:
                 rogue._submit(channel, ucx._CONTROL, header, memoryview(b"evil"), None, 0)
         assert connect_all(real) == [None, None]
         real[1].send(0, 2, b"good", generation=0)
-        arrived.wait(20)
-        deadline = time.monotonic() + 20  # the stranger's messages come by a way of their own
+        arrived.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE  # the stranger's messages come by a way of their own
         while real[0].counters.rejected < 9 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert served == []
