@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from futurex.runtime.timeline import Timeline
 from futurex.training.layout import BOX_HEIGHT, LAYER_HEIGHT, TreeNode, collapse, draw_tree
 from futurex.training.plots import draw_curves, draw_timeline, ticks
 from futurex.training.report import write_report
@@ -64,21 +65,23 @@ def boxes(svg):
     return [tuple(float(box[key]) for key in ("x", "y", "width")) for box in Page(svg).having("rect")]
 
 
+TIMELINE = [
+    {"ph": "X", "name": "conv <1>", "pid": rank, "tid": lane, "ts": start, "dur": 500}
+    for rank in range(2)
+    for lane, start in (("compute", 0), ("communication", 400))
+]
+
+
 @pytest.fixture
 def page(tmp_path):
     history = [
         {"epoch": epoch, "loss": 2 / epoch, "val_loss": 2.5 / epoch, "accuracy": 1 - 0.5 / epoch}
         for epoch in range(1, 6)
     ]
-    timeline = [
-        {"ph": "X", "name": "conv <1>", "pid": rank, "tid": lane, "ts": start, "dur": 500}
-        for rank in range(2)
-        for lane, start in (("compute", 0), ("communication", 400))
-    ]
     nodes = [TreeNode("x", "x"), TreeNode("w", "w"), TreeNode("y", "matmul", ("x", "w"), "line 3 of <model>")]
     path = write_report(
         tmp_path / "deep" / "run.html", title="har & <more>", history=history, tree=nodes,
-        timeline=[*timeline, {"ph": "M", "name": "process_name", "pid": 0}],
+        timeline=Timeline(TIMELINE),
         facts={"hidden communication": "83 %", "accuracy": 0.93125, "samples": 11716.0},
     )  # fmt: skip
     return path.read_text(encoding="utf-8")
@@ -107,7 +110,8 @@ def test_the_report_shows_what_it_was_given(page):
         assert fact in parsed.text
     (link,) = parsed.having("a")
     trace = json.loads(base64.b64decode(link["href"].partition("base64,")[2]))
-    assert [event["ph"] for event in trace["traceEvents"]] == ["X"] * 4 + ["M"]
+    assert [event["ph"] for event in trace["traceEvents"] if event["ph"] != "M"] == ["X"] * 4
+    assert trace == Timeline(TIMELINE).document()
 
 
 def test_a_report_before_the_first_epoch_says_so(tmp_path):

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name:<28} {value}")
     report = write_report(
         folder / "report.html", title=f"futurex train {options.model}", history=training.history,
-        tree=tree_nodes(_network(job, data, params, options.batch_size)), timeline=training.events, facts=facts,
+        tree=tree_nodes(_network(job, data, params, options.batch_size)), timeline=training.timeline, facts=facts,
     )  # fmt: skip
     print(f"{'checkpoint':<28} {training.saved}\n{'report':<28} {report}")
     return 0
@@ -148,6 +148,8 @@ def _facts(training: Run, job: Job, seconds: float) -> dict[str, str]:
     if communication:
         exposed = sum(record["exposed_comm_seconds"] for record in training.history)
         facts["communication hidden"] = f"{max(0.0, 1.0 - exposed / communication):.0%} of {communication:.2f} s"
+        shares = ", ".join(f"{share:.0%}" for share in training.timeline.overlap().values())
+        facts["beside instructions"] = f"{shares} of the recorded exchanges, by locality"
     if len(training.counters) > 1:
         facts |= {f"locality {rank}": str(counters) for rank, counters in enumerate(training.counters)}
     return facts

@@ -83,11 +83,11 @@ class _Product:
         lies = _lies(x), _lies(y)
         kernel = self._kernel(lies) if None not in lies else None  # type: ignore[arg-type]
         if kernel is None:
-            x, y, kernel = np.ascontiguousarray(x), np.ascontiguousarray(y), self.plain
+            x, y, kernel = _dense(x), _dense(y), self.plain
         else:
             dense = isinstance(lies[0], bool) and isinstance(lies[1], bool)
             x, y = (each.swapaxes(-1, -2) if dense and lie else each for each, lie in zip((x, y), lies, strict=True))
-        return kernel(out, x, y, *map(np.ascontiguousarray, bias))  # type: ignore[misc]
+        return kernel(out, x, y, *map(_dense, bias))  # type: ignore[misc]
 
 
 Lie = bool | tuple[int, ...]
@@ -106,14 +106,20 @@ def _strides(shape: tuple[int, ...], lies: Lie) -> tuple[int, ...]:
     return _swapped(dense) if lies else dense
 
 
+def _dense(x: Any) -> Any:
+    return x if x.flags.c_contiguous and x.flags.aligned else np.array(x, order="C")
+
+
 def _lies(x: Any) -> Lie | None:
     """None where oneDNN would not read it: it wants one of the last two axes dense and no steps backwards."""
+    if not x.flags.aligned:  # as arrays may be that were received by others
+        return None
     if x.flags.c_contiguous:
         return False
     if x.swapaxes(-1, -2).flags.c_contiguous:
         return True
     strides = tuple(step // x.itemsize for step in x.strides)
-    readable = x.flags.aligned and min(strides) >= 0 and 1 in strides[-2:] and 0 not in strides[-2:]
+    readable = min(strides) >= 0 and 1 in strides[-2:] and 0 not in strides[-2:]
     return strides if readable and all(step % x.itemsize == 0 for step in x.strides) else None
 
 

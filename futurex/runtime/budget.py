@@ -15,11 +15,11 @@ R = TypeVar("R")
 class Budget(Generic[R]):
     """Runs start in the order in which they entered. Every event returns those that may start now.
 
-        >>> budget = Budget()
-        >>> budget.enter("a", whole=False), budget.enter("b", whole=True), budget.enter("c", whole=False)
-        (['a'], [], [])
-        >>> budget.leave(), budget.leave()
-        (['b'], ['c'])
+    >>> budget = Budget()
+    >>> budget.enter("a", whole=False), budget.enter("b", whole=True), budget.enter("c", whole=False)
+    (['a'], [], [])
+    >>> budget.leave(), budget.leave()
+    (['b'], ['c'])
     """
 
     __slots__ = ("_waiting", "running", "whole")

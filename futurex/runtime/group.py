@@ -22,7 +22,9 @@ from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.plan import Plan, compile_plan
+from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Ledger
+from futurex.runtime.transport.clock import recording
 from futurex.tree.graph import Graph
 
 Event = dict[str, Any]
@@ -68,7 +70,8 @@ class Locality:
         self.ledger = Ledger(communicator)
         self._plans = plans if plans is not None else {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._events: list[dict[str, Any]] = []
+        self._events: list[trace.Event] = []
+        self._clock_error = 0.0
 
     def compile(
         self,
@@ -126,14 +129,16 @@ class Locality:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record every instruction and collective inside the block, for :meth:`trace`."""
-        with trace.trace(self.rank) as recorder:
+        """Record every instruction, exchange and message inside the block, for :meth:`trace`."""
+        clock = self._communicator.clock if self._communicator is not None else None
+        with recording(self.rank, clock) as recorder:
             yield
         self._events += recorder.chrome()
+        self._clock_error = max(self._clock_error, recorder.error)
 
-    def trace(self) -> list[dict[str, Any]]:
-        """The recorded Chrome trace events of this rank."""
-        return list(self._events)
+    def trace(self) -> Timeline:
+        """What was recorded on this rank."""
+        return Timeline(self._events, self._clock_error)
 
 
 SpmdFunction = Callable[..., Any]

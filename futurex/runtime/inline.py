@@ -24,7 +24,13 @@ class RunTimeout(FuturexError, TimeoutError):
 
 
 class Pending(Protocol):
-    """A collective in flight; ``started`` and ``finished`` are ``time.perf_counter()`` seconds."""
+    """A collective in flight; ``started`` and ``finished`` are ``time.perf_counter()`` seconds.
+
+    ``key`` is what names it on all localities.
+    """
+
+    @property
+    def key(self) -> tuple[int, ...]: ...
 
     @property
     def started(self) -> float: ...
@@ -115,7 +121,8 @@ def _replay_timed(plan: Plan, instance: Instance, values: Values) -> None:
             end = time.perf_counter_ns()
             counters.ns[place] += end - start
             if recorder is not None:
-                recorder.add(plan.instructions[place].node.op, lane, start * 1e-9, end * 1e-9)
+                node = plan.instructions[place].node
+                recorder.add(node.op, lane, start * 1e-9, end * 1e-9, trace.about(node))
             for slot in plan.drops.get(place, ()):
                 values[slot] = None
     except Exception as error:
@@ -196,7 +203,10 @@ class Conversation:
         self.values[COMMUNICATOR].drive(lambda: not self._arrived.empty())
         try:
             index = self._arrived.get(timeout=limit)
-            self.values[COMMUNICATOR].waited(time.perf_counter() - start)
+            end = time.perf_counter()
+            self.values[COMMUNICATOR].waited(end - start)
+            if (recorder := trace.active()) is not None:
+                recorder.add(self.plan.instructions[index].node.op, "waiting", start, end)
             return index
         except queue.Empty:
             late = [self.plan.instructions[index] for index in self._in_flight]
@@ -216,7 +226,7 @@ class Conversation:
             note(error, instruction, self.values)
             raise
         if self._timed and pending.finished is not None:
-            self._time(index, "communication", pending.started, pending.finished)
+            self._time(index, "communication", pending.started, pending.finished, pending.key)
         self._after(index)
 
     def _execute(self, index: int) -> None:
@@ -234,8 +244,9 @@ class Conversation:
         self._readers.read(index)
         self._admit(self._scheduler.finished(index))
 
-    def _time(self, index: int, lane: str, start: float, end: float) -> None:
+    def _time(self, index: int, lane: str, start: float, end: float, key: tuple[int, ...] | None = None) -> None:
         self.instance.counters.ns[index] += round((end - start) * 1e9)
         recorder = trace.active()
         if recorder is not None:
-            recorder.add(self.plan.instructions[index].node.op, lane, start, end)
+            node = self.plan.instructions[index].node
+            recorder.add(node.op, lane, start, end, trace.about(node, key))

@@ -205,7 +205,8 @@ class PoolRun:
         self._plan.grain.measured(index, end - start)
         recorder = trace.active()
         if recorder is not None:
-            recorder.add(self._plan.instructions[index].node.op, trace.lane(), start, end)
+            node = self._plan.instructions[index].node
+            recorder.add(node.op, trace.lane(), start, end, trace.about(node))
         with self._lock:
             self._readers.read(index)
             return self._scheduler.finished(index), self._scheduler.done

@@ -76,9 +76,7 @@ class _Inside:
             plan.prepare(wait=wait)
 
 
-def structured_kernel(
-    node: Node, compile_sub: Compile, backends: Sequence[Backend], threads: int
-) -> Kernel:
+def structured_kernel(node: Node, compile_sub: Compile, backends: Sequence[Backend], threads: int) -> Kernel:
     """The kernel of a structured node: a backend's, where one claims it, or plans of its sub-graphs."""
     if node.op == "loop":
         claims = (backend.claim(node, threads) for backend in backends if backend.name != "numpy")

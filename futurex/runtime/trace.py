@@ -1,42 +1,49 @@
-"""Chrome traces: who did what when, for chrome://tracing, Perfetto and Traveler."""
+"""Recording who did what when, in one process; :mod:`futurex.runtime.timeline` puts several together."""
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from futurex.tree.node import Node
+
 _active: Recorder | None = None
 _starting = threading.Lock()
+
+Event = dict[str, Any]
+SENT, RECEIVED = "sent", "received"
 
 
 class Recorder:
     """Collects events of this process; ``rank`` is its number in a merged trace.
 
-    Times are ``time.perf_counter()`` seconds; ``shift`` is added so that the traces of several processes line up.
+    Times are ``time.perf_counter()`` seconds; ``seconds`` turns them into seconds since 1970 on a clock that all traces
+    of a merged one share, and ``error`` bounds how wrong that may be.
     """
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
-        self.shift = time.time() - time.perf_counter()
-        self.events: list[tuple[str, str, float, float]] = []
+        shift = time.time() - time.perf_counter()
+        self.seconds: Callable[[float], float] = lambda at: at + shift
+        self.error = 0.0
+        self.events: list[tuple[str, str, float, float, Mapping[str, Any] | None]] = []
 
-    def add(self, name: str, lane: str, start: float, end: float) -> None:
-        """One event on a lane: "compute", "communication", or the name of a thread."""
-        self.events.append((name, lane, start, end))
+    def add(self, name: str, lane: str, start: float, end: float, about: Mapping[str, Any] | None = None) -> None:
+        """One event; the lane is "compute", "communication", "waiting" or a thread's name, ``about`` explains it."""
+        self.events.append((name, lane, start, end, about))
 
-    def chrome(self) -> list[dict[str, Any]]:
-        """The events as Chrome trace records; ``ts`` and ``dur`` in microseconds."""
+    def chrome(self) -> list[Event]:
+        """The events as Chrome trace records; ``ts`` and ``dur`` in microseconds, ``tid`` the lane's name."""
         return [
             {
                 "name": name, "cat": "futurex", "ph": "X", "pid": self.rank, "tid": lane,
-                "ts": (start + self.shift) * 1e6, "dur": (end - start) * 1e6,
+                "ts": self.seconds(start) * 1e6, "dur": (end - start) * 1e6,
+                **({"args": dict(about)} if about else {}),
             }
-            for name, lane, start, end in tuple(self.events)
+            for name, lane, start, end, about in tuple(self.events)
         ]  # fmt: skip
 
 
@@ -54,25 +61,39 @@ def trace(rank: int = 0) -> Iterator[Recorder]:
     >>> recorder.chrome()
     []
     """
+    recorder = start(rank)
+    try:
+        yield recorder
+    finally:
+        stop()
+
+
+def start(rank: int = 0) -> Recorder:
+    """Begin to record; RuntimeError if something records already."""
     global _active
     with _starting:
         if _active is not None:
             raise RuntimeError("a trace is being recorded already; close it before starting another")
         _active = recorder = Recorder(rank)
-    try:
-        yield recorder
-    finally:
-        _active = None
+    return recorder
+
+
+def stop() -> None:
+    """End what :func:`start` began."""
+    global _active
+    _active = None
+
+
+def about(node: Node, key: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """What a trace says of an instruction: the user's line, and the bytes and the name of an exchange."""
+    found: dict[str, Any] = {"line": f"{node.src}: {node.src.text()}"} if node.src is not None else {}
+    if key is not None:
+        arrays = [node.aval] if not isinstance(node.aval, tuple) else node.aval
+        found |= {"bytes": sum(array.nbytes for array in arrays), "exchange": " ".join(map(str, key))}
+    return found
 
 
 def lane() -> str:
     """The lane of the calling thread."""
     thread = threading.current_thread()
     return "compute" if thread is threading.main_thread() else thread.name
-
-
-def write(path: str | os.PathLike[str], recorders: Iterable[Recorder | list[dict[str, Any]]]) -> None:
-    """One JSON file of several recorders, or of the lists that :meth:`Recorder.chrome` gave on other localities."""
-    events = [event for each in recorders for event in (each.chrome() if isinstance(each, Recorder) else each)]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"traceEvents": sorted(events, key=lambda event: event["ts"]), "displayTimeUnit": "ms"}, file)

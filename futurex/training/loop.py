@@ -14,6 +14,7 @@ import numpy as np
 from futurex.data import Sampler
 from futurex.nn import random
 from futurex.runtime.group import Locality, Step
+from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
 from futurex.training.programs import Layout
 from futurex.tree.graph import Graph
@@ -40,11 +41,11 @@ class Task:
 
 @dataclass
 class Outcome:
-    """What one locality has at the end: the first one parameters, state and history, each its events and figures."""
+    """What one locality has at the end: the first one parameters, state and history, each a timeline and figures."""
 
     step: int
     stopped: bool
-    events: list[dict[str, Any]]
+    timeline: Timeline
     params: list[Any] = field(default_factory=list)
     state: list[Any] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)

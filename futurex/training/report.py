@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from futurex.files import write_aside
+from futurex.runtime.timeline import Timeline
 from futurex.training.layout import TreeNode, draw_tree
-from futurex.training.plots import Event, draw_curves, draw_timeline
+from futurex.training.plots import draw_curves, draw_timeline
 
 PLOTS = (("loss", ("loss", "val_loss")), ("share", ("accuracy", "val_accuracy")))
 STYLE = """
@@ -42,19 +43,19 @@ def write_report(
     title: str,
     history: Sequence[Mapping[str, Any]],
     tree: Sequence[TreeNode] = (),
-    timeline: Sequence[Event] = (),
+    timeline: Timeline | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file and return its path; an older file there is replaced.
 
-    `history` has one record per epoch (`epoch`, `loss`, ...), `tree` the nodes of the step, `timeline` Chrome-trace
-    events with times in microseconds (drawn, and embedded for download), `facts` what a reader wants first. Empty parts
+    `history` has one record per epoch (`epoch`, `loss`, ...), `tree` the nodes of the step, `timeline` what was
+    recorded (drawn, and embedded for download), `facts` what a reader wants first. Empty parts
     are left out.
 
     >>> write_report("run.html", title="har", history=[{"epoch": 1, "loss": 0.4}], facts={"accuracy": 0.93})
     PosixPath('run.html')
     """
-    sections = [_facts(facts or {}), _history(history), _timeline(timeline), _tree(tree)]
+    sections = [_facts(facts or {}), _history(history), _timeline(timeline or Timeline()), _tree(tree)]
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -106,11 +107,11 @@ def _points(history: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float
     ]
 
 
-def _timeline(events: Sequence[Event]) -> str:
-    drawing = draw_timeline(events)
+def _timeline(timeline: Timeline) -> str:
+    drawing = draw_timeline(timeline.events)
     if not drawing:
         return ""
-    raw = base64.b64encode(json.dumps({"traceEvents": list(events)}).encode()).decode()
+    raw = base64.b64encode(json.dumps(timeline.document()).encode()).decode()
     link = f'<a download="trace.json" href="data:application/json;base64,{raw}">Download the trace</a>'
     return (
         f'<section aria-label="Timeline"><h2>Timeline</h2><div class="wide">{drawing}</div>'

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from futurex.runtime.group import SpmdRun
+from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.checkpoint import Checkpoint, save
 from futurex.training.loop import Outcome
@@ -25,7 +26,7 @@ class Run:
 
     ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
     of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`). At the end
-    ``params`` are what :meth:`result` returns, ``events`` the recorded steps of all localities as Chrome trace events,
+    ``params`` are what :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock,
     ``step_counters`` the counters of each of the last 1024 steps by locality, and ``saved`` is the checkpoint's folder.
     """
 
@@ -38,7 +39,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         self.step = 0
         self.loss: float | None = None
-        self.events: list[dict[str, Any]] = []
+        self.timeline = Timeline()
         self.counters = [Traffic()] * work.size
         self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
         self.saved: Path | None = None
@@ -61,6 +62,11 @@ class Run:
     def done(self) -> bool:
         """True once there is a result or an error."""
         return self._outcome.done()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the timeline."""
+        return self.timeline.events
 
     def stop(self) -> None:
         """Ask all localities to stop after the same step; :meth:`result` then gives the parameters they have."""
@@ -127,7 +133,7 @@ class Run:
             self.loss = first.history[-1]["loss"]
             self.counters = [outcome.traffic for outcome in outcomes]
             self.step_counters = [outcome.step_traffic for outcome in outcomes]
-            self.events = [event for outcome in outcomes for event in outcome.events]
+            self.timeline = merged(outcome.timeline for outcome in outcomes)
 
     def _close(self) -> None:
         if self._progress is not None:

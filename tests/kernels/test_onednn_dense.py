@@ -84,6 +84,14 @@ def test_matmul_accumulates(m, k, n, batches, transpose_x, transpose_y):
     np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
 
 
+def unaligned(array):
+    """The same, as it may lie in what a process has received."""
+    moved = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+    moved[...] = array
+    assert not moved.flags.aligned
+    return moved
+
+
 def views(rng, shape):
     """Arrays of this shape that lie in memory in as many ways as there are."""
     yield floats(rng, shape)
@@ -91,6 +99,7 @@ def views(rng, shape):
     yield floats(rng, (*shape[:-1], shape[-1] + 5))[..., 3:-2]
     yield floats(rng, (*shape[:-1], shape[-1] * 2))[..., ::2]
     yield floats(rng, shape)[..., ::-1]
+    yield unaligned(floats(rng, shape))
     if len(shape) > 2:
         yield np.broadcast_to(floats(rng, shape[-2:]), shape)
     if len(shape) == 4:

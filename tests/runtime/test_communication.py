@@ -27,6 +27,7 @@ class Pending(Completion):
     def __init__(self, tag, arrays, outs):
         super().__init__()
         self.tag, self.arrays, self.outs = tag, arrays, outs
+        self.key = (0, 0, tag)
         self.started, self.finished = time.perf_counter(), None
 
     def finish(self, error=None):
@@ -111,6 +112,7 @@ def test_answers_in_any_order_give_the_same_results(order):
     def answer(pending):
         held.append(pending)
         if len(held) == 3:
+
             def later():
                 for place in order:
                     held[place].finish()

@@ -11,6 +11,7 @@ from futurex.kernels.numpy_ import NumpyBackend
 from futurex.ops.control import Failure
 from futurex.runtime import trace
 from futurex.runtime.plan import compile_plan
+from futurex.runtime.timeline import Timeline
 from futurex.tree import Graph, apply
 
 NUMPY = (NumpyBackend(),)
@@ -47,17 +48,18 @@ def test_a_trace_has_a_lane_for_collectives(tmp_path):
     with trace.trace(rank=3) as recorder:
         plan.run(inputs(), Communicator(soon))
     other = [{"name": "add", "cat": "futurex", "ph": "X", "pid": 0, "tid": "compute", "ts": 0.0, "dur": 1.0}]
-    trace.write(tmp_path / "trace.json", [recorder, other])
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert events[0] == other[0]
-    mine = events[1:]
+    mine = recorder.chrome()
+    Timeline([*mine, *other]).save(tmp_path / "trace.json")
+    written = [
+        event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"
+    ]
+    assert [event["name"] for event in written] == ["add", *(e["name"] for e in sorted(mine, key=lambda e: e["ts"]))]
     assert {event["pid"] for event in mine} == {3}
     lanes = {lane: [event for event in mine if event["tid"] == lane] for lane in ("compute", "communication")}
     assert len(lanes["communication"]) == 3
     assert len(lanes["compute"]) == len(plan.instructions) - 3
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in mine)
     assert min(event["dur"] for event in lanes["communication"]) > 0
-    assert mine == sorted(mine, key=lambda event: event["ts"])
 
 
 def test_every_run_is_traced_and_none_after_the_block():

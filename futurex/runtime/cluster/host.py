@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,10 @@ from futurex.runtime import config
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
 from futurex.runtime.plan import Plan
+from futurex.runtime.timeline import Timeline
+from futurex.runtime.trace import Recorder
 from futurex.runtime.transport import StaleGeneration, Tls, open_endpoint
+from futurex.runtime.transport.clock import recording
 from futurex.tree.graph import Graph
 
 
@@ -37,6 +41,7 @@ class Host:
     sessions: dict[str, Communicator] = field(default_factory=dict)
     running: dict[str, Locality] = field(default_factory=dict)
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tracing: tuple[Recorder, ExitStack] | None = None
     lock: Any = field(default_factory=threading.Lock)
 
     def begin_generation(self, session: str, generation: int) -> Communicator | None:
@@ -100,6 +105,7 @@ async def connect_session(session: str, addresses: Sequence[bytes], timeout: flo
     def connect() -> None:
         communicator.endpoint.connect(list(addresses), timeout)
         communicator.calibrate()
+        communicator.clock.measure()
 
     await asyncio.to_thread(connect)
 
@@ -114,9 +120,26 @@ def _tls(worker: Worker, kind: str) -> Tls | None:
     if kind != "tcp":
         raise ValueError(f"the Dask cluster encrypts, and transport={kind!r} cannot: use transport='tcp'")
     security = worker.security
-    return Tls(
-        security.get_connection_args("worker")["ssl_context"], security.get_listen_args("worker")["ssl_context"]
-    )
+    return Tls(security.get_connection_args("worker")["ssl_context"], security.get_listen_args("worker")["ssl_context"])
+
+
+async def start_trace(session: str, ranks: dict[str, int], dask_worker: Worker) -> None:
+    """Record what this worker does from now on; RuntimeError if something records already."""
+    host = host_of(dask_worker)
+    communicator = host.sessions.get(session)
+    recorded = ExitStack()
+    entered = recording(ranks[dask_worker.address], communicator.clock if communicator is not None else None)
+    host.tracing = await asyncio.to_thread(recorded.enter_context, entered), recorded
+
+
+async def stop_trace(dask_worker: Worker) -> Timeline | None:
+    """End what `start_trace` began; None where it has not."""
+    host = host_of(dask_worker)
+    if host.tracing is None:
+        return None
+    (recorder, recorded), host.tracing = host.tracing, None
+    await asyncio.to_thread(recorded.close)
+    return Timeline(recorder.chrome(), recorder.error)
 
 
 async def close_session(session: str, dask_worker: Worker) -> None:

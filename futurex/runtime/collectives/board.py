@@ -59,7 +59,7 @@ class Board:
     def __init__(self, memory: Mapping) -> None:
         self.memory = memory
         self._bytes = memory.view
-        self._words = memory.view[: _EAGER_START].cast("Q")
+        self._words = memory.view[:_EAGER_START].cast("Q")
 
     def stamp(self, slot: int) -> int:
         """Return what the owner has reached in `slot`: the exchange's number, and its stage in the last four bits."""

@@ -26,6 +26,7 @@ from futurex.runtime.collectives.shared_arrays import SharedCollectives
 from futurex.runtime.traffic import Tally
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.arena import Arena
+from futurex.runtime.transport.clock import Clock
 from futurex.runtime.transport.local import LocalEndpoint
 
 _TRIALS = 5
@@ -38,6 +39,11 @@ class Operation:
     def __init__(self, pending: Collective, land: Callable[[], None] | None = None) -> None:
         self._pending = pending
         self._land = land
+
+    @property
+    def key(self) -> Key:
+        """Generation, step and tag."""
+        return self._pending.key
 
     @property
     def started(self) -> float:
@@ -63,13 +69,14 @@ class Communicator:
 
     Every run of a plan is a *step*; (generation, step, tag) names one exchange on all ranks. ``communication`` sums the
     seconds in which something was in flight, ``exposed`` those in which the computation waited for it. ``memory`` is
-    where arrays that are exchanged are best made; None where that does not matter.
+    where arrays that are exchanged are best made; None where that does not matter. ``clock`` tells rank 0's time.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.rank, self.size = endpoint.rank, endpoint.size
         self.memory: Arena | None = None
+        self.clock = Clock(endpoint)
         self.engine: SharedCollectives | MessageCollectives
         if isinstance(endpoint, LocalEndpoint) and ORDERED:
             self.engine = SharedCollectives(SharedGroup(endpoint))

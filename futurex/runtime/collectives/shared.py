@@ -409,4 +409,3 @@ class SharedGroup:
         if overdue and overdue[0].error is not None:
             self.fail(overdue[0].error)
         return min((exchange.deadline for exchange in waiting if not exchange.done()), default=None)
-

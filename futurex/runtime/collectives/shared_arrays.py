@@ -96,9 +96,7 @@ class AllReduce(Shown):
 
     __slots__ = ("_block", "_outs", "_sum", "_ufunc")
 
-    def __init__(
-        self, group: SharedGroup, key: Key, timeout: float, arrays: Arrays, outs: Arrays, reduce: str
-    ) -> None:
+    def __init__(self, group: SharedGroup, key: Key, timeout: float, arrays: Arrays, outs: Arrays, reduce: str) -> None:
         sizes = tuple(out.size for out in outs)
         if sum(sizes) * outs[0].itemsize > EAGER_BYTES:
             arrays = _seen_by_others(group, arrays, outs)
@@ -395,4 +393,3 @@ def _seen_by_others(group: SharedGroup, arrays: Arrays, outs: Arrays) -> Arrays:
     for array, part in zip(arrays, shown, strict=True):
         copy(array, part)
     return shown
-

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from futurex.runtime import trace
 from futurex.runtime.transport.auth import MIN_SECRET_BYTES
 from futurex.runtime.transport.errors import PeerLost, ProtocolError, StaleGeneration, TransportError, TransportTimeout
 from futurex.runtime.transport.message import Buffer, Completion, Counters, Header, Limits, as_bytes, log
@@ -27,6 +28,21 @@ Handler = Callable[[Header, memoryview], object]
 Allocate = Callable[[Header], Buffer | None]
 MAX_HANDLER = 0xFFFE
 _U32, _U64 = 1 << 32, 1 << 64
+
+
+def _arrow(target: int, header: Header) -> str:
+    """What names a message on both sides."""
+    return " ".join(map(str, (target, *header)))
+
+
+def _recording(recorder: trace.Recorder, peer: int, header: Header) -> Callable[[Completion], None]:
+    start = time.perf_counter()
+
+    def sent(completion: Completion) -> None:
+        about = {"bytes": header.nbytes, "to": peer, "sends": _arrow(peer, header)}
+        recorder.add("message", trace.SENT, start, time.perf_counter(), about)
+
+    return sent
 
 
 class _Registered(NamedTuple):
@@ -172,6 +188,8 @@ class Endpoint(ProgressThread):
         header = Header(self.rank, generation, step, handler, tag, part, view.nbytes)
         self._refuse_stale(header)
         deadline = None if timeout is None or self.on_thread() else time.monotonic() + timeout
+        if (recorder := trace.active()) is not None:
+            completion.add_done_callback(_recording(recorder, peer, header))
         self._transmit(peer, header, view, completion, deadline)
         with self._changed:
             self._counters.messages_sent += 1
@@ -293,7 +311,11 @@ class Endpoint(ProgressThread):
         else:
             self._counters.messages_received += 1
             self._counters.bytes_received += header.nbytes
+            recorder, start = trace.active(), time.perf_counter()
             self._guard(header, self._handlers[header.handler].run, header, payload)
+            if recorder is not None:
+                about = {"bytes": header.nbytes, "from": header.source, "receives": _arrow(self.rank, header)}
+                recorder.add("message", trace.RECEIVED, start, time.perf_counter(), about)
 
     def _allocated(self, allocate: Allocate, header: Header) -> memoryview | None:
         buffer = allocate(header)
