@@ -66,6 +66,8 @@ class Array:
         if type(future) is Done and future.exposed:
             value = future.value
         else:
+            if future.call is not None:
+                future.call.asked()
             try:
                 value = future.result(timeout)
                 if not future.exposed:
@@ -92,7 +94,11 @@ class Array:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception of the run, None if it succeeded."""
-        return self._future.gone or self._future.exception(timeout)
+        if self._future.gone is not None:
+            return self._future.refusal()
+        if self._future.call is not None:
+            self._future.call.asked()
+        return self._future.exception(timeout)
 
     def add_done_callback(self, function: Callable[[Array], Any]) -> None:
         """Call ``function(self)`` when the array is done, on the thread that completes it."""
@@ -134,7 +140,7 @@ class Array:
         """What a run takes as argument: the value, or a future of it."""
         future = self._future
         if future.gone is not None:
-            raise future.gone
+            raise future.refusal()
         if isinstance(future, Done):
             value = future.value
         elif future.done() and not future.cancelled() and future.exception() is None:

@@ -7,12 +7,12 @@ stays what it was. Memory that somebody else can see, by an ndarray or as argume
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.errors import Donated
 from futurex.frontend.array import Array
 from futurex.runtime.futures import Future, Resident
 from futurex.tree.graph import Graph
@@ -58,27 +58,22 @@ def matched(graph: Graph, inputs: Sequence[int]) -> dict[int, int]:
 
 def surrendered(inputs: Sequence[Any], donated: Iterable[int]) -> dict[int, Any]:
     """What a run is given in the place of donated inputs: arrays, or futures of arrays, that it may write into."""
-    futures = [each._future for each in inputs if type(each) is Array]
-    return {k: _surrendered(inputs[k], futures) for k in donated}
+    often = Counter(id(each._future) for each in inputs if type(each) is Array)
+    return {k: _surrendered(inputs[k], often) for k in donated}
 
 
 def give_away(inputs: Sequence[Any], donated: Mapping[int, str]) -> None:
     """From now on the futures among these inputs, which have names, tell whoever reads them what became of them."""
     for k, name in donated.items():
         if type(inputs[k]) is Array:
-            inputs[k]._future.give_away(
-                Donated(
-                    f"{name} was given away (donate=): its memory holds a result of that call now; "
-                    "go on with what the call returned, or keep a copy from before it"
-                )
-            )
+            inputs[k]._future.give_away(name)
 
 
-def _surrendered(value: Any, futures: Sequence[Any]) -> Any:
+def _surrendered(value: Any, often: Mapping[int, int]) -> Any:
     if type(value) is not Array:
         return np.array(value)
     future = value._future
-    alone = value._view is None and futures.count(future) == 1 and not future.read() and future.private()
+    alone = value._view is None and often[id(future)] == 1 and not future.read() and future.private()
     given = value._pending()
     if isinstance(given, Future):
         return given if alone else _copy_of(given)

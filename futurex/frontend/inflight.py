@@ -13,6 +13,7 @@ from futurex.frontend.donation import give_away, surrendered
 from futurex.runtime.futures import Done, Future
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.placement import AnyPlan
+from futurex.runtime.plan import Plan
 
 SHORT = 250e-6  # seconds of a run that is not worth a hand-over and copies, which take a fifth of it
 COPY_RATE = 5e9  # bytes a second
@@ -49,6 +50,14 @@ def launched(
         if is_short(plan):
             return _run_here(plan, inputs)
         waits = waits or plan.grain.seconds < WORTH * sum(inputs[k].nbytes for k in copied) / COPY_RATE
+        if isinstance(plan, Plan) and (waits or plan.waited_for) and executor.claim(plan):
+            try:
+                results = _run_here(plan, inputs)
+            finally:
+                executor.leave()
+            if not waits:
+                _watch(plan, results)
+            return results
     if not waits:
         inputs = list(inputs)
         for k in copied:
@@ -59,7 +68,16 @@ def launched(
     if waits:
         for future in futures:
             future.exception()
+    elif isinstance(plan, Plan) and not pending:
+        _watch(plan, futures)
     return futures
+
+
+def _watch(plan: Plan, results: Sequence[Result]) -> None:
+    """Have the plan learn when somebody first asks for one of these."""
+    call = plan.habit.called(plan.grain.seconds)
+    for each in results:
+        each.call = call
 
 
 def is_short(plan: AnyPlan) -> bool:
@@ -81,7 +99,7 @@ def run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
 
 
 def _run_here(plan: AnyPlan, inputs: Sequence[Any]) -> Sequence[Result]:
-    """A hand-over would take longer than the run."""
+    """What a run in this thread gives."""
     try:
         results = plan.run(inputs)
     except Exception as error:

@@ -34,6 +34,13 @@ class Budget(Generic[R]):
         self._waiting.append((run, whole))
         return self._start()
 
+    def enter_alone(self, *, whole: bool) -> bool:
+        """Start a run that wants to start now or not at all: nothing else is under way or waits."""
+        if self.running or self._waiting:
+            return False
+        self.running, self.whole = 1, whole
+        return True
+
     def leave(self) -> list[R]:
         """A run that had started is over."""
         if not self.running:

@@ -15,6 +15,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from futurex.errors import Donated
+from futurex.runtime.habit import Call
+
 T = TypeVar("T")
 
 
@@ -38,13 +41,14 @@ class Lendable:
     """A result that other runs may read while it is not in anybody else's hands, and so cannot change.
 
     ``exposed``: whoever has the array may write into it. ``readers`` are runs under way that were given it uncopied.
-    ``passed_on``: the future itself is in somebody else's hands. ``gone``: the memory was given away to a run, and this
-    is what whoever asks for the result is told.
+    ``passed_on``: the future itself is in somebody else's hands. ``gone``: what the memory was called that was given
+    away to a run. ``call`` wants to know when somebody asks for the result.
     """
 
     exposed: bool = False
     passed_on: bool = False
-    gone: BaseException | None = None
+    gone: str | None = None
+    call: Call | None = None
     readers: tuple[weakref.ref[Any], ...] = ()
 
     def private(self) -> bool:
@@ -61,11 +65,18 @@ class Lendable:
         """Is a run under way that was given the result uncopied?"""
         return any(map(_under_way, self.readers))
 
-    def give_away(self, error: BaseException) -> None:
-        """Let nobody have the result from now on: they are told ``error``."""
-        self.gone, self.exposed, self.readers = error, False, ()
+    def give_away(self, name: str) -> None:
+        """Let nobody have the result from now on; ``name`` is what they are told it was."""
+        self.gone, self.exposed, self.readers = name, False, ()
         if self.done():  # type: ignore[attr-defined]
             self.replace(None)  # type: ignore[attr-defined]
+
+    def refusal(self) -> Donated:
+        """What whoever asks for a result that was given away is told."""
+        return Donated(
+            f"{self.gone} was given away (donate=): its memory holds a result of that call now; "
+            "go on with what the call returned, or keep a copy from before it"
+        )
 
     def lend(self, run: concurrent.futures.Future[Any]) -> None:
         """Note that a run reads this result from now on, without a copy."""
@@ -74,7 +85,7 @@ class Lendable:
     def expose(self) -> Any:
         """The result for somebody who may write into it: runs under way keep what they were given."""
         if self.gone is not None:
-            raise self.gone
+            raise self.refusal()
         value = self.result()  # type: ignore[attr-defined]
         if self.exposed:
             return value

@@ -72,6 +72,16 @@ class LocalExecutor:
         for each in started:
             each.start()
 
+    def claim(self, plan: Plan) -> bool:
+        """May the calling thread run ``plan`` itself, now? It then calls :meth:`leave` after it.
+
+        Not while others are under way, and not where several workers would share the run.
+        """
+        if plan.collectives or (self.pool.size > 1 and plan.as_tasks() is not None):
+            return False
+        with self._lock:
+            return self._budget.enter_alone(whole=plan.threads > 1)
+
     def leave(self) -> None:
         """A run that was admitted is over."""
         with self._lock:

@@ -16,6 +16,8 @@ from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
 from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
+from futurex.runtime.habit import LONGEST as LONGEST_WAIT
+from futurex.runtime.habit import Habit
 from futurex.runtime.inline import Communicator, Conversation, note, replay
 from futurex.runtime.instance import Home, Instance, Values
 from futurex.runtime.lower import COMMUNICATOR, Kind, Lowering, Slot
@@ -122,6 +124,7 @@ class Plan:
         self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
+        self.habit = Habit()
         self.grain = Grain([*(each.cost for each in self.instructions), self.cost])
         self.low, self.layout = low, layout
         self._own_memory()
@@ -129,10 +132,11 @@ class Plan:
         self._instances: deque[Instance] = deque()
         self._counters: list[Counters] = []
         self._orphans: deque[Counters] = deque()
-        self._may_be_straight = not self.collectives and not donate and len(order) <= LONGEST
+        self._may_be_straight = not self.collectives and len(order) <= LONGEST
         self._straight: Straight | None = None
         self.whole: Whole | None = None
-        if self._may_be_straight and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
+        straight = self._may_be_straight and not donate
+        if straight and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             check = self.delivery.check
             self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, behind=background)
 
@@ -149,6 +153,11 @@ class Plan:
     def memory(self) -> Memory:
         """The memory of a run, planned before it happens."""
         return predicted(self.low, self.layout, self.order)
+
+    @property
+    def waited_for(self) -> bool:
+        """Do its callers wait for its results anyway, and is a hand-over a share of its time that matters?"""
+        return self.habit.waits and self.grain.seconds < LONGEST_WAIT
 
     def _own_memory(self) -> None:
         """Which instructions read arrays that kernels make, and after which one in order each can go."""
@@ -226,7 +235,7 @@ class Plan:
                     self._failed(self._straight, instance, error)
                     raise
                 self._instances.append(instance)
-                return results
+                return self.delivery.hand_back(results, args)
             self._instances.append(instance)
         instance, values = self.begin(args, communicator, outs)
         start = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,17 +80,16 @@ class Delivery:
             values[root] = spare(outs or (), number, aval.shape, aval.dtype)
         if not self._donated:
             return
-        seen: dict[int, int] = {}
-        for arg in taken:
-            seen[id(arg)] = seen.get(id(arg), 0) + 1
+        seen = often(taken)
         for root, aval, param in self._donated:
-            arg = taken[param]
-            usable = arg.flags.carray and seen[id(arg)] == 1
-            values[root] = arg if usable else np.empty(aval.shape, aval.dtype)
+            values[root] = given(taken[param], seen, aval.shape, aval.dtype)
 
     def deliver(self, values: Values, args: Sequence[Any]) -> list[Any]:
         """The outputs; donated ones are written to their arguments last, when nothing reads those any more."""
-        results = [copied(values[index]) if copy else values[index] for index, copy in self.outs]
+        return self.hand_back([copied(values[index]) if copy else values[index] for index, copy in self.outs], args)
+
+    def hand_back(self, results: list[Any], args: Sequence[Any]) -> list[Any]:
+        """The results, those that were donated in the arguments that they belong to."""
         for number, param in self._donate.items():
             target = args[param]
             if results[number] is not target:
@@ -111,6 +111,16 @@ def spare(outs: Sequence[Any], number: int, shape: tuple[int, ...], dtype: Any) 
     if isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype and given.flags.carray:
         return given
     return np.empty(shape, dtype)
+
+
+def often(args: Sequence[Any]) -> Counter[int]:
+    """How many times each object is among the arguments."""
+    return Counter(map(id, args))
+
+
+def given(array: Any, seen: Mapping[int, int], shape: tuple[int, ...], dtype: Any) -> Any:
+    """Where a donated result is written: the argument itself, unless it is another one too or lies otherwise."""
+    return array if array.flags.carray and seen[id(array)] == 1 else np.empty(shape, dtype)
 
 
 def copied(value: Any) -> Any:

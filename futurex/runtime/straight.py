@@ -15,7 +15,7 @@ import numpy as np
 
 from futurex.runtime.instance import Instance, dense, entry
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
-from futurex.runtime.results import copied, spare
+from futurex.runtime.results import copied, given, often, spare
 
 if TYPE_CHECKING:
     from futurex.runtime.plan import Plan
@@ -44,12 +44,13 @@ class Straight:
 
     def bind(self, instance: Instance) -> Program:
         """The function of an instance."""
-        known: dict[str, Any] = {"copied": copied, "dense": dense, "empty": np.empty, "spare": spare}
+        known: dict[str, Any] = {"copied": copied, "dense": dense, "empty": np.empty, "given": given}
+        known |= {"often": often, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
             if name[0] == "c":
                 known[name] = instance.template[slot.index]
-            if slot.index in self._layout.fresh:
+            if self._per_run(slot.index):
                 known[f"z{slot.index}"], known[f"t{slot.index}"] = slot.aval.shape, slot.aval.dtype
             if slot.derive is not None:
                 known[f"k_{slot.index}"] = slot.derive[0].call
@@ -76,8 +77,12 @@ class Straight:
             return self._name(self._low.slots[self._layout.shared[slot.index]])
         if slot.index in self._low.params:
             return f"a{self._low.params.index(slot.index)}"
-        per_run = slot.root in self._layout.fresh or (slot.kind is not Kind.BUFFER and slot.writer is not None)
+        per_run = self._per_run(slot.root) or (slot.kind is not Kind.BUFFER and slot.writer is not None)
         return f"s{slot.index}" if per_run else f"c{slot.index}"
+
+    def _per_run(self, root: int) -> bool:
+        """Does every run bring this memory?"""
+        return root in self._layout.fresh or root in self._layout.donated
 
     def _write(self, plan: Plan) -> None:
         names = self._names
@@ -86,8 +91,12 @@ class Straight:
         for root, number in self._layout.fresh.items():
             kind = f"z{root}, t{root}"
             self._lines.append(f"{names[root]} = empty({kind}) if outs is None else spare(outs, {number}, {kind})")
+        if self._layout.donated:
+            self._lines.append("seen = often(args)")
+        for root, param in self._layout.donated.items():
+            self._lines.append(f"{names[root]} = given({names[self._low.params[param]]}, seen, z{root}, t{root})")
         for slot in self._low.slots:
-            if slot.derive is not None and slot.root in self._layout.fresh and slot.index not in self._layout.shared:
+            if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")
         for index in plan.order:
             self._instruction(index, self._low.drafts[index])

@@ -160,6 +160,26 @@ def test_big_cheap_calls_leave_arguments_writeable():
     assert x.flags.writeable
 
 
+def test_who_waits_for_every_result_runs_the_plan_and_who_does_not_does_not():
+    """Whatever the machine does meanwhile: some eight calls in a row are waited for at once, and then it is seen."""
+    rng = np.random.default_rng(0)
+    work = fx.futurize(lambda x: np.tanh(x @ (x.T @ x) * 1e-4 + x))
+    x = rng.standard_normal((400, 400))
+    plan = work.trace(x).plan
+    expected = work.plain(x)
+    for _ in range(2000):
+        result = work(x)
+        here = plan.habit.waits
+        np.testing.assert_allclose(result.result(), expected, rtol=1e-9)
+        if here:
+            break
+    assert here
+    for _ in range(3):
+        last = work(x)
+    assert not plan.habit.waits
+    np.testing.assert_allclose(last.result(), expected, rtol=1e-9)
+
+
 def test_results_are_arrays():
     a = add(np.arange(6.0).reshape(2, 3), 1.0)
     assert (a.shape, a.ndim, a.size, a.nbytes, len(a)) == ((2, 3), 2, 6, 48, 2)

@@ -37,6 +37,14 @@ class Runs(RuleBasedStateMachine):
         self.entered.append(whole)
         self.note(self.budget.enter(len(self.entered) - 1, whole=whole))
 
+    @rule(whole=st.booleans())
+    def enter_alone(self, whole):
+        idle = len(self.started) == len(self.over) and not self.budget.waiting
+        assert self.budget.enter_alone(whole=whole) == idle
+        if idle:
+            self.entered.append(whole)
+            self.note([len(self.entered) - 1])
+
     @precondition(lambda self: len(self.started) > len(self.over))
     @rule(data=st.data())
     def leave(self, data):
@@ -107,6 +115,24 @@ def test_runs_of_several_threads_are_alone(threads):
         np.testing.assert_allclose(future.result(WAIT), np.tanh(args[0]))
     executor.shutdown()
     assert backend.most == (2 if threads == 1 else 1)
+
+
+def test_a_run_in_the_caller_has_the_machine_to_itself():
+    """A caller may run a plan itself only while nobody else runs; others wait until it has left."""
+    executor, x = LocalExecutor(threads=2), matrix("x")
+    backend = Counted(2, "tanh")
+    plan = compile_plan(Graph([x], [apply("tanh", x)]), backends=(backend, *NUMPY), threads=2)
+    plan.grain = Grain([1.0] * 2)
+    args = inputs(n_params=1)
+    assert executor.claim(plan)
+    assert not executor.claim(plan)
+    futures = [executor.submit(plan, args)[0] for _ in range(3)]
+    assert not any(future.done() for future in futures)
+    executor.leave()
+    for future in futures:
+        np.testing.assert_allclose(future.result(WAIT), np.tanh(args[0]))
+    executor.shutdown()
+    assert backend.most == 1
 
 
 @given(graphs(max_nodes=20))
