@@ -32,6 +32,7 @@ from futurex.frontend import (  # noqa: E402
 )
 from futurex.nn import random  # noqa: E402
 from futurex.runtime.timeline import trace  # noqa: E402
+from futurex.training import strategy  # noqa: E402
 from futurex.training.fit import fit  # noqa: E402
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ __all__ = [
     "Array", "Cluster", "ClusterUnreachable", "Donated", "Futurized", "LocalityLost", "Program", "StagingError",
     "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian",
     "jvp", "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient",
-    "trace", "value_and_grad", "vjp", "vmap",
+    "strategy", "trace", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")

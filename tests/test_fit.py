@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.data import Sampler
 from futurex.training.checkpoint import load
-from futurex.training.programs import Model, step_program
+from futurex.training.programs import Model, Problem, step_program
 
 WAIT = 60
 
@@ -163,7 +163,7 @@ def test_state_and_parameters_are_written_in_place():
     params, data = problem()
     optimizer = fx.optim.adam()
     state = optimizer.init(params)
-    graph, layout = step_program(Model(mean_square), optimizer, params, state, data, 50, 1)
+    graph, layout = step_program(Problem(Model(mean_square), optimizer, params, state, data), 50)
     assert len(graph.outs) >= 2 + 2 + 6  # what the step checks stands behind its results
     assert dict(layout.donate) == {2: 0, 3: 1, 6: 4, 7: 5, 8: 6, 9: 7}  # all but lr and step
 

@@ -103,7 +103,10 @@ class _Lowering:
         found = self.local.get((node, placement))
         if found is None:
             with at(node.src):
-                found = self._cut(node, placement) if isinstance(placement, Shard) else self._exchange(node)
+                if isinstance(placement, Shard):
+                    found = self._cut(node, placement)
+                else:
+                    found = self._exchange(node) if placement == REPLICATE else self._term(node)
             self.local[node, placement] = found
         return found
 
@@ -111,6 +114,14 @@ class _Lowering:
         first, end = placement.bounds(node.shape[placement.dim], self.parts, self.rank)
         entries = ((("s", None, None, None),) * placement.dim) + (("s", first, end, None),)
         return apply("load", self._value(node, REPLICATE), chain=(("index", entries),))
+
+    def _term(self, node: Node) -> Node:
+        """A replicated value as the term of a sum over the ranks: the first one's counts."""
+        value = self._value(node, REPLICATE)
+        if self.rank == 0:
+            return value
+        nothing = apply("full", const(node.dtype.type(0)), shape=node.shape, dtype=node.dtype)
+        return apply("after", nothing, value)  # every rank takes part in the exchanges that lead to the value
 
     def _exchange(self, node: Node) -> Node:
         made = self.tiling.made[node]

@@ -71,6 +71,7 @@ class Partial:
 
 Placement = Shard | Replicate | Partial
 REPLICATE = Replicate()
+SUM = Partial("sum")
 
 
 def tile_sizes(extent: int, parts: int) -> tuple[int, ...]:

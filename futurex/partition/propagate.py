@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from futurex.partition.indexing import by_rows
-from futurex.partition.mesh import REPLICATE, Partial, PartitionError, Placement, Replicate, Shard, check_placement
-from futurex.partition.rules import Demands, Made, must_decompose, sliced, step, whole
+from futurex.partition.mesh import REPLICATE, SUM, Partial, PartitionError, Placement, Replicate, Shard, check_placement
+from futurex.partition.rules import Demands, Made, must_decompose, scales, sliced, step, whole
 from futurex.tree.graph import Graph, rebuilt, substitute
 from futurex.tree.node import Node
 from futurex.tree.source import at
@@ -43,11 +43,11 @@ def tile(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement
     """
     _check_ends(graph, placements, outs)
     graph = by_rows(graph)
-    flow = _flow(graph, placements)
+    wanted_outs = tuple(outs) if outs is not None else (REPLICATE,) * len(graph.outs)
+    flow = _flow(graph, placements, wanted_outs)
     while flow.decompose:
         graph = _decomposed(graph, flow.decompose)
-        flow = _flow(graph, placements)
-    wanted_outs = tuple(outs) if outs is not None else (REPLICATE,) * len(graph.outs)
+        flow = _flow(graph, placements, wanted_outs)
     versions, wanted = _versions(graph, flow, wanted_outs)
     tags = _number(graph, flow, versions, wanted)
     return Tiling(graph, wanted_outs, flow.made, versions, tags)
@@ -61,8 +61,11 @@ def _check_ends(graph: Graph, placements: Sequence[Placement], outs: Sequence[Pl
     for node, placement in zip(graph.params, placements, strict=True):
         check_placement(placement, node.shape, f"input {node.attrs['name']!r} of {graph.name}")
     for k, placement in enumerate(outs or ()):
-        if isinstance(placement, Partial):
-            raise PartitionError(f"output {k} of {graph.name} cannot stay partial: ask for Replicate() or Shard(dim)")
+        if isinstance(placement, Partial) and placement.reduce != "sum":
+            raise PartitionError(
+                f"output {k} of {graph.name} can stay a partial sum, not {placement}: ask for Partial('sum'), "
+                "Replicate() or Shard(dim)"
+            )
         check_placement(placement, graph.outs[k].shape, f"output {k} of {graph.name}")
 
 
@@ -82,10 +85,11 @@ class _Flow:
         return REPLICATE if isinstance(made, Partial) and self.uses[node] > 1 else made
 
 
-def _flow(graph: Graph, placements: Sequence[Placement]) -> _Flow:
+def _flow(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement]) -> _Flow:
     flow = _Flow()
     flow.uses.update(source for node in graph.nodes for source in node.inputs)
     flow.uses.update(graph.outs)
+    terms = _terms(graph, outs, flow.uses)
     flow.made.update(zip(graph.params, placements, strict=True))
     flow.demands.update((node, ()) for node in graph.params)
     for node in graph.nodes:
@@ -99,9 +103,32 @@ def _flow(graph: Graph, placements: Sequence[Placement]) -> _Flow:
         ins = [flow.seen(source) for source in node.inputs]
         if must_decompose(node, ins):
             flow.decompose.add(node)
-        replicated = all(isinstance(placement, Replicate) for placement in ins)
-        flow.demands[node], flow.made[node] = whole(node) if replicated else step(node, ins)
+        if all(isinstance(placement, Replicate) for placement in ins):
+            flow.demands[node], flow.made[node] = whole(node)
+        elif node in terms and all(placement in (SUM, REPLICATE) for placement in ins):
+            flow.demands[node], flow.made[node] = (SUM,) * len(ins), SUM
+        else:
+            flow.demands[node], flow.made[node] = step(node, ins)
     return flow
+
+
+def _terms(graph: Graph, outs: Sequence[Placement], uses: Counter[Node]) -> set[Node]:
+    """The additions whose results only ever become terms of outputs that stay partial sums.
+
+    They need no exchange where one operand is replicated: that one counts on one rank alone.
+    """
+    found: set[Node] = set()
+    pending = [node for node, placement in zip(graph.outs, outs, strict=True) if placement == SUM]
+    while pending:
+        node = pending.pop()
+        if uses[node] > 1 or node.dtype.kind not in "iufc" or node.aval.weak:
+            continue
+        if node.op == "add" and all(source.aval == node.aval for source in node.inputs):
+            found.add(node)
+            pending += node.inputs
+        else:
+            pending += [source for source in node.inputs if scales(node, [source])]
+    return found
 
 
 def _decomposed(graph: Graph, nodes: set[Node]) -> Graph:

@@ -130,12 +130,12 @@ def _partials(node: Node, ins: Sequence[Placement]) -> Step | None:
     if node.op in MOVES and partial == [node.inputs[0]]:
         return tuple(ins), ins[0]
     sums = all(source.dtype.kind in "iufc" for source in partial) and {*ins} <= {Partial("sum"), REPLICATE}
-    if sums and (_scales(node, partial) or (node.op in ADDITIVE and len(partial) == len(ins))):
+    if sums and (scales(node, partial) or (node.op in ADDITIVE and len(partial) == len(ins))):
         return tuple(ins), Partial("sum")
     return None
 
 
-def _scales(node: Node, partial: Sequence[Node]) -> bool:
+def scales(node: Node, partial: Sequence[Node]) -> bool:
     """True for a product with, or a quotient by, a finite constant that is not zero.
 
     Any other factor might make NaN of the part of one rank alone.

@@ -79,23 +79,24 @@ class Locality:
         placements: Sequence[Placement],
         donate: Mapping[int, int] | None = None,
         compression: str | None = None,
+        outs: Sequence[Placement] | None = None,
     ) -> Step:
         """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
 
         ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs, ``compression`` in
-        what smaller form the last sums are sent (see ``fx.fit``).
+        what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated.
         """
         donate = dict(donate or {})
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
-            compression,
+            compression, repr(outs),
         )  # fmt: skip
         if key not in self._plans:
             local = graph
             if self.size > 1:
                 mesh = Mesh((("data", self.size),))
-                local = partition(graph, placements, mesh, self.rank, bucket_bytes=bucket)
+                local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
             self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
         return Step(self._plans[key], self._communicator, self.ledger)

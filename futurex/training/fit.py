@@ -18,10 +18,13 @@ from futurex.errors import require
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.group import Group, SoloGroup
+from futurex.training.batches import chunks
 from futurex.training.loop import Task, train
-from futurex.training.programs import Arrays, Model, evaluation_program, step_program
+from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
 from futurex.training.run import Run
+from futurex.training.strategy import all_reduce
+from futurex.training.strategy.base import Options, Strategy
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
 
 Metrics = Mapping[str, Callable[..., Any]]
@@ -49,6 +52,8 @@ def fit(
     progress: bool = True,
     trace_steps: int = 0,
     compression: str | None = None,
+    accumulate: int = 1,
+    strategy: Strategy | None = None,
     **unknown: Any,
 ) -> Run:
     """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
@@ -66,6 +71,9 @@ def fit(
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
     compression: in what form localities send gradients of 1024 elements and more: ``"fp16"``, ``"bf16"``, ``"1bit"``,
         ``"topk:SHARE"`` or ``"powersgd:RANK"``, with error feedback. This is other mathematics than one locality's.
+    accumulate: in how many parts a batch is worked on, one after the other, whose gradients are summed up: less memory,
+        the same step to rounding. What is random or normalised inside ``loss`` is so for each part on its own.
+    strategy: one of ``fx.strategy``: how localities share the work; ``all_reduce()`` if none is given.
 
     The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
     the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
@@ -79,9 +87,10 @@ def fit(
     array([1., 1., 1.])
     """
     _refuse(unknown)
+    options = Options(_count("accumulate", accumulate), _compression(compression))
     task = Task(
         _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
-        trace_steps=_count("trace_steps", trace_steps, 0), compression=_compression(compression),
+        trace_steps=_count("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
@@ -89,15 +98,15 @@ def fit(
     params = _parameters(params)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
     group = _here() if on is None else on
+    task.strategy.check(group.size, options)
     n, batch_rows = len(arrays[0]), min(task.batch_size, len(arrays[0]))
-    programs = {
-        rows: step_program(model, optimizer, params, state, arrays, rows, group.size) for rows in _sizes(n, batch_rows)
-    }
+    problem = Problem(model, optimizer, params, state, arrays, group.size)
+    programs = task.strategy.programs(problem, chunks(n, batch_rows), options)
     evaluations = {}
     if held_out:
         chunk = min(len(held_out[0]), max(batch_rows, EVALUATION_ROWS))
         evaluations = {
-            rows: evaluation_program(model, metrics, params, held_out, rows) for rows in _sizes(len(held_out[0]), chunk)
+            rows: evaluation_program(model, metrics, params, held_out, rows) for rows in chunks(len(held_out[0]), chunk)
         }
     _check_names([*model.aux_names, *metrics])
     folder = _folder(checkpoint)
@@ -107,7 +116,10 @@ def fit(
     display = Progress(steps, task.epochs) if progress else None
     name = name or model.name
     work = group.spmd(train, task, programs, evaluations, param_leaves, state_leaves, arrays, held_out, name=name)
-    return Run(name, work, programs[batch_rows][0], (param_structure, state_structure), folder, display)
+    graph, placements = next(iter(programs.values()))[0], task.strategy.placements(
+        [*param_leaves, *state_leaves], len(param_leaves), group.size
+    )
+    return Run(name, work, graph, (param_structure, state_structure), placements, folder, display)
 
 
 @functools.cache
@@ -120,6 +132,14 @@ def _compression(name: str | None) -> str | None:
     if name is not None:
         codec_of(name)
     return name
+
+
+def _strategy(strategy: Any) -> Strategy:
+    if strategy is None:
+        return all_reduce()
+    if not isinstance(strategy, Strategy):
+        raise TypeError(f"strategy={strategy!r} is none of fx.strategy, as fx.strategy.all_reduce()")
+    return strategy
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:
@@ -138,11 +158,6 @@ def _count(name: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     return number
-
-
-def _sizes(n: int, chunk: int) -> list[int]:
-    """The sizes of consecutive chunks: whole ones, and what is left."""
-    return [chunk, n % chunk] if n % chunk else [chunk]
 
 
 def _arrays(what: str, data: Any) -> Arrays:

@@ -13,16 +13,16 @@ import numpy as np
 
 from futurex.data import Sampler
 from futurex.nn import random
-from futurex.runtime.group import Locality, Step
+from futurex.runtime.group import Locality
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
-from futurex.training.programs import Layout
-from futurex.tree.graph import Graph
+from futurex.training.programs import Program
+from futurex.training.strategy.base import Known, Options, Programs, Strategy, compiled
+from futurex.training.strategy.synchronous import all_reduce
 
 EVENT_SECONDS = 0.1  # between two events about steps
 TRAFFIC_SECONDS = 0.5  # between two about what a locality exchanges
 WARM_UP = 2  # steps before those that are recorded
-Program = tuple[Graph, Layout]
 Record = dict[str, Any]
 
 
@@ -36,45 +36,33 @@ class Task:
     aux_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     trace_steps: int = 0
-    compression: str | None = None
+    strategy: Strategy = field(default_factory=all_reduce)
+    options: Options = field(default_factory=Options)
 
 
 @dataclass
 class Outcome:
-    """What one locality has at the end: the first one parameters, state and history, each a timeline and figures."""
+    """What a locality has at the end: its part of parameters and state, timeline, figures; the first one history too.
+
+    ``memory`` are the bytes that it held, by what for.
+    """
 
     step: int
     stopped: bool
     timeline: Timeline
-    params: list[Any] = field(default_factory=list)
-    state: list[Any] = field(default_factory=list)
+    kept: list[Any]
+    memory: dict[str, int]
     history: list[Record] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     step_traffic: list[Traffic] = field(default_factory=list)
 
 
 def train(
-    locality: Locality, task: Task, programs: dict[int, Program], evaluations: dict[int, Program], params: list[Any],
+    locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program], params: list[Any],
     state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
 ) -> Outcome:  # fmt: skip
-    """Run a whole training on this locality. Programs are by the number of rows of a global batch."""
+    """Run a whole training on this locality. Evaluations are by the number of rows of a chunk."""
     return _Loop(locality, task, programs, evaluations, params, state, data, validation).run()
-
-
-class _Batches:
-    """This locality's share of global batches of one size, gathered into the same arrays again and again."""
-
-    def __init__(self, data: Sequence[Any]) -> None:
-        self._data = data
-        self._held: dict[int, list[Any]] = {}
-
-    def gather(self, chosen: Any) -> list[Any]:
-        rows = len(chosen)
-        if rows not in self._held:
-            self._held[rows] = [np.empty((rows, *array.shape[1:]), array.dtype) for array in self._data]
-        for array, held in zip(self._data, self._held[rows], strict=True):
-            np.take(array, chosen, axis=0, out=held, mode="clip")  # "raise" would take a copy first
-        return self._held[rows]
 
 
 class _Epoch:
@@ -112,25 +100,19 @@ class _Epoch:
 
 class _Loop:
     def __init__(
-        self, locality: Locality, task: Task, programs: dict[int, Program], evaluations: dict[int, Program],
+        self, locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program],
         params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
-        self._steps = {rows: self._compiled(program, task.compression) for rows, program in programs.items()}
-        self._evaluations = {rows: self._compiled(program) for rows, program in evaluations.items()}
-        # Steps write into these in place: on a group of this process the caller's own arrays arrive here.
-        self._kept = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in (*params, *state)]
-        self._n_params = len(params)
+        kept = [*params, *state]
+        self._stepper = task.strategy.stepper(locality, programs, kept, len(params), data, task.options)
+        self._evaluations = {rows: compiled(locality, program) for rows, program in evaluations.items()}
         self._sampler = Sampler(len(data[0]), task.batch_size, task.seed)
-        self._batches, self._validation = _Batches(data), validation
-        self._votes = np.zeros(1, np.float32)
+        self._validation = validation
         self._key = random.key(task.seed)
-        self._step, self._stopped, self._told, self._counted, self._last = 0, False, 0.0, 0.0, math.nan
+        self._step, self._asked, self._stopped, self._last = 0, 0.0, False, math.nan
+        self._told = self._counted = 0.0
         self._tracing = ExitStack()
-
-    def _compiled(self, program: Program, compression: str | None = None) -> Step:
-        graph, layout = program
-        return self._locality.compile(graph, layout.placements, dict(layout.donate), compression)
 
     def run(self) -> Outcome:
         history = []
@@ -142,12 +124,11 @@ class _Loop:
                     self._locality.emit({"kind": "epoch", **record})
                 if self._stopped:
                     break
-        ledger = self._locality.ledger
-        outcome = Outcome(self._step, self._stopped, self._locality.trace())
+        stepper, ledger = self._stepper, self._locality.ledger
+        outcome = Outcome(self._step, self._stopped, self._locality.trace(), stepper.parts(), stepper.memory())
         outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
         if self._locality.rank == 0:
             outcome.history = history
-            outcome.params, outcome.state = self._kept[: self._n_params], self._kept[self._n_params :]
         return outcome
 
     def _epoch(self, number: int) -> Record:
@@ -157,23 +138,23 @@ class _Loop:
             self._tell(epoch)
             if self._stopped:
                 break
+        self._learn(epoch, self._stepper.end_epoch())
         return epoch.record(self._step, self._task.aux_names) | self._evaluate()
 
     def _advance(self, epoch: _Epoch, chosen: Any) -> None:
         """One step on a global batch."""
         self._trace()
         if any(command.get("command") == "stop" for command in self._locality.commands()):
-            self._votes[0] = 1.0  # every locality learns of it with this step's all-reduce, and all stop after it
-        share = Sampler.share(chosen, self._locality.rank, self._locality.size)
-        key = random.fold(self._key, self._step)
-        outs = self._steps[len(chosen)]([*self._kept, key, self._votes, *self._batches.gather(share)])
-        value, votes, *rest = outs
-        figures = len(self._task.aux_names)
-        self._kept = rest[figures : figures + len(self._kept)]  # what the step checks stands behind it
+            self._asked = 1.0
+        known = self._stepper.advance(chosen, random.fold(self._key, self._step), self._asked)
         self._step += 1
-        self._stopped = float(votes) > 0
-        epoch.add(len(chosen), [float(value), *map(float, rest[:figures])])
-        self._last = float(value)
+        self._learn(epoch, known)
+
+    def _learn(self, epoch: _Epoch, known: Known) -> None:
+        if known.rows:
+            epoch.add(known.rows, known.values)
+            self._last = known.values[0]
+        self._stopped = self._stopped or known.votes > 0
 
     def _trace(self) -> None:
         if self._task.trace_steps and self._step == WARM_UP:
@@ -203,7 +184,7 @@ class _Loop:
             rows = np.arange(start, min(start + chunk, n))
             share = Sampler.share(rows, self._locality.rank, self._locality.size)
             batch = [np.ascontiguousarray(array[share]) for array in self._validation]
-            values = self._evaluations[len(rows)]([*self._kept[: self._n_params], *batch])[: len(total)]
+            values = self._evaluations[len(rows)]([*self._stepper.params, *batch])[: len(total)]
             total += len(rows) * np.array([float(value) for value in values])
         loss, *metrics = (total / n).tolist()
         return {"val_loss": loss, **dict(zip(self._task.metric_names, metrics, strict=True))}

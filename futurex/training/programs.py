@@ -12,18 +12,28 @@ import numpy as np
 from futurex.frontend import futurize, lower, value_and_grad
 from futurex.optim import Optimizer
 from futurex.partition import Placement, Replicate, Shard
+from futurex.partition.mesh import SUM
 from futurex.tree.graph import Graph
-from futurex.tree.pytree import flatten, leaf_paths
+from futurex.tree.node import apply, param
+from futurex.tree.pytree import flatten, leaf_paths, tree_map, unflatten
 
 Arrays = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a program's inputs lie on localities, and which outputs overwrite which inputs."""
+    """How a program's inputs and results lie on localities, and which outputs overwrite which inputs.
+
+    Results are replicated where ``outs`` is None. ``figures`` counts the loss and what stands beside it.
+    """
 
     placements: tuple[Placement, ...]
     donate: tuple[tuple[int, int], ...] = ()
+    outs: tuple[Placement, ...] | None = None
+    figures: int = 1
+
+
+Program = tuple[Graph, Layout]
 
 
 class Model:
@@ -63,31 +73,118 @@ class Model:
             )
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What a run trains, and on how many localities; arrays stand for their shapes and dtypes."""
+
+    model: Model
+    optimizer: Optimizer
+    params: Any
+    state: Any
+    data: Arrays
+    size: int = 1
+
+    @property
+    def n_params(self) -> int:
+        """How many leaves the parameters have."""
+        return len(flatten(self.params)[0])
+
+    def kept(self) -> list[Any]:
+        """The leaves of parameters and state."""
+        return flatten((self.params, self.state))[0]
+
+    def gradient(self, share: float) -> Callable[..., Any]:
+        """``(params, batch, key) -> ((loss, figures), gradients)``, all of them times ``share``."""
+
+        def weighted(params: Any, batch: Any, key: Any) -> Any:
+            value, aux = self.model(params, batch, key)
+            if share == 1.0:
+                return value, aux
+            return value * share, {name: figure * share for name, figure in aux.items()}
+
+        return value_and_grad(weighted, has_aux=True)
+
+
 def step_program(
-    model: Model, optimizer: Optimizer, params: Any, state: Any, batch: Arrays, rows: int, size: int
-) -> tuple[Graph, Layout]:
-    """One step on ``rows`` examples by ``size`` localities, as a graph with global shapes.
+    problem: Problem, rows: int, kept: Sequence[Placement] | None = None, share: float = 1.0,
+    part: Program | None = None,
+) -> Program:  # fmt: skip
+    """One step on ``rows`` examples, as a graph with global shapes.
 
-    Inputs: parameters, state, key, the votes to stop (one per locality), the batch. Outputs: loss, sum of the votes,
-    the figures, parameters, state. Raises TypeError where the optimizer changes a shape or dtype.
+    Inputs: parameters, state, key, the votes to stop (one per locality), the batch. Outputs: the sum of the votes, loss
+    and figures, parameters, state. ``kept`` says how parameters and state lie. ``part`` is the program of the parts
+    that went before in the same batch: its results are inputs behind the votes, and are added to what these rows give
+    times their ``share`` in the batch. Raises TypeError where the optimizer changes a shape or dtype.
     """
-    gradient = value_and_grad(lambda params, batch, key: model(params, batch, key), has_aux=True)
-    update = futurize(optimizer.update)
+    model, size = problem.model, problem.size
+    gradient, update = problem.gradient(share), futurize(problem.optimizer.update)
 
-    def step(params: Any, state: Any, key: Any, votes: Any, batch: Any) -> Any:
+    def step(params: Any, state: Any, key: Any, votes: Any, sums: Any, batch: Any) -> Any:
         (value, aux), grads = gradient(params, batch, key)
+        figures = (value, *aux.values())
+        if sums:
+            before, grads_before = sums
+            figures = tuple(a + b for a, b in zip(before, figures, strict=True))
+            grads = tree_map(lambda a, b: a + b, grads_before, grads)
         params, state = update(params, grads, state)
-        return value, votes.sum(), tuple(aux.values()), params, state
+        return votes.sum(), figures, params, state
 
     step.__name__ = f"step_of_{model.name}"
-    votes = np.zeros(size, np.float32)
-    program = lower(step, params=params, state=state, key=np.uint64(0), votes=votes, batch=_stand_ins(batch, rows))
-    first_out = 2 + len(model.aux_names)
-    kept = len(flatten((params, state))[0])
-    _check_update(program.graph, first_out, leaf_paths(flatten({"params": params, "state": state})[1]))
-    placements: tuple[Placement, ...] = (*(Replicate(),) * (kept + 1), Shard(0), *(Shard(0),) * len(batch))
-    donate = tuple((first_out + k, k) for k in range(kept) if not program.graph.params[k].aval.weak)
-    return program.graph, Layout(placements, donate)
+    sums, lie = _results(problem, part) if part else ((), ())
+    program = lower(
+        step, params=problem.params, state=problem.state, key=np.uint64(0), votes=np.zeros(size, np.float32),
+        sums=sums, batch=_stand_ins(problem.data, rows),
+    )  # fmt: skip
+    figures = 1 + len(model.aux_names)
+    paths = leaf_paths(flatten({"params": problem.params, "state": problem.state})[1])
+    kept = tuple(kept or (Replicate(),) * len(paths))
+    _check_update(program.graph, 1 + figures, paths)
+    return program.graph, Layout(
+        (*kept, Replicate(), Shard(0), *lie, *(Shard(0),) * len(problem.data)),
+        tuple((1 + figures + k, k) for k in range(len(kept)) if not program.graph.params[k].aval.weak),
+        _outs(program.graph, (*(Replicate(),) * (1 + figures), *kept)),
+        figures,
+    )
+
+
+def part_program(problem: Problem, rows: int, share: float, grads: Sequence[Placement]) -> Program:
+    """The first of several parts of a batch, of ``rows`` examples.
+
+    Inputs: parameters, key, the rows. Outputs: loss and figures, partial sums, and gradients, which lie as ``grads``
+    says; all times the part's ``share`` in the batch.
+    """
+    gradient = problem.gradient(share)
+
+    def part(params: Any, key: Any, batch: Any) -> Any:
+        (value, aux), grads = gradient(params, batch, key)
+        return (value, *aux.values()), grads
+
+    part.__name__ = f"part_of_{problem.model.name}"
+    program = lower(part, params=problem.params, key=np.uint64(0), batch=_stand_ins(problem.data, rows))
+    figures = 1 + len(problem.model.aux_names)
+    placements: tuple[Placement, ...] = (*(Replicate(),) * (len(grads) + 1), *(Shard(0),) * len(problem.data))
+    return program.graph, Layout(placements, (), _outs(program.graph, (*(SUM,) * figures, *grads)), figures)
+
+
+def adding_program(problem: Problem, part: Program) -> Program:
+    """The same for a further part: what the parts before it gave are the first inputs, and are added."""
+    graph, layout = part
+    _, lie = _results(problem, part)
+    sums = [param(out.aval, f"sum{k}") for k, out in enumerate(graph.outs[: len(lie)])]
+    outs = [apply("add", before, out) for before, out in zip(sums, graph.outs, strict=False)]
+    added = Graph([*sums, *graph.params], [*outs, *graph.outs[len(lie) :]], graph.name)
+    donate = tuple((k, k) for k in range(layout.figures, len(lie)))
+    return added, Layout((*lie, *layout.placements), donate, layout.outs, layout.figures)
+
+
+def _results(problem: Problem, part: Program) -> tuple[Any, tuple[Placement, ...]]:
+    """What a part gives, as ``((loss, *figures), gradients)`` of stand-ins, and how it lies."""
+    graph, layout = part
+    assert layout.outs is not None
+    n = layout.figures + problem.n_params
+    likes = [np.empty(out.shape, out.dtype) for out in graph.outs[:n]]
+    grads = unflatten(flatten(problem.params)[1], likes[layout.figures :])
+    return (tuple(likes[: layout.figures]), grads), layout.outs[:n]
 
 
 def evaluation_program(
@@ -112,6 +209,11 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # a callable without a signature takes what it is given
         return {}
+
+
+def _outs(graph: Graph, outs: Sequence[Placement]) -> tuple[Placement, ...]:
+    """Placements of all results: what is checked stands behind those that are asked for, and is replicated."""
+    return (*outs, *(Replicate(),) * (len(graph.outs) - len(outs)))
 
 
 def _stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:

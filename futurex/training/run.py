@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from futurex.partition import Placement
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.checkpoint import Checkpoint, save
 from futurex.training.loop import Outcome
 from futurex.training.progress import Progress
+from futurex.training.strategy.base import whole
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, unflatten
 
@@ -27,12 +29,13 @@ class Run:
     ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
     of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`). At the end
     ``params`` are what :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock,
-    ``step_counters`` the counters of each of the last 1024 steps by locality, and ``saved`` is the checkpoint's folder.
+    ``step_counters`` the counters of each of the last 1024 steps by locality, ``memory`` the bytes that each held, by
+    what for, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(
         self, name: str, work: SpmdRun, graph: Graph, structures: tuple[Structure, Structure],
-        checkpoint: Path | None, progress: Progress | None,
+        placements: Sequence[Placement], checkpoint: Path | None, progress: Progress | None,
     ) -> None:  # fmt: skip
         self.name = name
         self.graph = graph
@@ -44,7 +47,8 @@ class Run:
         self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
         self.saved: Path | None = None
         self.params: Any = None
-        self._work, self._structures = work, structures
+        self.memory: list[dict[str, int]] = []
+        self._work, self._structures, self._placements = work, structures, placements
         self._checkpoint, self._progress = checkpoint, progress
         self._outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._stopped = False
@@ -105,9 +109,11 @@ class Run:
         try:
             outcomes: list[Outcome] = self._work.result(timeout=0)
             first = outcomes[0]
+            kept = whole([outcome.kept for outcome in outcomes], self._placements)
+            n = self._structures[0].n_leaves
             params, state = (
                 unflatten(structure, leaves)
-                for structure, leaves in zip(self._structures, (first.params, first.state), strict=True)
+                for structure, leaves in zip(self._structures, (kept[:n], kept[n:]), strict=True)
             )
             self._settle(outcomes, params)
             if self._checkpoint is not None:
@@ -134,6 +140,7 @@ class Run:
             self.counters = [outcome.traffic for outcome in outcomes]
             self.step_counters = [outcome.step_traffic for outcome in outcomes]
             self.timeline = merged(outcome.timeline for outcome in outcomes)
+            self.memory = [outcome.memory for outcome in outcomes]
 
     def _close(self) -> None:
         if self._progress is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from partition_cases import F8, arguments, array, assert_equal, assert_partitions, mesh, mlp, total
+from partition_cases import F8, arguments, array, assert_equal, assert_partitions, mesh, mlp, run_ranks, total
 
 from futurex.data.sampler import Sampler
 from futurex.ops.comm import communications
@@ -128,8 +128,8 @@ def test_placements_that_do_not_fit_are_named():
         partition(graph, [Shard(0)], mesh(2), 0, [Replicate()])
     with pytest.raises(PartitionError, match="output 0 of f has shape"):
         partition(graph, [Shard(0)], mesh(2), 0, [Shard(0), Replicate()])
-    with pytest.raises(PartitionError, match="output 0 of f cannot stay partial"):
-        partition(graph, [Shard(0)], mesh(2), 0, [Partial(), Replicate()])
+    with pytest.raises(PartitionError, match="output 0 of f can stay a partial sum, not Partial"):
+        partition(graph, [Shard(0)], mesh(2), 0, [Partial("max"), Replicate()])
     with pytest.raises(ValueError, match="rank must lie in 0 to 1"):
         partition(graph, [Shard(0)], mesh(2), 2)
     with pytest.raises(PartitionError, match="this mesh has data, model"):
@@ -261,3 +261,27 @@ def test_model_parallel_placements_are_right_too():
     assert_partitions(graph, mixed, arguments(graph), (2, 4))
     rank = partition(graph, by_columns, mesh(2), 0)
     assert any(node.op == "all_reduce" for node in communications(rank))
+
+
+def test_outputs_may_stay_partial_sums():
+    """What the ranks have adds up to the whole; replicated terms count once, and nothing is exchanged for them."""
+    x, w = array("x", 7, 3), array("w", 3)
+    terms = (total(x, (0,)) + apply("square", w)) * 0.5
+    graph = Graph([x, w], [terms, w * 2.0, apply("cumsum", x, axis=0, dtype=None)])
+    placements, outs = [Shard(0), Replicate()], [Partial(), Partial(), Partial()]
+    args = arguments(graph)
+    graphs = [partition(graph, placements, mesh(3), rank, outs) for rank in range(3)]
+    parts = run_ranks(graphs, placements, args)
+    assert_equal([sum(column) for column in zip(*parts, strict=True)], graph(*args))
+    for rank in graphs:
+        assert [node.op for node in communications(rank)] == ["all_gather"]  # that of the cumulative sum
+
+
+def test_partial_sums_are_inputs_too():
+    before, x = array("before", 3), array("x", 7, 3)
+    graph = Graph([before, x], [before + total(x, (0,))])
+    placements, args = [Partial(), Shard(0)], arguments(graph)
+    thirds = [[args[0] / 3, shard] for shard in (args[1][:2], args[1][2:4], args[1][4:])]
+    parts = virtual.run_ranks([partition(graph, placements, mesh(3), rank) for rank in range(3)], thirds)
+    for (whole,) in parts:
+        assert_equal([whole], graph(*args))

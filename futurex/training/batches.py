@@ -1,0 +1,54 @@
+"""Batches as a locality sees them: its share of the rows of a global one, and consecutive parts of equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def chunks(n: int, most: int) -> list[int]:
+    """The sizes that consecutive chunks of ``n`` rows have: whole ones, and the last where it is smaller.
+
+    >>> chunks(10, 4), chunks(8, 4)
+    ([4, 2], [4])
+    """
+    return [most, n % most] if n % most else [most]
+
+
+def part_rows(rows: int, parts: int) -> int:
+    """How many rows each of at most ``parts`` parts of a batch has; the last may have fewer.
+
+    >>> part_rows(10, 4), part_rows(3, 8)
+    (3, 1)
+    """
+    return -(-rows // parts)
+
+
+def split(chosen: Any, parts: int) -> Iterator[Any]:
+    """The parts of a batch in order.
+
+    >>> [part.tolist() for part in split(np.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    rows = part_rows(len(chosen), parts)
+    for start in range(0, len(chosen), rows):
+        yield chosen[start : start + rows]
+
+
+class Batches:
+    """Rows of arrays, gathered into the same memory again and again."""
+
+    def __init__(self, data: Sequence[Any]) -> None:
+        self._data = data
+        self._held: dict[int, list[Any]] = {}
+
+    def gather(self, chosen: Any) -> list[Any]:
+        """The chosen rows of every array; valid until as many are gathered again."""
+        rows = len(chosen)
+        if rows not in self._held:
+            self._held[rows] = [np.empty((rows, *array.shape[1:]), array.dtype) for array in self._data]
+        for array, held in zip(self._data, self._held[rows], strict=True):
+            np.take(array, chosen, axis=0, out=held, mode="clip")  # "raise" would take a copy first
+        return self._held[rows]

@@ -1,0 +1,120 @@
+"""What a strategy is: which programs a run is made of, and how a locality runs them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from futurex.partition import Placement, Replicate, Shard, local_part
+from futurex.runtime.group import Locality, Step
+from futurex.training.batches import Batches
+from futurex.training.programs import Problem, Program
+
+Programs = dict[tuple[Any, ...], Program]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all localities have come to know together since the last time: means over ``rows`` rows, and the votes."""
+
+    rows: int = 0
+    values: tuple[float, ...] = ()
+    votes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a strategy is combined with."""
+
+    accumulate: int = 1
+    compression: str | None = None
+
+
+class Strategy(ABC):
+    """How localities share the work of a training, and what they exchange; picklable, and compared by its options."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def check(self, size: int, options: Options) -> None:
+        """Raise ValueError, naming both sides, for options of ``fx.fit`` that do not go with this strategy."""
+
+    @abstractmethod
+    def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
+        """The programs for global batches of these numbers of rows, the usual one first; traced once, by the driver."""
+
+    @abstractmethod
+    def stepper(
+        self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
+        options: Options,
+    ) -> Stepper:  # fmt: skip
+        """What runs the programs on a locality; ``kept`` are the leaves of parameters and of the optimizer's state."""
+
+    def placements(self, kept: Sequence[Any], n_params: int, size: int) -> tuple[Placement, ...]:
+        """How those leaves lie on the localities."""
+        return (Replicate(),) * len(kept)
+
+
+class Stepper(ABC):
+    """One locality's part in a training. ``kept`` are its own leaves of parameters and state, as of the last step."""
+
+    def __init__(
+        self, locality: Locality, kept: Sequence[Any], n_params: int, placements: Sequence[Placement],
+        data: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self.locality, self.n_params, self.placements = locality, n_params, tuple(placements)
+        self.batches = Batches(data)
+        # Steps write into these in place: on a group of this process the caller's own arrays arrive here.
+        self.kept = [
+            np.array(local_part(leaf, placement, locality.size, locality.rank), order="C")
+            if isinstance(leaf, np.ndarray)
+            else leaf
+            for leaf, placement in zip(kept, self.placements, strict=True)
+        ]
+
+    @abstractmethod
+    def advance(self, chosen: Any, key: Any, vote: float) -> Known:
+        """Train on a global batch, given by its rows; ``vote`` is not zero where this locality was asked to stop."""
+
+    def end_epoch(self) -> Known:
+        """Bring the localities to the same parameters, if they are not."""
+        return Known()
+
+    @property
+    def params(self) -> list[Any]:
+        """The leaves of the parameters."""
+        return self.kept[: self.n_params]
+
+    def parts(self) -> list[Any]:
+        """What this locality has to add to the whole: its shards, and on rank 0 everything else."""
+        first = self.locality.rank == 0
+        return [
+            leaf if first or isinstance(placement, Shard) else None
+            for leaf, placement in zip(self.kept, self.placements, strict=True)
+        ]
+
+    def memory(self) -> dict[str, int]:
+        """Bytes that this locality holds, by what for."""
+        return {"parameters": _nbytes(self.params), "optimizer state": _nbytes(self.kept[self.n_params :])}
+
+
+def whole(parts: Sequence[Sequence[Any]], placements: Sequence[Placement]) -> list[Any]:
+    """The whole leaves from what every locality's :meth:`Stepper.parts` gave, by rank."""
+    return [
+        np.concatenate(column, axis=placement.dim) if isinstance(placement, Shard) else column[0]
+        for column, placement in zip(zip(*parts, strict=True), placements, strict=True)
+    ]
+
+
+def compiled(locality: Locality, program: Program, compression: str | None = None) -> Step:
+    """This locality's part of a program."""
+    graph, layout = program
+    return locality.compile(graph, layout.placements, dict(layout.donate), compression, layout.outs)
+
+
+def _nbytes(leaves: Sequence[Any]) -> int:
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, np.ndarray))

@@ -1,0 +1,91 @@
+"""Strategies of training: each makes the steps that its mathematics says, on any number of localities."""
+
+import numpy as np
+import pytest
+from local_group import thread_group
+
+import futurex as fx
+from futurex.ops.comm import communications
+from futurex.partition import Mesh, partition
+from futurex.partition.mesh import SUM
+from futurex.training.programs import Model, Problem, adding_program, part_program
+
+WAIT = 60
+
+
+def loss(params, x, y, key=None):
+    hidden = np.tanh(x @ params["w1"] + params["b1"])
+    if key is not None:
+        hidden = hidden * (1.0 + 0.0 * fx.random.uniform(key))
+    error = fx.nn.softmax_cross_entropy(hidden @ params["w2"] + params["b2"], y).mean()
+    return error + 1e-3 * (params["w1"] ** 2).sum(), {"size": np.abs(hidden).mean()}
+
+
+def problem(n=61):
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(n, 40)), rng.integers(0, 3, n)
+    params = {
+        "w1": rng.normal(size=(40, 33)) * 0.3, "b1": np.zeros(33), "w2": rng.normal(size=(33, 3)) * 0.3,
+        "b2": np.zeros(3),
+    }  # fmt: skip
+    return params, (x, y)
+
+
+def fit(group=None, n=61, **options):
+    params, data = problem(n)
+    taken = {"epochs": 2, "batch_size": 16, "seed": 5, "progress": False, "on": group, **options}
+    run = fx.fit(loss, params, data, **taken)
+    run.result(WAIT)
+    return run
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def group(request):
+    with thread_group(request.param) as found:
+        yield found
+
+
+def assert_same(run, other, rtol=1e-9):
+    for name, array in other.params.items():
+        np.testing.assert_allclose(run.params[name], array, rtol=rtol, atol=1e-12, err_msg=name)
+    for mine, theirs in zip(run.history, other.history, strict=True):
+        for name in ("loss", "size", "step"):
+            np.testing.assert_allclose(mine[name], theirs[name], rtol=rtol)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return fit(optimizer=fx.optim.adam(0.01))
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5, 16, 40])
+def test_parts_of_a_batch_make_its_step(alone, parts):
+    assert_same(fit(optimizer=fx.optim.adam(0.01), accumulate=parts), alone)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_localities_make_the_steps_of_one(group, alone, parts):
+    assert_same(fit(group, optimizer=fx.optim.adam(0.01), accumulate=parts), alone)
+
+
+def test_nothing_is_exchanged_before_the_last_part():
+    params, data = problem()
+    optimizer = fx.optim.sgd(0.1)
+    asked = Problem(Model(loss), optimizer, params, optimizer.init(params), data, 2)
+    first = part_program(asked, 6, 6 / 16, (SUM,) * 4)
+    for graph, layout in (first, adding_program(asked, first)):
+        for rank in range(2):
+            assert not communications(partition(graph, layout.placements, Mesh((("data", 2),)), rank, layout.outs))
+
+
+@pytest.mark.parametrize(
+    "options, kind, said",
+    [
+        ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
+        ({"accumulate": 1.5}, TypeError, "float"),
+        ({"strategy": "zero"}, TypeError, "strategy='zero' is none of fx.strategy"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(options, kind, said):
+    with pytest.raises(kind, match=said):
+        fit(**options)
