@@ -16,9 +16,9 @@ SECRET = b"0123456789abcdef"
 
 
 class _Run(SpmdRun):
-    def __init__(self, name: str, localities: list[Locality]) -> None:
-        super().__init__(name, len(localities))
-        self.localities = localities
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name, size)
+        self.localities: list[Locality] = []
 
     def send(self, command):
         for locality in self.localities:
@@ -37,8 +37,8 @@ class ThreadGroup:
     def spmd(self, function, *args, name=""):
         self.runs += 1
         generation = self.runs
-        localities = []
-        run = _Run(name, localities)
+        run = _Run(name, self.size)
+        localities = run.localities
         results, left = [None] * self.size, [self.size]
         lock = threading.Lock()
         for rank in range(self.size):
