@@ -19,6 +19,7 @@ from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.errors import Escape, Signal, mark, python
+from futurex.frontend.numbers import attribute
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -95,7 +96,7 @@ class Runtime:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
         if isinstance(value, Tracer):
-            found = getattr(value, name)
+            found = getattr(value, name) if not value.aval.weak else attribute(value, name)
             if name in ("size", "nbytes"):
                 return as_number(found)
             return tuple(map(as_number, found)) if name == "shape" else found

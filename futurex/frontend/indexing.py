@@ -9,7 +9,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.trace import emit_many
 from futurex.tree.dims import Dim, is_static, same
-from futurex.tree.node import Node, dim_of
+from futurex.tree.node import Node, const, dim_of
 
 Entry = tuple[Any, ...]
 
@@ -101,6 +101,8 @@ def _mask_entries(node: Node, dynamic: list[Node], rest: tuple[Any, ...]) -> lis
 
 def mask_places(mask: Node, extents: tuple[Any, ...]) -> list[Node]:
     """Index arrays of the true elements of a mask over axes of these extents. Raises IndexError if it does not fit."""
+    if is_static(mask.shape) and not mask.size:  # selects nothing, and so fits any array
+        return [const(np.zeros(0, np.intp))] * mask.ndim
     for axis, (own, extent) in enumerate(zip(mask.shape, extents, strict=True)):
         if is_static((own, extent)) and own != extent:
             raise IndexError(
@@ -134,3 +136,10 @@ def _bound(bound: Any, dynamic: list[Node], node_of: Any) -> Any:
         return extent
     dynamic.append(node)
     return ("d", len(dynamic) - 1)
+
+
+def shifted(entry: Entry, offset: int) -> Entry:
+    """The entry of an index whose nodes come after ``offset`` others."""
+    if entry[0] == "d":
+        return ("d", entry[1] + offset)
+    return tuple(("d", part[1] + offset) if isinstance(part, tuple) else part for part in entry)

@@ -17,6 +17,7 @@ from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
+from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import has_dims
 from futurex.tree.graph import Graph, rebuilt
@@ -195,6 +196,10 @@ class Trace:
         """Keep a node whose branches hold effects."""
         (self.scopes[-1].effects if self.scopes else self.effects).append(node)
 
+    def remember_failing(self, node: Node) -> None:
+        """Remember a node that may raise, for the case that nobody reads it."""
+        (self.scopes[-1] if self.scopes else self).failing.append(node)
+
     def settle_failing(self, results: Sequence[Node]) -> None:
         """Let what may fail run although nobody reads it: its error would be missed. ``results`` are the scope's."""
         scope = self.scopes[-1] if self.scopes else self
@@ -202,7 +207,7 @@ class Trace:
         failing, scope.failing = scope.failing, []
         reached = set(_reachable([*results, *scope.effects], set(), start)) if failing else set()
         for node in reversed(failing):
-            if node not in reached:
+            if node not in reached and not (node.op == "load" and _is_looked_up(node, reached)):
                 value = item(node, 0) if isinstance(node.aval, tuple) else node
                 self.effect("check", const(np.True_), value, failure=_NEVER)
                 reached.update(_reachable([value], set(), start))
@@ -403,10 +408,25 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
 
 def _remember_failing(node: Node) -> None:
     rec = node.record
-    fails = rec.fails or (node.op == "store" and _is_dynamic(node.attrs["chain"]))
+    fails = rec.fails
+    if node.op == "store":
+        fails = _is_dynamic(node.attrs["chain"])
+    elif node.op in ("cond", "loop"):  # in what its names are bound to: a check inside has made it an effect
+        fails = may_raise(node)
     if _stack.traces and fails and not rec.effect:
-        trace = _stack.traces[-1]
-        (trace.scopes[-1] if trace.scopes else trace).failing.append(node)
+        _stack.traces[-1].remember_failing(node)
+
+
+def _is_looked_up(node: Node, reached: set[Node]) -> bool:
+    """Is a view of the loaded view read or written? Then its own index is looked at there."""
+    chain, dynamic = node.attrs["chain"], node.inputs[1:]
+    for other in reached:
+        if other.op in ("load", "store"):
+            base, indices = other.inputs[0], other.inputs[1 if other.op == "load" else 2 :]
+            same_place = other.attrs["chain"][: len(chain)] == chain and indices[: len(dynamic)] == dynamic
+            if same_place and base.aval == node.inputs[0].aval:
+                return True
+    return False
 
 
 def _folds(node: Node) -> bool:

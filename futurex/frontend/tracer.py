@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.indexing import Index, encode
+from futurex.frontend.indexing import Index, encode, shifted
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -298,6 +298,8 @@ class Tracer:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
         view_ = self._subview(encoded)
+        if encoded.dynamic:
+            current().remember_failing(view_._raw)  # its index may be out of bounds
         whole = any(part is ... for part in index) if isinstance(index, tuple) else index is ...
         return (
             fresh(view_._node) if view_.ndim == 0 and not whole else view_
@@ -313,7 +315,7 @@ class Tracer:
     def _subview(self, encoded: Index) -> Tracer:
         self._check_bounds(encoded)
         offset = len(self._dynamic)
-        entries = tuple(_shifted(entry, offset) for entry in encoded.entries)
+        entries = tuple(shifted(entry, offset) for entry in encoded.entries)
         return self._extended(("index", entries), dynamic=tuple(encoded.dynamic))
 
     def _check_bounds(self, index: Index) -> None:
@@ -359,7 +361,7 @@ class Tracer:
             if not isinstance(index, tuple | slice | int) and index is not None and index is not ...
             else None
         )
-        if node is None or node.dtype.kind != "b" or node.ndim == 0:
+        if node is None or node.dtype.kind != "b" or node.ndim == 0 or same(node.size, 0):
             return None
         if is_static((*node.shape, *self.shape)) and node.shape != self.shape[: node.ndim]:
             raise IndexError(
@@ -581,12 +583,6 @@ def index_node(value: Any) -> Node | None:
             return const(array.astype(np.intp) if array.size == 0 else array)
         return lift(array)._node
     return None
-
-
-def _shifted(entry: tuple[Any, ...], offset: int) -> tuple[Any, ...]:
-    if entry[0] == "d":
-        return ("d", entry[1] + offset)
-    return tuple(("d", part[1] + offset) if isinstance(part, tuple) else part for part in entry)
 
 
 def _axes(axis: Any, ndim: int) -> list[int]:

@@ -166,6 +166,11 @@ def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> 
     if place is None:
         into = apply("store", zeros_like(base), _turned(g, chain), *dynamic, chain=chain, mode="add")
         return _turned(into, chain)
+    for k in reversed(range(place + 1, len(chain))):
+        if chain[k][0] == "reshape":  # a view of strides of zero, and so perhaps none of an array that is whole
+            before, after = (_view_aval(base, dynamic, chain[:end]) for end in (k, k + 1))
+            spread = _collected(g, after, dynamic, chain[k + 1 :])
+            return _collected(apply("reshape", spread, shape=before.shape), base, dynamic, chain[:k])
     narrow = _view_aval(base, dynamic, chain[:place])
     wide = Aval(chain[place][1], narrow.dtype)
     spread = _collected(g, wide, dynamic, chain[place + 1 :])
@@ -238,6 +243,8 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     row = (("index", (("d", 0), ("s", None, None, 2))), ("broadcast_to", (4, 3)))
     yield Sample((base, 3), {"chain": (*row, ("transpose", (1, 0)), ("broadcast_to", (2, 3, 4)))})
     yield Sample((base[0] + 1j,), {"chain": (("broadcast_to", (3, 5)), ("imag",), ("flip", (0,)))})
+    merged = (("broadcast_to", (2, 3)), ("transpose", (1, 0)), ("reshape", (6,)), ("index", (("s", 1, None, 2),)))
+    yield Sample((np.array(1.5),), {"chain": merged})
 
 
 op(
@@ -256,6 +263,8 @@ def _store(base: Any, value: Any, *dynamic: Any, chain: Chain, mode: str) -> Any
 def store_into(out: Any, value: Any, dynamic: Sequence[Any], chain: Chain, mode: str) -> None:
     """Write ``value`` through the view ``chain`` of ``out``, in place."""
     target = view(out, chain, dynamic)
+    if any(step[0] == "reshape" for step in chain) and not np.may_share_memory(target, out) and target.size:
+        raise RuntimeError(f"what is written through {chain} would be lost: NumPy copies there")
     if mode == "set":
         target[...] = value
     else:

@@ -101,6 +101,12 @@ def _slimmed(node: Node, read: set[int]) -> _Slim:
     results = [k for k in range(len(node.aval)) if k in read or any(_has_effect(b.outs[k]) for b in branches)]
     reached = [set(topological([branch.outs[k] for k in results])) for branch in branches]
     pairs = list(zip(branches, reached, strict=True))
+    for k in sorted(set(range(len(node.aval))) - set(results)):
+        rest = [set(topological((branch.outs[k],))) - nodes for branch, nodes in pairs]
+        if any(map(may_raise, set().union(*rest))):  # its error would be missed
+            results = sorted([*results, k])
+            for nodes, more in zip(reached, rest, strict=True):
+                nodes |= more
     inputs = [k for k in range(1, len(node.inputs)) if any(b.params[k - 1] in nodes for b, nodes in pairs)]
     return _Slim(results, [0, *inputs])
 
@@ -115,7 +121,7 @@ def _slimmed_loop(node: Node, read: set[int]) -> _Slim:
         reached = set(topological((*test.outs, *(body.outs[k] for k in live))))
         more = {k for k in range(n) if body.params[k] in reached or test.params[k] in reached} - live
         more = more or {k for k in range(n) if k not in live and any(
-            _may_raise(each) for each in topological((body.outs[k],)) if each not in reached)}  # fmt: skip
+            may_raise(each) for each in topological((body.outs[k],)) if each not in reached)}  # fmt: skip
         if not more:
             break
         live |= more
@@ -124,12 +130,12 @@ def _slimmed_loop(node: Node, read: set[int]) -> _Slim:
     return _Slim([*results, *range(n, n + len(tape))], [*results, *consts])
 
 
-def _may_raise(node: Node) -> bool:
+def may_raise(node: Node) -> bool:
     """May it raise for some values, at an index out of bounds for instance?"""
     if node.op in ("param", "const", "item"):
         return False
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
-    if node.record.fails or is_effect(node) or any(_may_raise(each) for graph in inner for each in graph.nodes):
+    if node.record.fails or is_effect(node) or any(may_raise(each) for graph in inner for each in graph.nodes):
         return True
     steps = node.attrs["chain"] if node.op in ("load", "store") else ()
     return any(entry[0] == "d" for step in steps if step[0] == "index" for entry in step[1]) or not node.is_static

@@ -22,7 +22,7 @@ from futurex.runtime.transport import (
 
 pytestmark = pytest.mark.timeout(60)
 
-INBOX, ALLOCATING, BLOCKING = 1, 2, 3
+INBOX, ALLOCATING, BLOCKING, CLOSING = 1, 2, 3, 4
 
 
 @pytest.fixture(params=["inproc", "local", "tcp", "tls", pytest.param("ucx", marks=pytest.mark.ucx)])
@@ -43,6 +43,7 @@ class Inbox:
         endpoint.register(INBOX, self.keep)
         endpoint.register(ALLOCATING, self.keep_in_place, self.allocate)
         endpoint.register(BLOCKING, lambda header, payload: (self.gate.wait(20), self.keep(header, payload)))
+        endpoint.register(CLOSING, lambda header, payload: (self.gate.wait(20), endpoint.close()))
         endpoint.on_peer_lost(self.lose)
 
     def keep(self, header: Header, payload: memoryview) -> None:
@@ -311,12 +312,9 @@ def test_a_closed_endpoint_is_lost_to_its_peers(pair: Pair) -> None:
 
 
 def test_what_waits_to_be_sent_fails_when_the_peer_closes(pair: Pair) -> None:
-    pair.a.send(1, BLOCKING, generation=0)
+    pair.a.send(1, CLOSING, generation=0)  # the handler closes: nothing behind it can get through first
     sends = [pair.a.send(1, INBOX, bytes(8 << 20), generation=0) for _ in range(4)]
-    closing = threading.Thread(target=pair.b.close)
-    closing.start()
     pair.inbox_b.gate.set()
-    closing.join()
     pair.inbox_a.wait_lost()
     with pytest.raises(PeerLost):
         sends[-1].wait(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.selection import take
+from futurex.frontend.numpy_api.ufuncs import one_axis
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import Node
@@ -62,7 +64,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         x, axis = x.ravel(), 0
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = one_axis(axis, x.ndim)
     counts = array_node(repeats)
     if counts.op == "const" and x.aval.static:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.asarray(counts.value)), axis)
@@ -83,9 +85,8 @@ def unique(
         raise Escape("numpy.unique of this", "complex numbers and unusual options are not traced")
     wanted = {"index": return_index, "inverse": return_inverse, "counts": return_counts}
     extras = tuple(name for name, flag in wanted.items() if flag)
-    if axis is not None and not -x.ndim <= axis < x.ndim:
-        raise np.exceptions.AxisError(axis, x.ndim)
-    place = None if axis is None or x.ndim == 1 else axis % x.ndim
+    place = None if axis is None else normalize_axis_index(operator.index(axis), x.ndim)
+    place = None if x.ndim == 1 else place
     results = tuple(
         map(_as_array, emit_many("unique", x._node, extras=extras, axis=place, equal_nan=equal_nan))
     )

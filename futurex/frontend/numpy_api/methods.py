@@ -8,6 +8,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import c_strides, f_strides, order_of
+from futurex.frontend.numbers import attribute
 from futurex.frontend.numpy_api.creation import copy
 from futurex.frontend.numpy_api.memory import in_order, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
@@ -21,8 +22,14 @@ HANDLERS[np.size] = lambda a, axis=None: as_number(abstract(a).size if axis is N
 HANDLERS[np.result_type] = lambda *values: np.result_type(*map(_type_of, values))
 HANDLERS[np.iscomplexobj] = lambda x: abstract(x).dtype.kind == "c"
 HANDLERS[np.isrealobj] = lambda x: abstract(x).dtype.kind != "c"
-HANDLERS[np.real] = lambda val: val.real if type(val) in SCALARS else as_tracer(val).real
-HANDLERS[np.imag] = lambda val: val.imag if type(val) in SCALARS else as_tracer(val).imag
+HANDLERS[np.real] = lambda val: _part(val, "real")
+HANDLERS[np.imag] = lambda val: _part(val, "imag")
+
+
+def _part(val: Any, name: str) -> Any:
+    if isinstance(val, Tracer) and val.aval.weak:
+        return attribute(val, name)
+    return getattr(val if type(val) in SCALARS else as_tracer(val), name)
 
 
 @handles(np.square)

@@ -9,7 +9,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
-from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes
+from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
 from futurex.tree.aval import PYTHON_SCALARS
@@ -25,15 +25,15 @@ def along(a: Any, axis: Any) -> tuple[Tracer, Node, int]:
     if axis is None:
         node = emit("reshape", node, shape=(x.size,))
         return fresh(node), node, 0
-    axes = normal_axes(operator.index(axis), x.ndim)
-    assert axes is not None
-    return x, node, axes[0]
+    return x, node, one_axis(axis, x.ndim)
 
 
 def _sorted(name: str) -> Handler:
     def handler(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
         if order is not None or kind not in _KINDS or (kind is not None and stable is not None):
             raise Escape(f"numpy.{name} with these options", "only kind= or stable= is traced")
+        if name == "argsort" and as_tracer(a).ndim == 0:
+            a = as_tracer(a).reshape(-1)  # numpy.sort refuses such an array, this does not
         x, node, k = along(a, axis)
         result = fresh(emit(name, node, axis=k, kind="stable" if stable else kind))
         result._cell.strides = layout_of(result.aval, [x], [node])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, NO_VALUE, Handler, handles
 from futurex.frontend.numpy_api.ufunc_methods import accumulate, reduce
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, into, normal_axes
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, integer_axes, into, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_number, as_tracer, entered, fresh, node_of
 from futurex.tree.node import Node, const
@@ -68,7 +67,7 @@ def _counted(x: Node, axis: Any, keepdims: Any, where: Any) -> int | Tracer:
     if where is not NO_VALUE and where is not True:
         mask = emit("broadcast_to", node_of(where), shape=x.shape)
         return reduce(np.add, fresh(mask), axis, _COUNT, None, keepdims)
-    axes = normal_axes(axis, x.ndim)
+    axes = integer_axes(axis, x.ndim)
     return as_number(math.prod(x.shape if axes is None else (x.shape[k] for k in axes)))
 
 
@@ -163,11 +162,10 @@ def _arg_reduction(name: str) -> Handler:
         flat = axis is None
         if flat:
             x, axis = emit("reshape", x, shape=(x.size,)), 0
-        axes = normal_axes(operator.index(axis), x.ndim) if x.ndim else (0,)
+        place = one_axis(axis, x.ndim or 1)
         if not x.ndim:
             x = emit("reshape", x, shape=(1,))
-        assert axes is not None
-        node = emit(name, x, axis=axes[0], keepdims=keep and not flat)
+        node = emit(name, x, axis=place, keepdims=keep and not flat)
         node = emit("reshape", node, shape=shape) if flat and keep else node
         if out is None:
             return fresh(node)
@@ -191,6 +189,7 @@ def _running(ufunc: Any) -> Handler:
     def handler(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = array_node(entered(a))
         if axis is None or x.ndim == 0:
+            one_axis(0 if axis is None else axis, 1)
             x, axis = emit("reshape", x, shape=(x.size,)), 0
         return accumulate(ufunc, fresh(x), axis, dtype, out)
 
@@ -206,14 +205,13 @@ def _running_of_standard(ufunc: Any) -> Handler:
         values = as_tracer(x)
         if values.ndim == 0 or (axis is None and values.ndim > 1) or (include_initial and out is not None):
             raise Escape("a running sum of this", "NumPy refuses it, or it is not traced")
-        place = normal_axes(0 if axis is None else operator.index(axis), values.ndim)
-        assert place is not None
-        result = accumulate(ufunc, values, place[0], dtype, out)
+        place = one_axis(0 if axis is None else axis, values.ndim)
+        result = accumulate(ufunc, values, place, dtype, out)
         if not include_initial:
             return result
-        shape = (*values.shape[: place[0]], 1, *values.shape[place[0] + 1 :])
+        shape = (*values.shape[:place], 1, *values.shape[place + 1 :])
         start = emit("full", const(result.dtype.type(ufunc.identity)), shape=shape, dtype=result.dtype)
-        return fresh(emit("concatenate", start, result._node, axis=place[0]))
+        return fresh(emit("concatenate", start, result._node, axis=place))
 
     return handler
 

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import call_numpy, handles
-from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into
+from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
 from futurex.tree.node import const
@@ -68,7 +68,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     x = as_tracer(a)
     if axis is None:
         x, axis = x.ravel(), 0
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = one_axis(axis, x.ndim)
     taken = x[(slice(None),) * axis + (_positions(indices, x.shape[axis], mode),)]
     taken = taken if not taken.ndim else new_array(taken._node)
     return taken if out is None else exactly_into(out, taken, "numpy.take")

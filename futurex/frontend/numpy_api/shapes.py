@@ -13,7 +13,7 @@ from numpy.lib import array_utils
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes
+from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.node import const
@@ -96,11 +96,10 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
         parts, axis = [emit("reshape", part, shape=(part.size,)) for part in parts], 0
     if builtins.any(part.ndim == 0 for part in parts):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    axes = normal_axes(axis, parts[0].ndim)
-    assert axes is not None
+    place = one_axis(axis, parts[0].ndim)
     if dtype is not None:
         parts = [as_dtype(part, np.dtype(dtype)) for part in parts]
-    result = fresh(emit("concatenate", *parts, axis=axes[0]))
+    result = fresh(emit("concatenate", *parts, axis=place))
     if dtype is not None and not builtins.all(np.can_cast(part.dtype, dtype, casting) for part in tracers):
         raise Escape("numpy.concatenate with this dtype=", "NumPy refuses the cast")
     result._cell.strides = layout_of(result.aval, tracers, parts)
@@ -112,6 +111,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     parts = [as_tracer(part) for part in arrays]
     if len({part.shape for part in parts}) != 1:
         raise ValueError("all input arrays must have the same shape")
+    axis = operator.index(axis)
     return concatenate([expand_dims(part, axis) for part in parts], axis, out, dtype=dtype, casting=casting)
 
 

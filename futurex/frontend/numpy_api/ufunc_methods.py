@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from futurex.frontend.numpy_api.ufuncs import (
     call_ufunc,
     check_target,
     dummy_of,
+    integer_axes,
     into,
     layout_of,
-    normal_axes,
+    one_axis,
     op_of,
 )  # fmt: skip
 from futurex.frontend.trace import emit
@@ -36,7 +36,7 @@ def reduce(
     array = entered(array)
     x = array_node(array)
     target = _target(out)
-    axes = () if x.ndim == 0 and axis in (0, -1) else normal_axes(axis, x.ndim)
+    axes = () if x.ndim == 0 and axis in (0, -1) else integer_axes(axis, x.ndim)
     attrs: dict[str, Any] = {"axis": axes, "keepdims": keepdims is not NO_VALUE and bool(keepdims)}
     dtype = None if dtype is None else _known_dtype(dtype)
     whole = where is True or where is NO_VALUE
@@ -63,13 +63,12 @@ def reduce(
 def accumulate(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """``ufunc.accumulate`` with all its options."""
     x, target = array_node(entered(array)), _target(out)
-    axes = normal_axes(operator.index(axis), x.ndim)
-    assert axes is not None
+    place = one_axis(axis, x.ndim)
     dtype = None if dtype is None else _known_dtype(dtype)
     if ufunc is np.add and target is None:
-        return fresh(emit("cumsum", x, axis=axes[0], dtype=dtype))
+        return fresh(emit("cumsum", x, axis=place, dtype=dtype))
     node = emit(
-        "accumulate", x, ufunc=_name(ufunc), axis=axes[0], dtype=dtype, out=None if target is None else target.dtype
+        "accumulate", x, ufunc=_name(ufunc), axis=place, dtype=dtype, out=None if target is None else target.dtype
     )
     return fresh(node) if target is None else _delivered(node, target)
 
@@ -77,15 +76,14 @@ def accumulate(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: An
 def reduceat(ufunc: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """``ufunc.reduceat`` with all its options."""
     x, target = array_node(entered(array)), _target(out)
-    axes = normal_axes(operator.index(axis), x.ndim)
-    assert axes is not None
+    place = one_axis(axis, x.ndim)
     places = array_node(entered(indices))
     if places.ndim != 1 or places.dtype.kind not in "iu":
         raise Escape(f"numpy.{ufunc.__name__}.reduceat at this", "indices are a vector of integers")
-    if places.op == "const" and not np.all((places.value >= 0) & (places.value < x.shape[axes[0]])):
-        raise IndexError(f"an index of reduceat is out of bounds for axis of size {x.shape[axes[0]]}")
+    if places.op == "const" and not np.all((places.value >= 0) & (places.value < x.shape[place])):
+        raise IndexError(f"an index of reduceat is out of bounds for axis of size {x.shape[place]}")
     node = emit(
-        "reduceat", x, places, ufunc=_name(ufunc), axis=axes[0], dtype=None if dtype is None else _known_dtype(dtype),
+        "reduceat", x, places, ufunc=_name(ufunc), axis=place, dtype=None if dtype is None else _known_dtype(dtype),
         out=None if target is None else target.dtype,
     )  # fmt: skip
     return fresh(node) if target is None else _delivered(node, target)

@@ -353,5 +353,21 @@ def normal_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     return tuple(sorted(normal))
 
 
+def integer_axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
+    """The same for functions that take no boolean for a number. Raises TypeError as NumPy does."""
+    if any(isinstance(entry, bool | np.bool_) for entry in (axis if isinstance(axis, tuple) else (axis,))):
+        raise TypeError("an integer is required for the axis")
+    return normal_axes(axis, ndim)
+
+
+def one_axis(axis: Any, ndim: int) -> int:
+    """The number of the one axis that a function takes. Raises AxisError and TypeError as NumPy does."""
+    if isinstance(axis, tuple):
+        raise TypeError("'tuple' object cannot be interpreted as an integer")
+    axes = integer_axes(operator.index(axis) if not isinstance(axis, bool | np.bool_) else axis, ndim)
+    assert axes is not None
+    return axes[0]
+
+
 for _ufunc in UFUNCS:
     HANDLERS.setdefault(_ufunc, (lambda u: lambda *args, **kwargs: call_ufunc(u, "__call__", args, kwargs))(_ufunc))

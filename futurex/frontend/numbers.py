@@ -1,0 +1,35 @@
+"""Traced Python numbers: they have the attributes of their own type, not those of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import Tracer, fresh
+
+
+def attribute(number: Tracer, name: str) -> Any:
+    """``number.name`` of a traced bool, int, float or complex. Raises AttributeError as Python does."""
+    kind = type(number.dtype.type(0).item())
+    if number._loose:
+        raise Escape(f"{name!r} of a value that is a Python number in some branch", "the two have other attributes")
+    if not hasattr(kind, name):
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+    if name in ("real", "imag") and kind is complex:
+        return fresh(emit("python_scalar", emit(name, number._node), kind="f"))
+    if name == "imag":
+        return kind(0).imag
+    if name in ("real", "numerator"):
+        return number if kind is not bool else fresh(emit("python_scalar", number._node, kind="i"))
+    if name == "denominator":
+        return 1
+    if name == "conjugate":
+        return lambda: conjugate(number)
+    raise Escape(f"{name!r} of a Python {kind.__name__} that is not known before the run", "plain Python needs it here")
+
+
+def conjugate(number: Tracer) -> Tracer:
+    if number.dtype.kind == "c":
+        return fresh(emit("python_scalar", emit("conjugate", number._node), kind="c"))
+    return attribute(number, "real")

@@ -1,0 +1,41 @@
+"""Which numbers, tuples and booleans a function takes for an axis, and what it says to the others."""
+
+import warnings
+
+import numpy as np
+import pytest
+from compare import outcome
+
+import futurex as fx
+
+FUNCTIONS = {
+    **dict.fromkeys((
+        "sum", "prod", "min", "max", "any", "all", "mean", "std", "var", "median", "argmax", "argmin", "cumsum",
+        "cumprod", "sort", "argsort", "ptp", "count_nonzero", "nansum", "nanmax", "nanmean", "nancumsum", "flip",
+        "squeeze", "expand_dims", "diff", "gradient", "trapezoid", "average", "unique", "concatenate", "stack",
+        "cumulative_sum", "linalg.norm", "fft.fft",
+    ), ()),
+    "quantile": (0.5,), "percentile": (50,), "roll": (1,), "repeat": (2,), "take": (0,), "delete": (0,),
+    "insert": (0, 1.0), "append": (1.0,), "split": (1,), "array_split": (2,), "compress": ([True],),
+    "argpartition": (0,), "partition": (0,),
+}  # fmt: skip
+ARRAYS = [np.array(1.5), np.array([1.0, 2.0]), np.zeros((2, 0)), np.arange(6.0).reshape(2, 3)]
+AXES = [0, 1, -1, 2, -3, (0,), (0, 1), (0, 0), (), True, None, 1.0, np.int64(0), np.True_]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_axis_means_what_it_means_in_numpy(name):
+    function = np
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if function is None:
+        pytest.skip(f"this NumPy has no {name}")
+    for x in ARRAYS:
+        for axis in AXES:
+            def call(x, axis=axis):
+                return function(x, *FUNCTIONS[name], axis=axis)
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected, actual = outcome(call, (x,)), outcome(fx.futurize(call), (x,))
+            assert actual == expected, f"{name} of {x.shape} along {axis!r}"

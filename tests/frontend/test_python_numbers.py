@@ -1,0 +1,69 @@
+"""Numbers that are Python's have the attributes of Python's types, in staged code as outside of it."""
+
+import numpy as np
+import pytest
+from compare import check
+
+NUMBERS = {
+    "bool": lambda x: bool(x[0] > 0), "int": lambda x: int(x[0]), "float": lambda x: float(x[1]),
+    "complex": lambda x: complex(x[1]) * 1j, "item": lambda x: x[1].item(), "equal": lambda x: np.array_equal(x, x),
+}  # fmt: skip
+ATTRIBUTES = {
+    "real": lambda n: n.real, "imag": lambda n: n.imag, "numpy.real": lambda n: np.real(n),
+    "numpy.imag": lambda n: np.imag(n), "conjugate": lambda n: n.conjugate(), "item": lambda n: n.item(),
+    "sum": lambda n: n.sum(), "shape": lambda n: n.shape, "dtype": lambda n: n.dtype, "T": lambda n: n.T,
+    "numerator": lambda n: n.numerator, "denominator": lambda n: n.denominator, "max": lambda n: n.max(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_attributes_of_python_numbers(number, attribute):
+    make, read = NUMBERS[number], ATTRIBUTES[attribute]
+
+    def program(x):
+        return read(make(x))
+
+    check(program, np.array([2.0, -1.5]))
+
+
+@pytest.mark.parametrize("attribute", ["is_integer", "hex", "as_integer_ratio"])
+def test_what_only_python_can_tell_runs_as_plain_python(attribute):
+    check(lambda x: getattr(float(x[0]), attribute)(), np.array([2.5]), staged=False)
+
+
+def test_a_number_in_one_round_and_an_array_in_another():
+    def program(a, rows):
+        for _ in rows:
+            a = a.item() * 2
+        return a
+
+    check(program, np.array([3]), np.zeros((1, 2)))
+    check(program, np.array([3]), np.zeros((3, 2)))
+
+
+def nothing_selected(x):
+    return x[x[2:] < 0.3]
+
+
+def nothing_written(x):
+    x[x[2:] < 0.3] = 5.0
+    return x
+
+
+def nothing_written_by_pairs(x):
+    x.reshape(1, 2)[np.zeros((0, 2), bool)] = 1.0
+    return x
+
+
+@pytest.mark.parametrize("program", [nothing_selected, nothing_written, nothing_written_by_pairs])
+def test_a_mask_without_elements_fits_any_array(program):
+    check(program, np.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("axis", [0, -1, 1, -2, None])
+@pytest.mark.parametrize("name", ["argsort", "argmax", "argmin", "sort", "cumsum", "argpartition"])
+def test_axes_of_arrays_without_dimensions(name, axis):
+    function, more = getattr(np, name), (0,) if name == "argpartition" else ()
+    refused_by_source = name == "argpartition" and axis in (1, -2)
+    check(lambda x: function(x, *more, axis=axis), np.array(1.5), staged=not refused_by_source)
