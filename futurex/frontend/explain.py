@@ -47,4 +47,7 @@ def lines_of(variant: Variant) -> list[str]:
     whole = getattr(variant._plan, "whole", None)
     if whole is not None and (text := whole.text()) is not None:
         out.append(text)
+    choice = variant.lane.choice if variant.lane is not None else None
+    if choice is not None and (text := choice.text()) is not None:
+        out.append(text)
     return out + variant.notes

@@ -15,7 +15,7 @@ from futurex.runtime.local import LocalExecutor
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 
-SHORT = 250e-6  # seconds of a run that is not worth a hand-over and copies, which take a fifth of it
+SHORT = 500e-6  # seconds of a run that is not worth a hand-over and copies, which take a fifth of it
 COPY_RATE = 5e9  # bytes a second
 WORTH = 4.0  # a run must take this many times longer than copying its arguments, else the call waits for it
 

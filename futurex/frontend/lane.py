@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.choice import Choice, computes
 from futurex.frontend.keys import Key
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.futures import Done
@@ -28,24 +29,31 @@ class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``.
+    ``choice``, where there is one: calls may go as plain NumPy.
     """
 
-    __slots__ = ("inputs", "match", "pack", "variant")
+    __slots__ = ("choice", "inputs", "match", "pack", "variant")
 
-    def __init__(self, variant: Variant, match: Match) -> None:
+    def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
+        self.choice = choice
         self.match = match
         self.pack = _pack(variant)
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
 
 
-def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any]) -> Lane | None:
-    """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure."""
+def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:
+    """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure.
+
+    ``choice``: the function means plain NumPy, so its calls may go as that.
+    """
     if variant.graph is None or variant.opened or len(leaves) > _LONGEST:
         return None
     try:
-        return Lane(variant, _Matcher(structure, variant.leaves, leaves).function())
+        match = _Matcher(structure, variant.leaves, leaves).function()
+        pack = packed(variant) if choice and computes(variant) else None
+        return Lane(variant, match, Choice(variant, pack) if pack is not None else None)
     except _Unsure:
         return None
 
@@ -148,14 +156,17 @@ def _pack(variant: Variant) -> Pack | None:
     plain = (
         not (variant.written or variant.changes or variant.generators or variant.has_log)
         and not (variant.waits or variant.quiet or variant.opened or variant.gives)
-        and len(variant.outputs) <= _LONGEST
         and all(map(_is_plain, variant.outputs))
-        and len({output.index for output in variant.outputs}) == len(variant.outputs)  # one future, one result
         and not any(key[0] is Array for key in variant.leaves)
         and all(isinstance(capture.array, np.ndarray | np.generic) for capture in variant.captures)
     )
-    if not plain:
-        return None
+    return packed(variant) if plain else None
+
+
+def packed(variant: Variant) -> Pack | None:
+    """Writes the function from results of a run, each of which is a leaf of what is returned, to that nest."""
+    if len(variant.outputs) > _LONGEST or len({output.index for output in variant.outputs}) < len(variant.outputs):
+        return None  # one future, one result
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):

@@ -11,14 +11,14 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.ownership import call_and_look
-from futurex.runtime.futures import Future
+from futurex.runtime.futures import Done
 from futurex.tree.aval import aval_of
 from futurex.tree.pytree import flatten, unflatten
 
 
 def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``function(*args, **kwargs)`` with arrays for futures; containers that the function changes are the caller's."""
-    if not any(isinstance(leaf, Array) for leaf in flatten((args, kwargs))[0]):
+    if not any(map(_holds_futures, args)) and not any(map(_holds_futures, kwargs.values())):
         return function(*args, **kwargs)
     stand_ins = _StandIns()
     try:
@@ -32,22 +32,37 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
     What anybody else refers to comes back as it is: an argument that is returned is the argument.
     """
-    result, alone = call_and_look(lambda: call_plainly(function, args, kwargs))
+    return as_futures(*call_and_look(lambda: call_plainly(function, args, kwargs)), args, kwargs)
+
+
+def as_futures(result: Any, alone: list[bool], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a plain call returned, in futures; ``alone`` says of which leaves nobody else holds the array."""
     leaves, structure = flatten(result)
-    given = [leaf for leaf in flatten((args, kwargs))[0] if isinstance(leaf, np.ndarray)]
     for k, leaf in enumerate(leaves):
-        if (alone[k] and not any(np.may_share_memory(leaf, other) for other in given)) or isinstance(leaf, np.generic):
+        if isinstance(leaf, np.generic) or (alone[k] and is_apart(leaf, flatten((args, kwargs))[0])):
             leaves[k] = _completed(leaf)
     return unflatten(structure, leaves) if any(isinstance(leaf, Array) for leaf in leaves) else result
+
+
+def is_apart(array: Any, given: list[Any]) -> bool:
+    """Does an array that nobody else holds share no memory with those ``given``? One that is no view never does."""
+    if array.base is None:
+        return True
+    return not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
+
+
+_NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)})
+
+
+def _holds_futures(value: Any) -> bool:
+    return type(value) not in _NO_FUTURES and any(isinstance(leaf, Array) for leaf in flatten(value)[0])
 
 
 def _completed(value: Any) -> Any:
     """A future that is done; what no future array can be stays as it is."""
     if type(value) not in (np.ndarray, value.dtype.type) or value.dtype.kind not in "biufc":
         return value
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return Array(future, aval_of(value), None, isinstance(value, np.ndarray))
+    return Array(Done(value), aval_of(value), None, isinstance(value, np.ndarray))
 
 
 class _StandIns:

@@ -71,6 +71,11 @@ class Whole:
         """Do runs go to the compiled function, or may they yet?"""
         return not self._off
 
+    @property
+    def settled(self) -> bool:
+        """Is it known how runs go?"""
+        return self.taken or self._off
+
     def run(
         self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
     ) -> list[Any]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class Structure:
@@ -22,6 +24,8 @@ class Structure:
 
 
 LEAF = Structure(None)
+_LEAVES = frozenset({np.ndarray, *np.sctypeDict.values(), bool, int, float, complex, str, type(None)})
+"""Kinds that are found to be leaves without a closer look."""
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
@@ -36,6 +40,9 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
 
 def _flatten(value: Any, leaves: list[Any]) -> Structure:
     kind = type(value)
+    if kind in _LEAVES:
+        leaves.append(value)
+        return LEAF
     if kind is tuple or kind is list:
         return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
     if kind is dict:

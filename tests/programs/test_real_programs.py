@@ -22,7 +22,6 @@ NOT_STAGED = {
     "dbscan": "a list as a stack that grows and shrinks by data",
     "histogram_equalisation": "masked arrays",
     "image_filters": "sliding_window_view",
-    "lattice_boltzmann": "roll by an element of an array from outside",
     "polygons": "a list as a stack that grows and shrinks by data",
 }
 

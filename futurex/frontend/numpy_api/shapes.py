@@ -16,7 +16,7 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
-from futurex.tree.node import const
+from futurex.tree.node import const, size_node
 
 
 @handles(np.reshape)
@@ -213,6 +213,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     shifts, axes = (entry if isinstance(entry, tuple) else (entry,) for entry in (shift, axis))
     for by, k in zip(shifts, axes, strict=True):
         n = x.shape[k]
+        if type(n) is not int or (isinstance(by, Tracer) and _is_count(by)):
+            x = _rolled(x, by, k)
+            continue
         by = operator.index(by) % n if n else 0
         if by:
             whole: list[Any] = [slice(None)] * x.ndim
@@ -220,6 +223,23 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
             tail[k], head[k] = slice(n - by, None), slice(None, n - by)
             x = concatenate([x[tuple(tail)], x[tuple(head)]], k)
     return fresh(x._node) if x.ndim else new_array(x._node)
+
+
+def _is_count(value: Tracer) -> bool:
+    """Is it one integer of at most 64 bits with a sign?"""
+    return not value.ndim and np.can_cast(value.dtype, np.int64) and value.dtype.kind in "iu"
+
+
+def _rolled(x: Tracer, by: Any, axis: int) -> Tracer:
+    """Rolled by a number or along an extent that only the run knows."""
+    axis = array_utils.normalize_axis_index(operator.index(axis), x.ndim)
+    if not (isinstance(by, Tracer) and _is_count(by)):
+        by = operator.index(by)
+    extent = emit("maximum", size_node(x.shape[axis]), 1)
+    places = emit("iota", shape=(x.shape[axis],), axis=0, dtype=np.dtype(np.int64))
+    first = emit("remainder", as_tracer(by)._node, extent)
+    source = emit("remainder", emit("subtract", places, first), extent)
+    return x[(slice(None),) * axis + (new_array(source),)]
 
 
 @handles(np.tile)

@@ -1,0 +1,146 @@
+"""Short calls that are faster as plain NumPy go on as that, and nobody can tell but by the time they take."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.frontend import choice
+from futurex.runtime.whole import Whole
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Compare after a few calls; plain wins."""
+    monkeypatch.setattr(choice, "WORTH", 0.0)
+    monkeypatch.setattr(choice, "FEWEST", 2)
+    monkeypatch.setattr(choice, "_BETTER", 1e9)
+    monkeypatch.setattr(Whole, "settled", True)
+
+
+def settle(f, *args):
+    """Call until plain NumPy is taken."""
+    for _ in range(200):
+        f(*args)
+        if "calls run as plain NumPy" in f.explain():
+            return
+    pytest.fail(f.explain())
+
+
+VALUES = np.arange(6.0)
+
+
+def helper(x):
+    return np.ma.masked_equal(x, 3.0).filled(0.0)
+
+
+def with_fragment(x):
+    return helper(x) * 2, x.sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda x, s: x * s + 1, (VALUES, 2.5)),
+        (lambda x, s: {"sum": x.sum(), "parts": (x * s, np.array(3) + s), "list": [x > s, s * 2]}, (VALUES, 2.5)),
+        (lambda x, s: (x.astype(np.int8), x.max() > s, np.float32(2) * x[0]), (VALUES, 2.5)),
+        (with_fragment, (VALUES,)),
+    ],
+)
+def test_plain_results_are_those_of_the_trace(at_once, function, args):
+    f = fx.futurize(function)
+    staged = f(*args)
+    settle(f, *args)
+    plain = f(*args)
+    flat = fx.tree.pytree.flatten
+    assert flat(plain)[1] == flat(staged)[1]
+    for mine, other in zip(flat(plain)[0], flat(staged)[0], strict=True):
+        assert type(mine) is type(other)
+        if isinstance(other, fx.Array):
+            assert (mine.shape, mine.dtype, mine.aval.weak) == (other.shape, other.dtype, other.aval.weak)
+            mine, other = mine.result(), other.result()
+        assert type(mine) is type(other)
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_what_somebody_else_holds_is_copied(at_once):
+    held = np.zeros(3)
+    keep = []
+
+    def f(x):
+        y = x + held
+        return y[:2]
+
+    g = fx.futurize(f)
+    settle(g, np.ones(3))
+    first = g(np.ones(3))
+    second = g(np.ones(3))
+    keep += [first, second]
+    assert not np.shares_memory(first.result(), second.result())
+    assert first.tolist() == [1.0, 1.0]
+
+
+def test_an_error_is_that_of_the_future(at_once):
+    f = fx.futurize(lambda x: np.linalg.inv(x))
+    settle(f, np.eye(2))
+    failed = f(np.zeros((2, 2)))
+    with pytest.raises(np.linalg.LinAlgError):
+        failed.result()
+    assert f(np.eye(2)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_guard_that_fails_traces_again(at_once):
+    scope = {"factor": 2}
+    exec("def f(x):\n    return x * factor", scope)
+    f = fx.futurize(scope["f"])
+    settle(f, np.ones(2))
+    scope["factor"] = 3
+    assert f(np.ones(2)).tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", ["writes", "draws", "prints", "donates", "future", "gradient"])
+def test_calls_that_do_more_than_compute_have_no_choice(at_once, kind, capsys):
+    x = np.ones(3)
+
+    def write(a):
+        a += 1
+        return a * 2
+
+    def draw(a, rng):
+        return a + rng.random()
+
+    def say(a):
+        print("here")
+        return a + 1
+
+    functions = {
+        "writes": (fx.futurize(write), (x,)), "draws": (fx.futurize(draw), (x, np.random.default_rng(0))),
+        "prints": (fx.futurize(say), (x,)),
+        "donates": (fx.futurize(lambda a: a * 2, donate="a"), (x,)),
+        "future": (fx.futurize(lambda a: a * 2), (fx.futurize(lambda a: a + 0)(x),)),
+        "gradient": (fx.grad(fx.futurize(lambda a: (a * a).sum())), (x,)),
+    }  # fmt: skip
+    f, args = functions[kind]
+    for _ in range(40):
+        f(*args)
+    if hasattr(f, "explain"):
+        assert "calls run as plain NumPy" not in f.explain()
+    if kind == "writes":
+        assert x.tolist() == [41.0] * 3
+    if kind == "prints":
+        assert capsys.readouterr().out == "here\n" * 40
+
+
+def test_the_faster_way_stays():
+    def slow(x):  # a fragment costs more than the call
+        return helper(x) * 2
+
+    f = fx.futurize(slow)
+    x = np.arange(4.0)
+    for _ in range(8):
+        f(x)
+    lane = f._lane
+    lane.choice.seconds = (2e-5, 1e-5)
+    assert lane.choice.text() is None
+    lane.choice.plain = True
+    assert "10 µs instead of 20 µs" in f.explain()
+    np.testing.assert_array_equal(f(x).result(), [0.0, 2.0, 4.0, 0.0])
