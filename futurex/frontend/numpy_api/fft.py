@@ -25,7 +25,8 @@ Lengths = list[int]
 def _transform(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any = None) -> Any:
     x = as_tracer(a)
     node = array_node(x)
-    axis = operator.index(axis if isinstance(axis, np.bool_) else known(axis, "axis="))
+    given: Any = axis if isinstance(axis, np.bool_) else known(axis, "axis=")
+    axis = operator.index(given)
     if n is None:
         n = node.shape[axis] if name != "irfft" else (node.shape[axis] - 1) * 2
     if node.dtype.kind == "c" and name == "rfft":
