@@ -10,6 +10,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.keys import leaf_key
 from futurex.frontend.program import Program, lower
+from futurex.frontend.tracebacks import folds
 from futurex.partition.mesh import Replicate, Shard
 from futurex.runtime.futures import Future
 from futurex.runtime.group import Group, SpmdRun, run_program
@@ -29,6 +30,7 @@ class Bound:
         self._group = group
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
+    @folds
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         key = structure, tuple(_tiled_key(leaf) for leaf in leaves)

@@ -141,6 +141,8 @@ def _with_candidate(escape: Escape, function: Any) -> Escape:
 
 
 def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(function, Tracer):
+        raise TypeError("'numpy.ndarray' object is not callable")
     try:
         handler = SPECIAL.get(function)
     except TypeError:  # an unhashable callable

@@ -64,7 +64,14 @@ def folds(function: F) -> F:
 def _lines_of(error: BaseException) -> types.TracebackType | None:
     """The line of an error about staging."""
     source = error.source if isinstance(error, StagingError) else None
-    return _linked(_frames(source), None) if source is not None else None
+    if source is None:
+        return None
+    shown = set(map(_place, _visible(error.__traceback__)))  # an edge inside this one may have put it in
+    return _linked([frame for frame in _frames(source) if _place(frame) not in shown], None)
+
+
+def _place(entry: types.TracebackType) -> tuple[str, int]:
+    return entry.tb_frame.f_code.co_filename, entry.tb_lineno
 
 
 def _entries(traceback: types.TracebackType | None) -> list[types.TracebackType]:

@@ -6,6 +6,7 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -458,14 +459,13 @@ class Tracer:
         return call_numpy(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS
+        from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, call_method
 
         if name in METHODS:
-            function = METHODS[name]
-            return lambda *args, **kwargs: function(self, *args, **kwargs)
+            return partial(call_method, name, self)
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](self)
-        if hasattr(np.ndarray, name):
+        if name in dir(np.ndarray):  # not what a class has beside
             raise Escape(f"the array attribute {name!r}", "it is not traced")
         raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
 

@@ -44,5 +44,18 @@ def call_numpy(function: Any, args: Any, kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     except TypeError as error:
         if "unexpected keyword" in str(error) or "positional argument" in str(error):
-            raise Escape(f"numpy.{function.__name__} with these options", str(error)) from None
+            why = str(error).replace(f"{handler.__qualname__}()", f"{function.__name__}()")
+            raise Escape(f"numpy.{function.__name__} with these options", why) from None
+        raise
+
+
+def call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method of a traced array. A wrong keyword is called wrong by the name that the user knows."""
+    handler = METHODS[name]
+    try:
+        return handler(array, *args, **kwargs)
+    except TypeError as error:
+        inner = f"{getattr(handler, '__qualname__', name)}()"
+        if inner in str(error):
+            raise TypeError(str(error).replace(inner, f"{name}()")) from None
         raise
