@@ -9,7 +9,7 @@ import pytest
 
 import futurex as fx
 
-sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "frontend")]
+sys.path.extend([str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "frontend")])
 import error_cases
 from test_tracebacks import failure
 
