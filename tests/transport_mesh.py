@@ -34,10 +34,15 @@ def tls(own: str = "rank.pem") -> Tls:
 
 
 def open_or_skip(kind: str, rank: int, size: int, secret: bytes = SECRET, limits: Limits | None = None) -> Endpoint:
-    """Open an endpoint, "tls" being encrypted TCP; skip the test where the library for `kind` is missing."""
+    """Open an endpoint; skip the test where the library for `kind` is missing.
+
+    "tls" is encrypted TCP, "apart" the transport that chooses, with every rank on a machine of its own, encrypted.
+    """
     try:
         if kind == "tls":
             return open_endpoint("tcp", rank, size, secret, limits=limits, tls=tls())
+        if kind == "apart":
+            return open_endpoint("auto", rank, size, secret, limits=limits, tls=tls(), machine=f"{rank}")
         return open_endpoint(kind, rank, size, secret, limits=limits)
     except MissingExtra as error:
         pytest.skip(str(error))

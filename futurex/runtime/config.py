@@ -1,4 +1,4 @@
-"""What the runtime may use: threads, how long it waits before it gives up, and whether it waits for the compiler.
+"""What the runtime may use: threads, how long it waits before it gives up, where it runs, whether it waits to compile.
 
 One budget of threads per process: a pool has that many workers. Either they run kernels of one thread, or one run at a
 time uses kernels of as many threads as the budget has (:mod:`futurex.runtime.budget`).
@@ -27,6 +27,11 @@ def background() -> bool:
     if text not in ("background", "wait"):
         raise ValueError(f"FUTUREX_COMPILE={text!r} must be background or wait")
     return text == "background"
+
+
+def machine() -> str | None:
+    """What this process calls its machine, where that is not to be found out: FUTUREX_MACHINE."""
+    return os.environ.get("FUTUREX_MACHINE") or None
 
 
 def deadline() -> float:

@@ -1,6 +1,6 @@
 """Active messages between localities: one interface, `Endpoint`, and the transports that implement it."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from futurex.runtime.transport.base import Allocate, Endpoint, Handler
 from futurex.runtime.transport.errors import (
@@ -33,32 +33,47 @@ __all__ = [
 ]
 
 
-def _inproc(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
+class _Asked(NamedTuple):
+    rank: int
+    size: int
+    secret: bytes
+    limits: Limits
+    host: str
+    tls: Tls | None
+    machine: str | None
+
+
+def _inproc(asked: _Asked) -> Endpoint:
     from futurex.runtime.transport.inproc import InprocEndpoint
 
-    return InprocEndpoint(rank, size, secret, limits)
+    return InprocEndpoint(*asked[:4])
 
 
-def _local(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
+def _local(asked: _Asked) -> Endpoint:
     from futurex.runtime.transport.local import LocalEndpoint
 
-    return LocalEndpoint(rank, size, secret, limits)
+    return LocalEndpoint(*asked[:4])
 
 
-def _tcp(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
+def _tcp(asked: _Asked) -> Endpoint:
     from futurex.runtime.transport.tcp import TcpEndpoint
 
-    return TcpEndpoint(rank, size, secret, limits, host, tls)
+    return TcpEndpoint(*asked[:6])
 
 
-def _ucx(rank: int, size: int, secret: bytes, limits: Limits, host: str, tls: Tls | None) -> Endpoint:
+def _auto(asked: _Asked) -> Endpoint:
+    from futurex.runtime.transport.auto import AutoEndpoint
+
+    return AutoEndpoint(*asked)
+
+
+def _ucx(asked: _Asked) -> Endpoint:
     from futurex.runtime.transport.ucx import UcxEndpoint
 
-    return UcxEndpoint(rank, size, secret, limits)
+    return UcxEndpoint(*asked[:4])
 
 
-_Open = Callable[[int, int, bytes, Limits, str, Tls | None], Endpoint]
-_KINDS: dict[str, _Open] = {"inproc": _inproc, "local": _local, "tcp": _tcp, "ucx": _ucx}
+_KINDS = {"auto": _auto, "inproc": _inproc, "local": _local, "tcp": _tcp, "ucx": _ucx}
 
 
 def open_endpoint(
@@ -70,11 +85,13 @@ def open_endpoint(
     limits: Limits | None = None,
     host: str = "127.0.0.1",
     tls: Tls | None = None,
+    machine: str | None = None,
 ) -> Endpoint:
     """Open the endpoint of `rank` among `size`; `secret` is what the ranks share (at least 16 random bytes).
 
     `kind`: "inproc" within a process, "local" between processes of one user on one host, "tcp" on a port of `host`,
-    encrypted where `tls` is given, "ucx" with UCX (MissingExtra where it is missing). Raises ValueError for any other,
+    encrypted where `tls` is given, "auto" each of these two where it fits (ranks with one `machine` are on one host;
+    by default that is found out), "ucx" with UCX (MissingExtra where it is missing). Raises ValueError for any other,
     and for `tls` with "ucx", which cannot encrypt.
     Register the handlers, hand `address` to the other ranks, then `connect`.
 
@@ -95,4 +112,4 @@ def open_endpoint(
         raise ValueError(f"there is no transport {kind!r}; choose one of {', '.join(map(repr, _KINDS))}") from None
     if tls is not None and kind == "ucx":
         raise ValueError("UCX cannot encrypt what it sends: use 'tcp' where encryption is required")
-    return make(rank, size, secret, limits or Limits(), host, tls)
+    return make(_Asked(rank, size, secret, limits or Limits(), host, tls, machine))

@@ -1,45 +1,36 @@
 """The transport inside a host: local sockets for messages, and memory that the ranks share for what is large.
 
-The sockets have abstract names, so nothing lies in any folder, and nothing is left when a process is killed. A peer
-must run as the same user before it may even authenticate. Then the two hand each other their arena and a doorbell.
+Once two ranks have authenticated they hand each other their arena and a doorbell.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import selectors
-import socket
-import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from futurex.runtime.transport.arena import Arena, PeerMemory
+from futurex.runtime.transport.doors import Door, LocalDoor
 from futurex.runtime.transport.errors import AuthenticationError, PeerLost, TransportError
 from futurex.runtime.transport.message import Limits
 from futurex.runtime.transport.stream import StreamEndpoint
-from futurex.runtime.transport.wire import Wire
 
 BOARD_BYTES = 4 << 20  #: at the beginning of every arena, for those who coordinate through it
-_SOCKET_BUFFER = 4 << 20
-_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 class LocalEndpoint(StreamEndpoint):
     """A rank whose peers run on the same host, as the same user.
 
-    `memory` is its arena; `peer_memory` holds those of the peers, by rank.
+    `memory` is its arena; `peer_memory` holds those of the peers, by rank. `machines[r]` numbers the machine of rank r.
     """
 
-    def __init__(self, rank: int, size: int, secret: bytes, limits: Limits) -> None:
-        listener = socket.socket(socket.AF_UNIX)
-        name = f"futurex-{secrets.token_hex(16)}"
-        listener.bind("\0" + name)
-        listener.listen(size + limits.max_guests)
-        super().__init__("local", rank, size, secret, limits, listener)
-        self.address = f"local://{name}".encode()
+    def __init__(
+        self, rank: int, size: int, secret: bytes, limits: Limits, kind: str = "local", doors: Sequence[Door] = ()
+    ) -> None:
+        super().__init__(kind, rank, size, secret, limits, [LocalDoor(size + limits.max_guests), *doors])
+        self.machines = (0,) * size
         self.memory = Arena(BOARD_BYTES)
         self.peer_memory: dict[int, PeerMemory] = {}
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -64,31 +55,6 @@ class LocalEndpoint(StreamEndpoint):
         for callback in self._ringing:
             callback()
 
-    def _connect(self, peer: int, name: str, timeout: float) -> Wire:
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.settimeout(timeout)
-            sock.connect("\0" + name.removeprefix("local://"))
-            return self._prepared(sock)
-        except BaseException:
-            sock.close()
-            raise
-
-    def _accepted(self, sock: socket.socket, where: Any) -> tuple[Wire, str]:
-        try:
-            return self._prepared(sock), f"local://process-{_credentials(sock)[0]}"
-        except BaseException:
-            self._counters.rejected += 1
-            sock.close()
-            raise
-
-    def _prepared(self, sock: socket.socket) -> Wire:
-        if _credentials(sock)[1] != os.geteuid():
-            raise PermissionError("the other process belongs to another user")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
-        return Wire(sock)
-
     def _gifts(self) -> list[int]:
         return [self.memory.descriptor, self._bell]
 
@@ -106,7 +72,8 @@ class LocalEndpoint(StreamEndpoint):
     def _disconnect(self, peer: int, error: PeerLost) -> None:
         super()._disconnect(peer, error)
         with self._bells_lock:
-            os.close(self._bells.pop(peer))
+            if peer in self._bells:
+                os.close(self._bells.pop(peer))
 
     def _release(self) -> None:
         super()._release()
@@ -116,6 +83,3 @@ class LocalEndpoint(StreamEndpoint):
             self._bells.clear()
         self.memory.close()
 
-
-def _credentials(sock: socket.socket) -> tuple[int, int, int]:
-    return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

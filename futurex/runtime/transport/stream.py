@@ -2,8 +2,8 @@
 
 Peers authenticate before anything else is read. A payload leaves from the sender's buffer, from the caller's thread if
 the socket takes it, and is received into the buffer that the handler allocates. Messages that wait leave together, as
-many as one system call takes. TCP and local sockets differ in how they are opened, in what carries the bytes
-(`Wire`), and in what the two sides hand each other once they know each other.
+many as one system call takes. TCP and local sockets are different doors (`Door`): they are opened differently,
+something else carries the bytes (`Wire`), and through local ones descriptors are handed over. Endpoints may have both.
 """
 
 import os
@@ -11,15 +11,15 @@ import selectors
 import socket
 import threading
 import time
-from abc import abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from futurex.runtime.transport.auth import Handshake
 from futurex.runtime.transport.base import Endpoint
+from futurex.runtime.transport.doors import Door
 from futurex.runtime.transport.errors import (
     AuthenticationError,
     PeerLost,
@@ -103,12 +103,12 @@ class _Peer:
 
 
 class StreamEndpoint(Endpoint):
-    """A rank that listens on a stream socket."""
+    """A rank that listens at one or more doors; its address is that of its only one."""
 
-    def __init__(self, kind: str, rank: int, size: int, secret: bytes, limits: Limits, listener: socket.socket) -> None:
+    def __init__(self, kind: str, rank: int, size: int, secret: bytes, limits: Limits, doors: Sequence[Door]) -> None:
         super().__init__(kind, rank, size, secret, limits)
-        self._listener = listener
-        self._listener.setblocking(False)
+        self._doors = list(doors)
+        self.address = self._doors[0].address.encode()
         self._peers: dict[int, _Peer] = {}
         self._guests: dict[Wire, None] = {}  # those that have not authenticated, the oldest first
         self._selector = selectors.DefaultSelector()
@@ -116,20 +116,18 @@ class StreamEndpoint(Endpoint):
         self._waker.setblocking(False)
         self._wakee.setblocking(False)
         self._selector.register(self._wakee, _READ, self._woken)
-        self._selector.register(self._listener, _READ, self._accept)
+        for door in self._doors:
+            door.listener.setblocking(False)
+            self._selector.register(door.listener, _READ, partial(self._accept, door))
 
-    # --- what a kind of socket provides ------------------------------------------------------------------------------
+    # --- what a kind of endpoint may provide -------------------------------------------------------------------------
 
-    @abstractmethod
-    def _connect(self, peer: int, name: str, timeout: float) -> Wire:
-        """Open a connection to a lower rank, in blocking mode; may raise OSError."""
-
-    @abstractmethod
-    def _accepted(self, sock: socket.socket, where: Any) -> tuple[Wire, str]:
-        """Prepare an accepted connection and name its other end; may raise OSError."""
+    def _way(self, peer: int, address: bytes) -> tuple[Door, str]:
+        """Return the door through which a lower rank is reached, and the name to dial there; may raise OSError."""
+        return self._doors[0], address.decode(errors="replace")
 
     def _gifts(self) -> list[int]:
-        """Descriptors that every peer gets when it has authenticated; they go over local sockets only."""
+        """Descriptors that every peer gets when it has authenticated, at doors through which they fit."""
         return []
 
     def _given(self, peer: int, gifts: list[int]) -> None:
@@ -139,19 +137,23 @@ class StreamEndpoint(Endpoint):
 
     def _dial(self, peer: int, address: bytes, deadline: float) -> None:
         name = address.decode(errors="replace")
+        gifts: list[int] = []
 
         def left() -> float:
             return max(0.001, deadline - time.monotonic())
 
         wire: Wire | None = None
         try:
-            wire = self._connect(peer, name, left())
+            door, name = self._way(peer, address)
+            wire = door.connect(name, left())
             handshake = Handshake(self.rank, self.size, self._secret, peer=peer)
             wire.sock.sendall(handshake.greeting())
             while handshake.expects:
                 wire.sock.settimeout(left())
                 wire.sock.sendall(handshake.feed(_receive_exactly(wire.sock, handshake.expects)))
-            gifts = _exchange_gifts(wire.sock, self._gifts())
+            if door.gives:
+                socket.send_fds(wire.sock, [b"\0"], self._gifts())
+                gifts = _receive_gifts(wire.sock)
         except BaseException as error:
             if wire is not None:
                 wire.sock.close()
@@ -160,25 +162,39 @@ class StreamEndpoint(Endpoint):
             if isinstance(error, OSError):
                 raise PeerLost(peer, name, f"the connection from rank {self.rank} failed: {error}") from error
             raise
-        self.run_on_thread(partial(self._attach, peer, wire, name, gifts), deadline - time.monotonic())
 
-    def _attach(self, rank: int, wire: Wire, name: str, gifts: list[int]) -> None:
+        def attach() -> None:
+            if door.gives:
+                self._given(peer, gifts)
+            self._attach(peer, wire, name)
+
+        try:
+            self.run_on_thread(attach, deadline - time.monotonic())
+        except AuthenticationError:
+            wire.sock.close()
+            raise
+
+    def _attach(self, rank: int, wire: Wire, name: str) -> None:
         wire.sock.setblocking(False)
-        self._given(rank, gifts)
         peer = _Peer(rank, wire, FrameParser(rank, self._admit, self._deliver))
         self._peers[rank] = peer
         self._selector.register(wire.sock, _READ, partial(self._ready, peer))
         self._join(rank, name)
 
-    def _accept(self, _: int) -> None:
+    def _accept(self, door: Door, _: int) -> None:
         with suppress(OSError):  # the connection may be gone already
-            sock, where = self._listener.accept()
-            if len(self._guests) >= self.limits.max_guests:
+            sock, where = door.listener.accept()
+            if len(self._guests) >= max(self.limits.max_guests, self.size):
                 self._reject_guest(next(iter(self._guests)))  # a real peer is done soon: the oldest is a stranger
             sock.setblocking(False)
-            wire, name = self._accepted(sock, where)
+            try:
+                wire, name = door.accepted(sock, where)
+            except BaseException:
+                self._counters.rejected += 1
+                sock.close()
+                raise
             self._guests[wire] = None
-            self._selector.register(wire.sock, _READ, _Guest(self, wire, name).ready)
+            self._selector.register(wire.sock, _READ, _Guest(self, door, wire, name).ready)
             self.call_later(self.limits.handshake_timeout, partial(self._reject_guest, wire))
 
     def _reject_guest(self, wire: Wire) -> None:
@@ -188,15 +204,17 @@ class StreamEndpoint(Endpoint):
             self._counters.rejected += 1
             wire.sock.close()
 
-    def _welcome(self, wire: Wire, rank: int, name: str, gifts: list[int]) -> None:
+    def _welcome(self, door: Door, wire: Wire, rank: int, name: str, gifts: list[int]) -> None:
         """Turn an authenticated connection into the channel to `rank`."""
         if rank < self.rank or rank in self._peers or rank in self.lost:
             _close_all(gifts)
             self._reject_guest(wire)
             return
+        if door.gives:
+            self._given(rank, gifts)
         del self._guests[wire]
         self._selector.unregister(wire.sock)
-        self._attach(rank, wire, name, gifts)
+        self._attach(rank, wire, name)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -326,7 +344,8 @@ class StreamEndpoint(Endpoint):
         _finish(waiting, error)
 
     def _release(self) -> None:
-        for sock in (self._listener, self._waker, self._wakee, *(wire.sock for wire in self._guests)):
+        listeners = [door.listener for door in self._doors]
+        for sock in (*listeners, self._waker, self._wakee, *(wire.sock for wire in self._guests)):
             sock.close()
         self._selector.close()
 
@@ -334,8 +353,8 @@ class StreamEndpoint(Endpoint):
 class _Guest:
     """A connection that has not authenticated: never more of it is read than the handshake expects."""
 
-    def __init__(self, endpoint: StreamEndpoint, wire: Wire, name: str) -> None:
-        self._endpoint, self._wire, self._name = endpoint, wire, name
+    def __init__(self, endpoint: StreamEndpoint, door: Door, wire: Wire, name: str) -> None:
+        self._endpoint, self._door, self._wire, self._name = endpoint, door, wire, name
         self._handshake = Handshake(endpoint.rank, endpoint.size, endpoint._secret)
         self._received = bytearray()
 
@@ -365,21 +384,13 @@ class _Guest:
         if reply:
             self._wire.send([memoryview(reply)])
         if self._handshake.expects == 0:
-            gifts = self._endpoint._gifts()
-            if gifts:
-                socket.send_fds(self._wire.sock, [b"\0"], gifts)  # the peer's come back before anything else
+            if self._door.gives:  # the peer's come back before anything else
+                socket.send_fds(self._wire.sock, [b"\0"], self._endpoint._gifts())
             else:
                 self._admit([])
 
     def _admit(self, gifts: list[int]) -> None:
-        self._endpoint._welcome(self._wire, self._handshake.peer, self._name, gifts)
-
-
-def _exchange_gifts(sock: socket.socket, mine: list[int]) -> list[int]:
-    if not mine:
-        return []
-    socket.send_fds(sock, [b"\0"], mine)
-    return _receive_gifts(sock)
+        self._endpoint._welcome(self._door, self._wire, self._handshake.peer, self._name, gifts)
 
 
 def _receive_gifts(sock: socket.socket) -> list[int]:
