@@ -8,7 +8,9 @@ import futurex as fx
 from futurex.ops.comm import communications
 from futurex.partition import Mesh, partition
 from futurex.partition.mesh import SUM
+from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, adding_program, part_program
+from futurex.training.strategy.base import Options
 
 WAIT = 60
 
@@ -68,6 +70,64 @@ def test_localities_make_the_steps_of_one(group, alone, parts):
     assert_same(fit(group, optimizer=fx.optim.adam(0.01), accumulate=parts), alone)
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_sharded_state_makes_the_same_steps_with_less_memory(group, alone, stage, parts):
+    options = {"optimizer": fx.optim.adam(0.01), "accumulate": parts}
+    run = fit(group, strategy=fx.strategy.zero(stage), **options)
+    assert_same(run, alone)
+    plain = fit(group, **options).memory[0]
+    most = [max(held[name] for held in run.memory) for name in plain]
+    wider = dict(zip(plain, most, strict=True))
+    large = 2 * 40 * 33 * 8  # bytes of both moments of the one array that is large enough to be sharded
+    assert wider["parameters"] == plain["parameters"]
+    assert plain["optimizer state"] - large < wider["optimizer state"] < plain["optimizer state"] - 0.4 * large
+    if parts > 1:
+        summed, full = wider["gradients summed up"], plain["gradients summed up"]
+        assert summed == full if stage == 1 else summed < full - 0.2 * large
+
+
+class Clipped:
+    """Adam, but for the length of the whole gradient: what shards must add up for."""
+
+    def __init__(self):
+        self.adam = fx.optim.adam(0.01)
+
+    def init(self, params):
+        return self.adam.init(params)
+
+    def update(self, params, grads, state):
+        length = sum((g * g).sum() for g in grads.values()) ** 0.5
+        return self.adam.update(params, {name: g / (1.0 + length) for name, g in grads.items()}, state)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_shards_are_right_for_optimizers_that_look_at_all_gradients(group, stage):
+    run = fit(group, strategy=fx.strategy.zero(stage), optimizer=Clipped(), accumulate=stage)
+    assert_same(run, fit(optimizer=Clipped()))
+
+
+def test_sharded_state_is_exchanged_once_as_shards_and_once_as_parameters():
+    params, data = problem()
+    optimizer, strategy = fx.optim.adam(0.01), fx.strategy.zero()
+    asked = Problem(Model(loss), optimizer, params, optimizer.init(params), data, 2)
+    graph, layout = strategy.programs(asked, [16], Options())["step", 16]
+    found = communications(partition(graph, layout.placements, Mesh((("data", 2),)), 0, layout.outs))
+    floats = {node.op: [source.shape for source in node.inputs] for node in found if node.inputs[0].dtype == float}
+    assert list(floats) == ["all_reduce", "reduce_scatter", "all_gather"]
+    assert floats["reduce_scatter"] == [(40, 33)]
+    assert floats["all_gather"] == [(20, 33)]
+
+
+def test_a_checkpoint_of_shards_is_whole(group, tmp_path, alone):
+    run = fit(group, strategy=fx.strategy.zero(), optimizer=fx.optim.adam(0.01), checkpoint=tmp_path)
+    assert_same(run, alone)
+    found = load(run.saved)
+    moments = fit(optimizer=fx.optim.adam(0.01), checkpoint=tmp_path / "alone").saved
+    for name in ("m", "v"):
+        np.testing.assert_allclose(found.optimizer[name]["w1"], load(moments).optimizer[name]["w1"], rtol=1e-9)
+
+
 def test_nothing_is_exchanged_before_the_last_part():
     params, data = problem()
     optimizer = fx.optim.sgd(0.1)
@@ -84,8 +144,17 @@ def test_nothing_is_exchanged_before_the_last_part():
         ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
         ({"accumulate": 1.5}, TypeError, "float"),
         ({"strategy": "zero"}, TypeError, "strategy='zero' is none of fx.strategy"),
+        (
+            {"strategy": fx.strategy.zero(), "compression": "bf16"}, ValueError,
+            r"compression='bf16' does not go with strategy zero\(stage=2\)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(options, kind, said):
     with pytest.raises(kind, match=said):
         fit(**options)
+
+
+def test_stages_are_one_or_two():
+    with pytest.raises(ValueError, match=r"stage must be 1 .* or 2 .*, not 3"):
+        fx.strategy.zero(3)

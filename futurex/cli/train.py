@@ -152,4 +152,7 @@ def _facts(training: Run, job: Job, seconds: float) -> dict[str, str]:
         facts["beside instructions"] = f"{shares} of the recorded exchanges, by locality"
     if len(training.counters) > 1:
         facts |= {f"locality {rank}": str(counters) for rank, counters in enumerate(training.counters)}
+    for rank, held in enumerate(training.memory):
+        sizes = ", ".join(f"{name} {nbytes / 1e6:,.1f} MB" for name, nbytes in held.items())
+        facts[f"memory of locality {rank}" if len(training.memory) > 1 else "memory"] = sizes
     return facts

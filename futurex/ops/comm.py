@@ -19,7 +19,10 @@ from futurex.tree.node import Node
 from futurex.tree.record import op
 
 COMMUNICATION = frozenset({"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "permute"})
-"""The ops whose results come from other ranks: a plan starts them and goes on with what else is ready."""
+"""The ops whose results come from other ranks: a plan starts them and goes on with what else is ready.
+
+The first three take any number of arrays of one dtype at once; ``axes`` and ``sizes`` then have an entry for each.
+"""
 
 REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 """What ``reduce`` means, for two arrays of one dtype."""
@@ -47,8 +50,11 @@ def _all_reduce_aval(*xs: Aval, reduce: str, tag: int, codec: str = "") -> tuple
     return tuple(Aval(x.shape, x.dtype) for x in xs)
 
 
-def _all_gather_aval(x: Aval, axis: int, sizes: Iterable[int], tag: int) -> Aval:
-    sizes = tuple(sizes)
+def _all_gather_aval(*xs: Aval, axes: Iterable[int], sizes: Iterable[Iterable[int]], tag: int) -> tuple[Aval, ...]:
+    return tuple(_joined(x, axis, tuple(each)) for x, axis, each in zip(xs, axes, sizes, strict=True))
+
+
+def _joined(x: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
     if x.shape[axis] not in sizes:
         raise ValueError(
             f"all_gather along axis {axis} joins parts of {sizes} rows; an array of shape {x.shape} is none of them"
@@ -56,9 +62,14 @@ def _all_gather_aval(x: Aval, axis: int, sizes: Iterable[int], tag: int) -> Aval
     return Aval((*x.shape[:axis], sum(sizes), *x.shape[axis + 1 :]), x.dtype)
 
 
-def _reduce_scatter_aval(x: Aval, axis: int, sizes: Iterable[int], rank: int, reduce: str, tag: int) -> Aval:
-    sizes = tuple(sizes)
+def _reduce_scatter_aval(
+    *xs: Aval, axes: Iterable[int], sizes: Iterable[Iterable[int]], rank: int, reduce: str, tag: int
+) -> tuple[Aval, ...]:
     _check_reduction("reduce_scatter", reduce)
+    return tuple(_part(x, axis, tuple(each), rank) for x, axis, each in zip(xs, axes, sizes, strict=True))
+
+
+def _part(x: Aval, axis: int, sizes: tuple[int, ...], rank: int) -> Aval:
     if x.shape[axis] != sum(sizes):
         raise ValueError(f"reduce_scatter cuts axis {axis} of {x.shape} into parts of {sizes} rows, which do not fit")
     return Aval((*x.shape[:axis], sizes[rank], *x.shape[axis + 1 :]), x.dtype)

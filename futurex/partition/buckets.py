@@ -1,16 +1,17 @@
-"""Buckets: all-reduces that are sent as one, in the order in which their values become ready.
+"""Buckets: exchanges that are sent as one, in the order in which their values become ready.
 
 An all-reduce whose result leads to no other exchange (a gradient, the loss) may wait for its neighbours: such are
 collected into buckets of a first small one, so that communication starts early, and then larger ones, as Li et al.
 describe it (*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020). One that other
 exchanges wait for (statistics of a batch) is collected only with others of the same round, so no bucket waits for
-itself.
+itself. Sharded state has reduce-scatters, which only last gathers wait for: both are collected like the last ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from futurex.ops.comm import communications
 from futurex.tree.graph import Graph, rebuilt, topological
@@ -80,20 +81,30 @@ def _collect(comms: Sequence[Node], behind: dict[Node, int], first: int, limit: 
     for node in comms:
         awaited |= behind[node]
     rounds: list[int] = []
+    closing = _closing(comms, behind, awaited)
     buckets: list[_Bucket] = []
     filling: dict[object, _Bucket] = {}
     for k, node in enumerate(comms):
         rounds.append(1 + max((rounds[j] for j in range(k) if behind[node] >> j & 1), default=-1))
-        last = not awaited >> k & 1
+        last = not awaited >> k & 1 or closing >> k & 1
         together: object = node
-        if node.op == "all_reduce":
-            together = node.attrs["reduce"], node.inputs[0].dtype, "last" if last else rounds[k]
+        if node.op == "all_reduce" or (node.op in ("all_gather", "reduce_scatter") and last):
+            together = node.op, node.attrs.get("reduce"), node.inputs[0].dtype, "last" if last else rounds[k]
         nbytes = sum(source.aval.nbytes for source in node.inputs)
         if together not in filling or not filling[together].takes(nbytes):
             filling[together] = _Bucket(first if last and together not in filling else limit)
             buckets.append(filling[together])
         filling[together].add(node, nbytes)
     return buckets
+
+
+def _closing(comms: Sequence[Node], behind: dict[Node, int], awaited: int) -> int:
+    """The reduce-scatters, as bits, that none waits for but gathers that themselves are last."""
+    found = sum(1 << k for k, node in enumerate(comms) if node.op == "reduce_scatter")
+    for k, node in enumerate(comms):
+        if node.op != "all_gather" or awaited >> k & 1:
+            found &= ~behind[node]
+    return found
 
 
 def _in_order(buckets: Sequence[_Bucket], comms: Sequence[Node], behind: dict[Node, int]) -> list[_Bucket]:
@@ -113,8 +124,13 @@ def _in_order(buckets: Sequence[_Bucket], comms: Sequence[Node], behind: dict[No
 def _fuse(members: Sequence[Node], tag: int, known: dict[Node, Node]) -> None:
     head = members[0]
     inputs = [known[source] for member in members for source in member.inputs]
+    cut: dict[str, tuple[Any, ...]] = {
+        name: tuple(each for member in members for each in member.attrs[name])
+        for name in ("axes", "sizes")
+        if name in head.attrs
+    }
     with at(head.src):
-        fused = apply(head.op, *inputs, **{**head.attrs, "tag": tag})
+        fused = apply(head.op, *inputs, **{**head.attrs, **cut, "tag": tag})
     known.update((member, fused) for member in members)
 
 

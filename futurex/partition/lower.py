@@ -104,7 +104,8 @@ class _Lowering:
         if found is None:
             with at(node.src):
                 if isinstance(placement, Shard):
-                    found = self._cut(node, placement)
+                    scatters = self.tiling.scattered.get(node) == placement
+                    found = self._scatter(node, placement) if scatters else self._cut(node, placement)
                 else:
                     found = self._exchange(node) if placement == REPLICATE else self._term(node)
             self.local[node, placement] = found
@@ -130,7 +131,19 @@ class _Lowering:
             return item(apply("all_reduce", local, reduce=made.reduce, tag=tag), 0)
         assert isinstance(made, Shard)
         sizes = made.sizes(node.shape[made.dim], self.parts)
-        return apply("all_gather", local, axis=made.dim, sizes=sizes, tag=tag)
+        return item(apply("all_gather", local, axes=(made.dim,), sizes=(sizes,), tag=tag), 0)
+
+    def _scatter(self, node: Node, placement: Shard) -> Node:
+        """The rank's part of a value that is partial, where no rank reads more of it."""
+        made = self.tiling.made[node]
+        assert isinstance(made, Partial)
+        sizes = placement.sizes(node.shape[placement.dim], self.parts)
+        return item(
+            apply(
+                "reduce_scatter", self.local[node, made], axes=(placement.dim,), sizes=(sizes,), rank=self.rank,
+                reduce=made.reduce, tag=self.tiling.tags[node],
+            ), 0,
+        )  # fmt: skip
 
 
 def _not_empty(x: Node, dim: int, op_name: str) -> Node:

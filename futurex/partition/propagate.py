@@ -9,7 +9,7 @@ which they become possible, which is equal on all ranks and compatible with the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from futurex.partition.indexing import by_rows
@@ -25,7 +25,8 @@ class Tiling:
     """A graph with the placement of every value.
 
     ``made`` says how a node's own result lies; ``versions`` maps a node to the placements it is computed in and, for
-    each, the placements that its inputs must have; ``tags`` numbers the values that ranks exchange.
+    each, the placements that its inputs must have; ``tags`` numbers the values that ranks exchange. Of those in
+    ``scattered``, which are partial, every rank needs its shard alone.
     """
 
     graph: Graph
@@ -33,6 +34,7 @@ class Tiling:
     made: dict[Node, Made]
     versions: dict[Node, dict[Made, Demands]]
     tags: dict[Node, int]
+    scattered: dict[Node, Shard]
 
 
 def tile(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement] | None = None) -> Tiling:
@@ -50,7 +52,7 @@ def tile(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement
         flow = _flow(graph, placements, wanted_outs)
     versions, wanted = _versions(graph, flow, wanted_outs)
     tags = _number(graph, flow, versions, wanted)
-    return Tiling(graph, wanted_outs, flow.made, versions, tags)
+    return Tiling(graph, wanted_outs, flow.made, versions, tags, _scattered(flow, versions, wanted, tags))
 
 
 def _check_ends(graph: Graph, placements: Sequence[Placement], outs: Sequence[Placement] | None) -> None:
@@ -200,6 +202,18 @@ def _number(
             level[node, placement] = ready + 2  # exchanged, then cut
     exchanged.sort(key=lambda pair: pair[0])
     return {node: tag for tag, (_, node) in enumerate(exchanged)}
+
+
+def _scattered(
+    flow: _Flow, versions: dict[Node, dict[Made, Demands]], wanted: dict[Node, dict[Placement, None]],
+    exchanged: Iterable[Node],
+) -> dict[Node, Shard]:  # fmt: skip
+    found = {}
+    for node in exchanged:
+        others = [placement for placement in wanted[node] if placement not in versions[node]]
+        if isinstance(flow.made[node], Partial) and len(others) == 1 and isinstance(others[0], Shard):
+            found[node] = others[0]
+    return found
 
 
 def moves(made: Made) -> bool:

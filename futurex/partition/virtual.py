@@ -94,15 +94,16 @@ def exchange(sent: Sequence[Sent]) -> list[Any]:
         raise PartitionError(f"ranks disagree on the next communication: {[each.node for each in sent]}")
     node = sent[0].node
     if node.op == "all_gather":
-        whole = np.concatenate([each.arrays[0] for each in sent], axis=node.attrs["axis"])
-        return [whole] * len(sent)
+        columns = zip(*(each.arrays for each in sent), strict=True)
+        joined = [np.concatenate(parts, axis) for parts, axis in zip(columns, node.attrs["axes"], strict=True)]
+        return [tuple(joined)] * len(sent)
     if node.op in _MOVES:
         return _MOVES[node.op](node, [each.arrays[0] for each in sent])
     combine = REDUCTIONS[node.attrs["reduce"]]
     total = tuple(functools.reduce(combine, parts) for parts in zip(*(each.arrays for each in sent), strict=True))
     if node.op == "reduce_scatter":
-        ends = np.cumsum(node.attrs["sizes"])[:-1]
-        return np.split(total[0], ends, node.attrs["axis"])
+        each_axis = zip(total, node.attrs["axes"], node.attrs["sizes"], strict=True)
+        return list(zip(*(np.split(x, np.cumsum(sizes)[:-1], axis) for x, axis, sizes in each_axis), strict=True))
     return [total] * len(sent)
 
 

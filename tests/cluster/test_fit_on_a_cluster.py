@@ -45,6 +45,30 @@ def test_two_localities_train_as_one(transport, optimizer):
     assert all(0.0 <= record["hidden_comm_share"] <= 1.0 for record in run.history)
 
 
+STRATEGIES = {
+    "parts": {"accumulate": 3},
+    "zero 1": {"strategy": fx.strategy.zero(1), "accumulate": 2},
+    "zero 2": {"strategy": fx.strategy.zero(2), "accumulate": 2},
+}
+
+
+def test_strategies_train_as_one_locality_does(cluster):
+    params, data = _problem()
+    params["w1"], params["b1"], params["w2"] = np.zeros((5, 300)), np.linspace(-1, 1, 300), np.ones((300, 3)) / 300
+    options = {"optimizer": fx.optim.adam(1e-2), "epochs": 2, "batch_size": 16, "seed": 5, "progress": False}
+    want = fx.fit(loss, params, data, **options).result(60)
+    for name, strategy in STRATEGIES.items():
+        got = fx.fit(loss, params, data, on=cluster, **options, **strategy).result(120)
+        for leaf in params:
+            np.testing.assert_allclose(got[leaf], want[leaf], rtol=1e-9, atol=1e-12, err_msg=f"{name}: {leaf}")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with fx.Cluster(2) as cluster:
+        yield cluster
+
+
 def _cluster(transport):
     try:
         return fx.Cluster(2, transport=transport)

@@ -86,7 +86,7 @@ def test_all_gather_of_uneven_parts_keeps_every_bit(axis):
     def body(communicator):
         whole = np.concatenate(parts, axis)
         out = np.empty_like(whole)
-        attrs = {"axis": axis, "sizes": sizes, "tag": 1}
+        attrs = {"axes": (axis,), "sizes": (sizes,), "tag": 1}
         communicator.start("all_gather", attrs, [parts[communicator.rank]], [out]).result()
         return out
 
@@ -161,14 +161,17 @@ def _exchanges(rank, size):
     """One rank's part of a program with every kind of exchange, some of which depend on others."""
     x = param(Aval((2 * size, 3), np.dtype("f8")), "x")
     sizes = tuple(2 for _ in range(size))
-    mine = apply("reduce_scatter", x, axis=0, sizes=sizes, rank=rank, reduce="sum", tag=0)
-    columns = apply("reduce_scatter", x, axis=1, sizes=(3, *(0,) * (size - 1)), rank=rank, reduce="max", tag=1)
-    whole = apply("all_gather", mine * 2.0, axis=0, sizes=sizes, tag=2)
+    uneven = (3, *(0,) * (size - 1))
+    mine = item(apply("reduce_scatter", x, axes=(0,), sizes=(sizes,), rank=rank, reduce="sum", tag=0), 0)
+    several = apply("reduce_scatter", x, x * x, axes=(1, 0), sizes=(uneven, sizes), rank=rank, reduce="max", tag=1)
+    columns, rows = item(several, 0), item(several, 1)
+    both = apply("all_gather", mine * 2.0, columns, axes=(0, 1), sizes=(sizes, uneven), tag=2)
+    whole = item(both, 0) + item(both, 1)
     root = apply("broadcast", x + whole, root=size - 1, tag=3)
     mixed = apply("all_to_all", x, ranks=size, tag=4)
     moved = apply("permute", mixed, pairs=tuple((k, k + 1) for k in range(size - 1)), tag=5)
     total = item(apply("all_reduce", moved - root, reduce="sum", tag=6), 0)
-    return Graph([x], [mine, columns, whole, root, mixed, moved, total])
+    return Graph([x], [mine, columns, rows, whole, root, mixed, moved, total])
 
 
 @pytest.mark.parametrize("kind", ["inproc", "local"])
@@ -190,8 +193,8 @@ def test_a_plan_with_every_exchange_does_what_the_virtual_mesh_does(kind, size):
 @pytest.mark.parametrize(
     "op, attrs, message",
     [
-        ("reduce_scatter", {"axis": 0, "sizes": (1, 1), "rank": 0, "reduce": "sum"}, "do not fit|does not fit"),
-        ("reduce_scatter", {"axis": 0, "sizes": (2, 2), "rank": 0, "reduce": "mean"}, "'mean' is none of them"),
+        ("reduce_scatter", {"axes": (0,), "sizes": ((1, 1),), "rank": 0, "reduce": "sum"}, "do not fit|does not fit"),
+        ("reduce_scatter", {"axes": (0,), "sizes": ((2, 2),), "rank": 0, "reduce": "mean"}, "'mean' is none of them"),
         ("all_to_all", {"ranks": 3}, "3 equal blocks"),
         ("permute", {"pairs": ((0, 1), (0, 2))}, "once at most"),
     ],

@@ -216,7 +216,7 @@ def test_communication_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="all_reduce combines by sum, prod, max, min; 'mean' is none"):
         apply("all_reduce", x, reduce="mean", tag=0)
     with pytest.raises(ValueError, match=r"joins parts of \(1, 2\) rows"):
-        apply("all_gather", x, axis=0, sizes=(1, 2), tag=0)
+        apply("all_gather", x, axes=(0,), sizes=((1, 2),), tag=0)
 
 
 def test_ranks_that_disagree_are_told_so():

@@ -168,7 +168,7 @@ def test_other_instructions_run_while_a_collective_is_in_flight():
 
 def test_memory_that_a_collective_reads_is_not_wanted_by_others_meanwhile():
     x, w = matrix("x"), matrix("w")
-    whole = apply("all_gather", apply("tanh", x), axis=0, sizes=(3, 3), tag=0)
+    whole = item(apply("all_gather", apply("tanh", x), axes=(0,), sizes=((3, 3),), tag=0), 0)
     own = x
     for _ in range(5):
         own = own @ w

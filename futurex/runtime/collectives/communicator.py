@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
 import math
 import socket
 import time
@@ -21,8 +20,10 @@ from futurex.runtime.collectives.compression import Compression
 from futurex.runtime.collectives.messages import MessageCollectives
 from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, Key
+from futurex.runtime.collectives.pieces import counts, gathered, joined, parted, parts_of, scattered
 from futurex.runtime.collectives.shared import SharedGroup
 from futurex.runtime.collectives.shared_arrays import SharedCollectives
+from futurex.runtime.collectives.vectors import split
 from futurex.runtime.traffic import Tally
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.arena import Arena
@@ -212,18 +213,22 @@ class Communicator:
         return Operation(self.engine.all_reduce(*flat, attrs["reduce"], key, timeout))
 
     def _reduce_scatter(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
-        [array], [out], axis = arrays, outs, attrs["axis"]
-        rows = np.ascontiguousarray(np.moveaxis(array, axis, 0))
-        parts = [size * math.prod(rows.shape[1:]) for size in attrs["sizes"]]
-        part = np.empty((attrs["sizes"][self.rank], *rows.shape[1:]), array.dtype) if axis else out
-        pending = self.engine.reduce_scatter(rows.reshape(-1), part.reshape(-1), parts, attrs["reduce"], key, timeout)
-        return Operation(pending, (lambda: np.copyto(out, np.moveaxis(part, 0, axis))) if axis else None)
+        axes, sizes = attrs["axes"], attrs["sizes"]
+        whole = gathered(arrays, axes, sizes, self.memory)
+        part = outs[0].reshape(-1) if len(outs) == 1 else np.empty(sum(out.size for out in outs), outs[0].dtype)
+        pending = self.engine.reduce_scatter(
+            whole, part, counts(arrays, axes, sizes), attrs["reduce"], key, timeout
+        )
+        return Operation(pending, (lambda: parted(part, outs)) if len(outs) > 1 else None)
 
     def _all_gather(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
-        [array], [out], axis = arrays, outs, attrs["axis"]
-        ends = list(itertools.accumulate(attrs["sizes"], initial=0))
-        places = [out[(slice(None),) * axis + (slice(a, b),)] for a, b in itertools.pairwise(ends)]
-        return Operation(self.engine.all_gather(array.reshape(-1), places, key, timeout))
+        axes, sizes = attrs["axes"], attrs["sizes"]
+        mine = joined(arrays, self.memory)
+        if len(outs) == 1:
+            return Operation(self.engine.all_gather(mine, parts_of(outs[0], axes[0], sizes[0]), key, timeout))
+        whole = np.empty(sum(out.size for out in outs), mine.dtype)
+        pending = self.engine.all_gather(mine, list(split(whole, counts(outs, axes, sizes))), key, timeout)
+        return Operation(pending, lambda: scattered(whole, outs, axes, sizes))
 
     def _broadcast(self, attrs: Any, arrays: Any, outs: Any, key: Key, timeout: float) -> Operation:
         [array], [out] = arrays, outs

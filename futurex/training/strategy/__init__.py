@@ -1,5 +1,6 @@
 """How localities share the work of a training: ``fx.fit(..., strategy=...)``."""
 
 from futurex.training.strategy.synchronous import all_reduce
+from futurex.training.strategy.zero import zero
 
-__all__ = ["all_reduce"]
+__all__ = ["all_reduce", "zero"]
