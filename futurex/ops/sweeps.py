@@ -137,8 +137,11 @@ def _reads(node: Node, level: Level, source: Node, space: Space) -> bool:
     """Can a node read an array from outside? It moves along all reduced axes or none, and so behind them."""
     if level is Level.REDUCED and node.op not in REDUCTIONS:
         return node.op not in VIEWS
-    if turned(source):
-        return False
+    return not turned(source) and enters(source, space)
+
+
+def enters(source: Node, space: Space) -> bool:
+    """Does an operand move along all reduced axes or none, and so behind them?"""
     behind = set(range(max(space.axes) + 1, len(space.shape)))
     return all(_uniform(source, space, axes) for axes in (set(space.axes), behind))
 

@@ -31,14 +31,14 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 def fuse(graph: Graph) -> Graph:
     """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes."""
     order = program_order(graph)
-    regions = _Regions(order)
+    regions = Regions(order, _may_be_one)
     for node in order:
         if not _may_join(node):
             continue
         for source in node.inputs:
             if _may_join(source):
                 regions.merge(source, node)
-    groups = [group for group in regions.groups() if _pays(group)]
+    groups = [group for group in regions.groups(_may_join) if _pays(group)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
@@ -87,15 +87,16 @@ def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
             yield node.inputs
 
 
-class _Regions:
+class Regions:
     """Disjoint sets of nodes, each with a rank: sets come after those that they read from.
 
     Ranks are kept as D. J. Pearce and P. H. J. Kelly keep a topological order of a graph that changes (2006): joining
-    two sets looks only at the sets ranked between them, and only those are ranked anew.
+    two sets looks only at the sets ranked between them, and only those are ranked anew. ``fit`` says of nodes whether
+    they may be one set.
     """
 
-    def __init__(self, order: Sequence[Node]) -> None:
-        self.order = order
+    def __init__(self, order: Sequence[Node], fit: Callable[[list[Node]], bool]) -> None:
+        self.order, self.fit = order, fit
         self.position = {node: k for k, node in enumerate(order)}
         self.leader = list(range(len(order)))
         self.members = {k: [k] for k in self.leader}
@@ -108,11 +109,11 @@ class _Regions:
 
     def merge(self, source: Node, user: Node) -> None:
         """Join the regions of two nodes, unless that would enclose a path or make what is no region."""
-        a, b = self.leader[self.position[source]], self.leader[self.position[user]]
+        a, b = sorted((self.leader[self.position[each]] for each in (source, user)), key=self.rank.__getitem__)
         if a == b:
             return
         both = sorted(self.members[a] + self.members[b])
-        if not _may_be_one([self.order[k] for k in both]):
+        if not self.fit([self.order[k] for k in both]):
             return
         after = self._between(a, b, self.later)
         if after is None:
@@ -144,10 +145,10 @@ class _Regions:
                         pending.append(there)
         return found
 
-    def groups(self) -> list[list[Node]]:
+    def groups(self, may_join: Callable[[Node], bool]) -> list[list[Node]]:
         """The regions of nodes that may be in one, each in program order."""
         groups = ([self.order[k] for k in members] for members in self.members.values())
-        return [group for group in groups if _may_join(group[0])]
+        return [group for group in groups if may_join(group[0])]
 
 
 def _may_be_one(nodes: list[Node]) -> bool:
@@ -244,14 +245,21 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
     params = [each for each in inner.values() if each.op == "param"]
     for node in group:
         inner[node] = rebuilt(node, [inner[source] for source in node.inputs])
-    region = Graph(params, [inner[node] for node in outs], "_".join(dict.fromkeys(node.op for node in group)))
     with at(outs[0].src):
-        made = apply("fused" if holds_reduction(group) is None else "fused_reduction", *inputs, graph=region)
+        made = region_of(params, [inner[node] for node in outs], inputs)
     for k, node in enumerate(outs):
         new[node] = made if len(outs) == 1 else item(made, k)
     for node in group:
         if node in views:
             new[node] = rebuilt(node, [new[source] for source in node.inputs])
+
+
+def region_of(params: Sequence[Node], outs: Sequence[Node], inputs: Sequence[Node]) -> Node:
+    """The node of a region with the results ``outs``, which are computed from ``params``."""
+    region = Graph(params, outs)
+    nodes = [node for node in region.nodes if node.inputs]
+    region.name = "_".join(dict.fromkeys(node.op for node in nodes))
+    return apply("fused" if holds_reduction(nodes) is None else "fused_reduction", *inputs, graph=region)
 
 
 def _with_sources(views: list[Node], inside: set[Node]) -> set[Node]:

@@ -10,9 +10,11 @@ from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
+from futurex.passes.recompute import recompute
 from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
+from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.winograd import tile_convolutions
@@ -23,7 +25,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     expand, simplify, prune, lower_contractions, transform_convolutions, tile_convolutions, join_epilogues,
-    join_row_products, fuse,
+    join_row_products, fuse, recompute, join_siblings,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

@@ -13,6 +13,7 @@ class Code:
         self.lines: list[str] = ["entry:"]
         self._count = 0
         self._block = "entry"
+        self.notes: list[str] = []
 
     def name(self) -> str:
         """A fresh register."""
@@ -54,9 +55,9 @@ class Code:
 
     @contextlib.contextmanager
     def loop(
-        self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = ()
+        self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = (), lanes: int = 0
     ) -> Iterator[tuple[str, list[str]]]:
-        """``for i in range(low, high, step)`` with ``step`` above zero.
+        """``for i in range(low, high, step)`` with ``step`` above zero; ``lanes``: rounds that are to be one vector.
 
         Gives the counter and a list of the carried values, ``(type, first)`` each; the body replaces the list's
         elements by their next values, and after the loop they are the last ones.
@@ -70,7 +71,7 @@ class Code:
         self._start(f"body{number}")
         yield counter, values
         self.run(f"{following} = add nsw i64 {counter}, {step}")
-        self.run(f"br label %head{number}")
+        self.run(f"br label %head{number}{self._note(lanes) if lanes else ''}")
         phis = [("i64", counter, low, following)]
         phis += [(kind, name, first, last) for (kind, first), name, last in zip(carried, held, values, strict=True)]
         self.lines[head:head] = [
@@ -82,6 +83,18 @@ class Code:
         ]
         self._start(f"done{number}")
         values[:] = held
+
+    def _note(self, lanes: int) -> str:
+        """What the vectoriser is told: left alone, it unrolls a short loop before it makes vectors."""
+        first = len(self.notes)
+        words = [
+            '"llvm.loop.vectorize.enable", i1 true', f'"llvm.loop.vectorize.width", i32 {lanes}',
+            '"llvm.loop.interleave.count", i32 1', '"llvm.loop.unroll.disable"',
+        ]  # fmt: skip
+        ids = ", ".join(f"!{first + k}" for k in range(len(words) + 1))
+        self.notes.append(f"!{first} = distinct !{{{ids}}}")
+        self.notes += [f"!{first + k} = !{{!{word}}}" for k, word in enumerate(words, 1)]
+        return f", !llvm.loop !{first}"
 
     def _start(self, label: str) -> None:
         self.lines.append(f"{label}:")
@@ -107,7 +120,8 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
         lines += share(extent)
         low, high = "%low", "%high"
     passed = ", ".join(f"{kind} %{name}" for kind, name in parameters)
-    return "\n".join([*lines, f"  call void @part(i64 {low}, i64 {high}, {passed})", "  ret void", "}"]) + "\n"
+    lines += [f"  call void @part(i64 {low}, i64 {high}, {passed})", "  ret void", "}", *code.notes]
+    return "\n".join(lines) + "\n"
 
 
 def share(extent: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Kernels that reduce along leading dimensions: rows are added to the results one after the other, as NumPy does.
 
-A task is a range of columns of one block of rows; its results stay in the nearest cache while the rows stream by, four
-at a time.
+A task is a range of columns of one block of rows; its totals stay in the nearest cache, and in lines that no other
+thread writes to, while the rows stream by, four at a time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from futurex.tree.node import Node
 
 AT_ONCE = 4
 """Rows that one trip over the columns takes."""
+LANES = 16
+"""Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
+MOST_COLUMNS = 1024
+"""Of one task."""
 
 
 class Columns:
@@ -34,6 +38,9 @@ class Columns:
         code = Code()
         if sweep.guarded:
             code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        totals = {node: f"%t{k}" for k, node in enumerate(self.result)}
+        for node, name in totals.items():
+            code.lines.append(f"  {name} = alloca [{MOST_COLUMNS} x {memory_type(node.dtype)}], align 64")
         shared = Elements(sweep, code).scalars()
         declared: set[str] = set()
         with code.loop("%low", "%high") as (task, _):
@@ -41,14 +48,12 @@ class Columns:
             first = code.multiply(code.do(f"urem i64 {task}, %tiles"), "%tile")
             width = code.least("%tile", code.do(f"sub i64 %columns, {first}"))
             place = code.add(code.multiply(outer, "%columns"), first)
-            totals = {
-                node: code.at(memory_type(node.dtype), f"%o{k}", place) for node, k in self.result.items()
-            }
             begin = Elements(sweep, code)
             with code.loop("0", width) as (column, _):
                 for node, pointer in totals.items():
                     value = literal(node.dtype, start_of(node))
                     begin.body.store(node.dtype, value, code.at(memory_type(node.dtype), pointer, column))
+            blocks = code.do(f"and i64 {width}, -{LANES}")
             index = self._index(code, outer)
             rest = code.do(f"urem i64 %n, {AT_ONCE}")
             whole = code.do(f"sub i64 %n, {rest}")
@@ -57,10 +62,20 @@ class Columns:
                     rows = [
                         _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
                     ]
-                    with code.loop("0", width) as (column, _):
+                    with (
+                        code.loop("0", blocks, str(LANES)) as (block, _),
+                        code.loop("0", str(LANES), lanes=LANES) as (lane, _),
+                    ):
+                        self._column(code, rows, code.add(block, lane), totals)
+                    with code.loop(blocks, width) as (column, _):
                         self._column(code, rows, column, totals)
                     for each in rows:
                         declared |= each.body.intrinsics
+            with code.loop("0", width) as (column, _):
+                for node, k in self.result.items():
+                    kind = memory_type(node.dtype)
+                    value = begin.body.load(node.dtype, code.at(kind, totals[node], column))
+                    begin.body.store(node.dtype, value, code.at(kind, f"%o{k}", code.add(place, column)))
         if sweep.guarded:
             report(code)
         return module(self.parameters, code, threaded, sorted(declared))

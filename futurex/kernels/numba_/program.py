@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from futurex.kernels.numba_.columns import Columns
+from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
@@ -73,7 +73,7 @@ def reducing(node: Node, threads: int) -> Program:
         *outer, count, columns = extents
         shares = math.prod(outer)
         ranges = math.ceil(threads / shares)
-        tile = min(1024, math.ceil(columns / ranges / 16) * 16)
+        tile = min(MOST_COLUMNS, math.ceil(columns / ranges / LANES) * LANES)
         tiles = math.ceil(columns / tile)
         numbers = (shares * tiles, count, columns, tile, tiles, *outer)
         kernel = Columns(sweep)
