@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,8 +26,15 @@ def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
     batch = broadcast_shapes(x2.shape[:-2], y2.shape[:-2])
     g2 = apply("reshape", g, shape=(*batch, x2.shape[-2], y2.shape[-1])) if x.ndim == 1 or y.ndim == 1 else g
     dx = unbroadcast(apply("matmul", g2, swap_last(y2)), x2.aval)
-    dy = unbroadcast(apply("matmul", swap_last(x2), g2), y2.aval)
+    dy = _of_shared(x2, g2) if y.ndim == 2 < x.ndim else unbroadcast(apply("matmul", swap_last(x2), g2), y2.aval)
     return apply("reshape", dx, shape=x.shape), apply("reshape", dy, shape=y.shape)
+
+
+def _of_shared(x: Node, g: Node) -> Node:
+    """The gradient of one matrix that a stack was multiplied with: a single product over all rows of the stack, not a
+    stack of products that are added up."""
+    stack = string.ascii_letters[: x.ndim - 1]
+    return apply("einsum", x, g, subscripts=f"{stack}Y,{stack}Z->YZ", optimize=True)
 
 
 def _matmul_aval(x: Aval, y: Aval) -> Aval:
