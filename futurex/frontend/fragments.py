@@ -34,6 +34,7 @@ _BUILTINS = frozenset((round, divmod, pow, int, float, complex, bool, print, abs
 _PLAIN = (*SCALARS, str, bytes, type(None), type(Ellipsis), slice, range, np.dtype, type, types.ModuleType)
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DEPTH = 6  # how far functions are followed through what they refer to
+_MOST = 64  # functions; a callable that every trace makes anew would be another one each time
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Fragments:
         """Make fragments of the calls that an escape came from. False if that is not possible, or was tried."""
         self.watched.update(map(identity, escape.candidates))
         self.keepalive += escape.candidates
-        if not escape.candidates or identity(escape.candidates[0]) in self.opaque:
+        if not escape.candidates or identity(escape.candidates[0]) in self.opaque or len(self.opaque) >= _MOST:
             return False
         self.opaque[identity(escape.candidates[0])] = escape
         return True

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import emit_many
+from futurex.frontend.trace import emit, emit_many
 from futurex.tree.dims import Dim, is_static, same
 from futurex.tree.node import Node, const, dim_of
 
@@ -55,6 +55,18 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
             advanced |= is_array
             axis += entry[0] != "n"
     return Index(entries, dynamic, advanced)
+
+
+def lone_flag(index: Any, node_of: Any) -> Node | None:
+    """The boolean without dimensions that is the whole index: ``x[flag]`` is ``x[None][[flag]]``. Else None."""
+    if isinstance(index, tuple) and len(index) == 1:
+        index = index[0]
+    if isinstance(index, bool | np.bool_):
+        return const(np.array([bool(index)]))
+    node = node_of(index) if not isinstance(index, slice | int | tuple | type(None) | type(Ellipsis)) else None
+    if node is None or node.dtype.kind != "b" or node.ndim:
+        return None
+    return emit("reshape", node, shape=(1,))
 
 
 def _axes_used(part: Any, node_of: Any) -> int:

@@ -6,14 +6,13 @@ Reading a view loads it from the cell's current value and writing stores into it
 from __future__ import annotations
 
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.indexing import Index, encode, shifted
+from futurex.frontend.indexing import Index, encode, lone_flag, shifted
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -25,6 +24,7 @@ from futurex.frontend.layout import (
     same_but_ones,
     view_strides,
 )
+from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Placeholder
 from futurex.frontend.trace import Cell, current, emit, tracing
 from futurex.ops.control import Failure
@@ -293,7 +293,13 @@ class Tracer:
             raise TypeError(f"'{self.dtype.type(0).item().__class__.__name__}' object is not subscriptable")
         return encode(index, self.shape, index_node)
 
+    def _under_flag(self, index: Any) -> tuple[Tracer, Any] | None:
+        flag = lone_flag(index, index_node)
+        return None if flag is None or self.is_scalar else (self._extended(("index", (("n",),))), fresh(flag))
+
     def __getitem__(self, index: Any) -> Any:
+        if flagged := self._under_flag(index):
+            return flagged[0][flagged[1]]
         encoded = self._encode(index)
         if encoded.advanced:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
@@ -332,9 +338,12 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_scalar:
             raise TypeError(f"'{type(self.dtype.type(0)).__name__}' object does not support item assignment")
-        mask = self._mask(index)
+        if flagged := self._under_flag(index):
+            flagged[0][flagged[1]] = value
+            return
+        mask = mask_of(self.shape, index, index_node)
         if mask is not None:
-            self._write_masked(mask, value)
+            self._write(masked(self._node, mask, node_of(value)))
             return
         encoded = self._encode(index)
         value = self._element(value, encoded.advanced)
@@ -355,39 +364,6 @@ class Tracer:
         if isinstance(value, Tracer) and value._loose:
             raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
         return fresh(emit("element", node, dtype=self.dtype))
-
-    def _mask(self, index: Any) -> Node | None:
-        node = (
-            index_node(index)
-            if not isinstance(index, tuple | slice | int) and index is not None and index is not ...
-            else None
-        )
-        if node is None or node.dtype.kind != "b" or node.ndim == 0 or same(node.size, 0):
-            return None
-        if is_static((*node.shape, *self.shape)) and node.shape != self.shape[: node.ndim]:
-            raise IndexError(
-                f"boolean index of shape {node.shape} does not match the indexed array of shape {self.shape}"
-            )
-        return node
-
-    def _write_masked(self, mask: Node, value: Any) -> None:
-        """``x[mask] = value``: a ``where``, if the value does not depend on how many elements are selected."""
-        node = node_of(value)
-        if node.aval.weak and self.dtype.kind in ("iu" if node.dtype.kind != "c" else "iuf"):
-            # NumPy looks whether a Python number fits
-            self._write(emit("masked_store", self._node, mask, node))
-            return
-        rest = self.ndim - mask.ndim
-        if node.ndim > rest or not same(mask.shape, self.shape[: mask.ndim]):
-            if not (node.aval.static and node.size == 1 and same(mask.shape, self.shape[: mask.ndim])):
-                self._write(emit("masked_store", self._node, mask, node))
-                return
-            node = emit("reshape", node, shape=(1,) * rest)
-        test = emit("reshape", mask, shape=(*mask.shape, *(1,) * rest)) if rest else mask
-        cast = node if node.aval.weak or node.dtype == self.dtype else emit("cast", node, dtype=self.dtype)
-        if node.aval.weak:
-            cast = emit("cast", node, dtype=self.dtype)
-        self._write(emit("where", test, cast, self._node))
 
     def __iter__(self) -> Any:
         if self.ndim == 0:
@@ -462,7 +438,7 @@ class Tracer:
         from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, call_method
 
         if name in METHODS:
-            return partial(call_method, name, self)
+            return lambda *args, **kwargs: call_method(name, self, *args, **kwargs)
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](self)
         if name in dir(np.ndarray):  # not what a class has beside

@@ -597,3 +597,20 @@ def sequences_as_indices(x):
 @cases(V)
 def diagonals_of_constants(v):
     return v[:3] * np.diag(-np.ones(2), -1), np.diag(v) + np.diag(np.ones(6), 1)
+
+
+@cases(V, np.array(True))
+@cases(V, np.array(False))
+@cases(X, np.True_)
+@cases(np.array(1.5), True)
+def a_flag_as_an_index(x, flag):
+    kept, dropped = x[flag], x[flag,].sum()
+    x[flag] = x * 2
+    x[x.sum() > 1e9] = 7
+    x[flag] += 1
+    return kept, dropped, x[True], x[False], x
+
+
+@cases(V, np.array(True))
+def a_flag_that_a_value_does_not_fit(v, flag):
+    v[flag] = np.ones((2, *v.shape))

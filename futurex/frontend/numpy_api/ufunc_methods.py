@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.masks import mask_of
 from futurex.frontend.numpy_api.registry import NO_VALUE, Handler
 from futurex.frontend.numpy_api.ufuncs import (
     call_ufunc,
@@ -19,7 +20,7 @@ from futurex.frontend.numpy_api.ufuncs import (
     op_of,
 )  # fmt: skip
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, entered, fresh, index_node, node_of
 from futurex.tree.node import Node
 
 _REDUCTIONS = {
@@ -105,7 +106,7 @@ def at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
         raise Escape(f"numpy.{ufunc.__name__}.at of this", "only arrays and numbers are traced")
     values = [] if b is None else [node_of(entered(b))]
     ufunc.at(np.ones(1, target.dtype), np.array([], int), *map(dummy_of, values))
-    mask = target._mask(indices)
+    mask = mask_of(target.shape, indices, index_node)
     if mask is not None:
         if mask.shape != target.shape or any(value.ndim for value in values):
             raise Escape(f"numpy.{ufunc.__name__}.at of a mask", "how many elements it takes depends on data")
