@@ -5,12 +5,14 @@ import pytest
 from local_group import thread_group
 
 import futurex as fx
+from futurex.data import Sampler
 from futurex.ops.comm import communications
 from futurex.partition import Mesh, partition
 from futurex.partition.mesh import SUM
 from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, adding_program, part_program
 from futurex.training.strategy.base import Options
+from futurex.tree.pytree import tree_map
 
 WAIT = 60
 
@@ -128,6 +130,66 @@ def test_a_checkpoint_of_shards_is_whole(group, tmp_path, alone):
         np.testing.assert_allclose(found.optimizer[name]["w1"], load(moments).optimizer[name]["w1"], rtol=1e-9)
 
 
+def averaged(size, every, optimizer, epochs=2, batch_size=16, seed=5):
+    """The definition of local SGD, with NumPy's mean and a state for every locality."""
+    params, data = problem()
+    ours = [params] * size
+    states = [optimizer.init(params)] * size
+    losses, since = [], 0
+    mean = lambda *leaves: sum(leaves) / size if isinstance(leaves[0], np.ndarray) else leaves[0]  # noqa: E731
+    for epoch in range(epochs):
+        total = 0.0
+        for chosen in Sampler(len(data[0]), batch_size, seed).epoch(epoch):
+            for rank in range(size):
+                share = Sampler.share(chosen, rank, size)
+                (value, _), grads = fx.value_and_grad(loss, has_aux=True)(ours[rank], *(array[share] for array in data))
+                grads = {name: np.asarray(grad) for name, grad in grads.items()}
+                ours[rank], states[rank] = optimizer.update(ours[rank], grads, states[rank])
+                total += float(value) * len(share)
+            since += 1
+            if since == every:
+                ours, states, since = [tree_map(mean, *ours)] * size, [tree_map(mean, *states)] * size, 0
+        if since:
+            ours, states, since = [tree_map(mean, *ours)] * size, [tree_map(mean, *states)] * size, 0
+        losses.append(total / len(data[0]))
+    return ours[0], losses
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_averaging_does_what_its_definition_says(group, every):
+    optimizer = fx.optim.adam(0.01)
+    run = fit(group, strategy=fx.strategy.local_sgd(every), optimizer=optimizer, accumulate=2)
+    params, losses = averaged(group.size, every, optimizer)
+    for name in params:
+        np.testing.assert_allclose(run.params[name], params[name], rtol=1e-9, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose([record["loss"] for record in run.history], losses, rtol=1e-9)
+    assert run.step == 2 * 4
+
+
+def test_averaging_after_every_step_of_equal_shares_is_a_step_of_the_whole_batch(group):
+    options = {"n": 48, "batch_size": 12, "optimizer": fx.optim.sgd(0.1, momentum=0.9)}
+    assert_same(fit(group, strategy=fx.strategy.local_sgd(1), **options), fit(**options))
+
+
+def test_averaging_exchanges_nothing_in_between(group):
+    run = fit(group, strategy=fx.strategy.local_sgd(4), optimizer=fx.optim.adam(0.01))
+    for counters in run.counters:
+        assert counters.exchanges == 2  # one mean in each of two epochs of four steps
+        assert counters.steps == 2 * 4 + 2
+
+
+def test_a_run_that_averages_stops_on_all_localities(group):
+    params, data = problem()
+    run = fx.fit(
+        loss, params, data, on=group, strategy=fx.strategy.local_sgd(5), epochs=10**6, batch_size=16, progress=False
+    )
+    with pytest.raises(TimeoutError):
+        run.result(0.2)
+    run.stop()
+    run.result(WAIT)
+    assert run.status == "stopped"
+
+
 def test_nothing_is_exchanged_before_the_last_part():
     params, data = problem()
     optimizer = fx.optim.sgd(0.1)
@@ -148,11 +210,22 @@ def test_nothing_is_exchanged_before_the_last_part():
             {"strategy": fx.strategy.zero(), "compression": "bf16"}, ValueError,
             r"compression='bf16' does not go with strategy zero\(stage=2\)",
         ),
+        (
+            {"strategy": fx.strategy.local_sgd(2), "compression": "bf16"}, ValueError,
+            r"compression='bf16' does not go with strategy local_sgd\(every=2\)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(options, kind, said):
     with pytest.raises(kind, match=said):
         fit(**options)
+
+
+def test_averaging_needs_examples_for_every_locality(group):
+    with pytest.raises(ValueError, match="examples of every batch, and one has 1: choose a batch_size"):
+        fit(group, n=49, batch_size=16, strategy=fx.strategy.local_sgd(2))
+    with pytest.raises(ValueError, match="every must be at least 1"):
+        fx.strategy.local_sgd(0)
 
 
 def test_stages_are_one_or_two():

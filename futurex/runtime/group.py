@@ -101,6 +101,12 @@ class Locality:
             self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
         return Step(self._plans[key], self._communicator, self.ledger)
 
+    def alone(self) -> Locality:
+        """This locality as one without others, for programs of its own; what they do counts as this one's."""
+        single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
+        single.ledger = self.ledger
+        return single
+
     def emit(self, event: Event) -> None:
         """Tell the driver something; returns at once."""
         self._emit(event)

@@ -1,6 +1,7 @@
 """How localities share the work of a training: ``fx.fit(..., strategy=...)``."""
 
+from futurex.training.strategy.averaging import local_sgd
 from futurex.training.strategy.synchronous import all_reduce
 from futurex.training.strategy.zero import zero
 
-__all__ = ["all_reduce", "zero"]
+__all__ = ["all_reduce", "local_sgd", "zero"]

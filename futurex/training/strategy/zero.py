@@ -26,6 +26,7 @@ class Zero(AllReduce):
 
     stage: int
     name: ClassVar[str] = "zero"
+    survives: ClassVar[bool] = False
 
     def check(self, size: int, options: Options) -> None:
         """Sums of gradients are what is compressed, and here no locality has them."""
