@@ -141,6 +141,11 @@ def has_fma() -> bool:
     return platform.machine() in ("aarch64", "arm64") or "+fma," in f"{_features()},"
 
 
+def has_scale() -> bool:
+    """Has the processor an instruction that multiplies by powers of two, subnormal results included?"""
+    return "+avx512f," in f"{_features()},"
+
+
 @functools.cache
 def _machine_name() -> str:
     return f"{llvm.get_host_cpu_name()} {_features()} {llvm.llvm_version_info}"

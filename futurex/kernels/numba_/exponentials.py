@@ -44,49 +44,41 @@ _OF: dict[Format, _Constants] = {
 }  # fmt: skip
 
 
-def _reduced(x: Real) -> tuple[Bits, Real, Real]:
-    """n, r and what was lost when r was rounded."""
+def _reduced(x: Real) -> tuple[Bits, Real]:
+    """n and r, of which the last step alone rounds."""
     own = _OF[x.format]
-    n, bits = (x * LOG2_E).nearest()
-    high, low = n.fma(-own.ln2_high, x), n * own.ln2_low
-    r = high - low
-    return bits, r, (high - r) - low
+    n, bits = x.nearest(LOG2_E)
+    return bits, n.fma(-own.ln2_low, n.fma(-own.ln2_high, x))
 
 
-def _scaled(x: Real, n: Bits) -> Real:
-    """x times two to the n in two steps: neither leaves the normal numbers before the last rounding."""
-    offset = 4096
-    counted = n.op("sub", x.format.magic_bits - offset)
-    half = counted.op("lshr", 1)
-    rest = counted.op("sub", half)
-    first, second = (each.op("sub", offset // 2).power_of_two() for each in (half, rest))
-    return x * first * second
+def _grown(r: Real) -> Real:
+    """e^r."""
+    return r.polynomial(1.0, 1.0, *_OF[r.format].exp)
 
 
-def _exp(x: Real, extra: Bits | None = None) -> Real:
-    own = _OF[x.format]
-    n, r, lost = _reduced(x.at_most(own.high).at_least(own.low))
-    grown = (r * r).fma(r.polynomial(*own.exp), lost) + r + 1.0
-    return _scaled(grown, n)
+def _within(x: Real) -> Real:
+    """e^x for x that neither overflows nor underflows the reduction."""
+    n, r = _reduced(x)
+    return n.scale(_grown(r))
 
 
 def exp(x: Real) -> Real:
-    return _exp(x)
+    own = _OF[x.format]
+    return _within(x.at_most(own.high).at_least(own.low))
 
 
 def exp2(x: Real) -> Real:
     """The integer part of x is the exponent as it stands."""
     held = x.at_most(1025.0 if x.format is DOUBLE else 129.0).at_least(-1080.0 if x.format is DOUBLE else -160.0)
-    n, bits = held.nearest()
-    r = (held - n) * LN2
-    return _scaled((r * r).fma(r.polynomial(*_OF[x.format].exp), r) + 1.0, bits)
+    n, bits = held.nearest(1.0)
+    return bits.scale(_grown((held - n) * LN2))
 
 
 def _half_expm1(x: Real) -> Real:
     """(e^x - 1) / 2 for x within the range of exp: halved, so that nothing overflows before the last step."""
     own = _OF[x.format]
-    n, r, lost = _reduced(x)
-    curve = (r * r).fma(r.polynomial(*own.exp), lost)
+    n, r = _reduced(x)
+    curve = (r * r) * r.polynomial(*own.exp)
     power = n.op("sub", 1).power_of_two()
     whole = power - 0.5  # exact, and so is the product with r below: together they round once
     part = power * r
@@ -113,7 +105,7 @@ def tanh(x: Real) -> Real:
     size = abs(x)
     small = size.compare("olt", 0.625)
     square = x * x
-    grown = _exp((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
+    grown = _within((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
     if x.format is FLOAT:
         near = (square * square.polynomial(*_TANH_FLOAT)).fma(x, x)
         far = 1.0 - 2.0 / grown
@@ -146,12 +138,12 @@ def cosh(x: Real) -> Real:
 def _beyond(size: Real, near: Real) -> Real:
     """Where e^|x| overflows although half of it does not, the square of e^(|x| / 2) by halves."""
     own = _OF[size.format]
-    root = _exp((size * 0.5).at_most(own.high))
+    root = exp(size * 0.5)
     return (root * 0.5 * root).choose(size.compare("ogt", own.high), near)
 
 
 def expit(x: Real) -> Real:
     """1 / (1 + e^-x), by e^-|x| so that neither end loses digits."""
-    small = _exp(-abs(x))
+    small = _within((-abs(x)).at_least(_OF[x.format].low))
     above = small.choose(x.compare("olt", 0.0), 1.0)
     return above / (small + 1.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from futurex.kernels.numba_.exponentials import exp
-from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real
+from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Real
 
 # (log(1 + f) - f + f^2 / 2) / f^3
 _FLOAT = (
@@ -40,18 +40,32 @@ _INVERSE = {
 }  # fmt: skip
 
 
-def _split(x: Real) -> tuple[Real, Real]:
-    """The exponent e as a float, and the mantissa m, of a positive number, subnormal ones included."""
-    format = x.format
-    grown = 2.0 ** (format.digits + 1)
-    subnormal = x.compare("olt", 2.0 ** (1 - format.bias))
-    x = (x * grown).choose(subnormal, x)
+def _exponent(x: Real) -> tuple[Bits, Bits]:
+    """The exponent e of a normal number, and the bits that are left without it."""
     root = x.const(math.sqrt(0.5)).as_bits()
     bits = x.as_bits().op("sub", root)
-    exponent = bits.op("ashr", format.fraction)
-    mantissa = bits.op("and", (1 << format.fraction) - 1).op("add", root).as_real()
+    return bits.op("ashr", x.format.fraction), bits.op("and", (1 << x.format.fraction) - 1).op("add", root)
+
+
+def _split(x: Real) -> tuple[Real, Real]:
+    """The exponent e as a float, and the mantissa m, of a positive number, subnormal ones included."""
+    digits = x.format.digits + 1
+    subnormal = x.compare("olt", 2.0 ** (1 - x.format.bias))
+    exponent, mantissa = _exponent((x * 2.0**digits).choose(subnormal, x))
     e = exponent.to_real()
-    return (e - (format.digits + 1.0)).choose(subnormal, e), mantissa
+    return (e - float(digits)).choose(subnormal, e), mantissa.as_real()
+
+
+def _natural(e: Real, f: Real) -> Real:
+    """e log 2 + log(1 + f)."""
+    first, second = _LN2[f.format]
+    if f.format is FLOAT:
+        curve = (f * f).fma(f.polynomial(-0.5, *_FLOAT), e * second)
+        return e.fma(first, f + curve)
+    high, low = _log_of(f)
+    whole = e * first
+    total = whole + high
+    return total + ((whole - total) + high + (e.fma(second, low)))
 
 
 def _log_of(f: Real) -> tuple[Real, Real]:
@@ -76,28 +90,20 @@ def _ends(x: Real, value: Real) -> Real:
     return value.choose(x.compare("oge", 0.0), math.nan)
 
 
-def _base_e(e: Real, high: Real, low: Real) -> Real:
-    first, second = _LN2[e.format]
-    whole = e * first
-    total = whole + high
-    return total + ((whole - total) + high + (e.fma(second, low)))
-
-
 def log(x: Real) -> Real:
     e, m = _split(x)
-    return _ends(x, _base_e(e, *_log_of(m - 1.0)))
+    return _ends(x, _natural(e, m - 1.0))
 
 
 def log1p(x: Real) -> Real:
-    """log of u = 1 + x as rounded, plus what the rounding lost over u."""
+    """With the exponent e of 1 + x as rounded: log(1 + f) for f = 2^-e x - (1 - 2^-e), which rounds once.
+
+    After SLEEF's ``xlog1pf`` (N. Shibata and F. Petrogalli, 2020).
+    """
     u = x + 1.0
-    back = u - 1.0
-    lost = (x - back) + (1.0 - (u - back))
-    e, m = _split(u)
-    high, low = _log_of(m - 1.0)
-    value = _base_e(e, high, low + lost / u)
-    value = _ends(u, value)
-    return x.choose(abs(x).compare("olt", 2.0**-x.format.digits), value)
+    exponent, _ = _exponent(u)
+    f = (-exponent).scale(x) - (1.0 - (-exponent).scale(x.const(1.0)))
+    return _ends(u, _natural(exponent.to_real(), f)).with_sign_of(x)
 
 
 def logaddexp(x: Real, y: Real) -> Real:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from futurex.kernels.numba_.compiler import has_scale
+
 if TYPE_CHECKING:
     from futurex.kernels.numba_.scalar import Body
 
@@ -142,10 +144,10 @@ class Real:
         held = self.body.emit(f"bitcast {self.format.kind} {self.name} to {self.format.bits}")
         return Bits(self.body, self.format, held)
 
-    def nearest(self) -> tuple[Real, Bits]:
-        """The nearest integer to a small number, as a float and as an integer (in its low bits)."""
-        shifted = self + self.format.magic
-        return shifted - self.format.magic, shifted.as_bits()
+    def nearest(self, factor: float) -> tuple[Real, Bits]:
+        """The nearest integer to a small number times a factor, as a float and as an integer."""
+        shifted = self.fma(factor, self.format.magic)
+        return shifted - self.format.magic, shifted.as_bits().op("sub", self.format.magic_bits)
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,33 @@ class Bits:
         held = self.body.emit(f"bitcast {self.format.bits} {self.name} to {self.format.kind}")
         return Real(self.body, self.format, held)
 
+    def __neg__(self) -> Bits:
+        return Bits(self.body, self.format, self.body.emit(f"sub {self.format.bits} 0, {self.name}"))
+
+    def scale(self, x: Real) -> Real:
+        """x times two to the power of this small signed integer, rounded once.
+
+        Without an instruction for that, in two steps: neither leaves the normal numbers before the last rounding.
+        """
+        if has_scale():
+            name = self.name if self.format.width == 32 else self.body.emit(f"trunc i64 {self.name} to i32")
+            kind, function = self.format.kind, f"@llvm.ldexp.f{self.format.width}.i32"
+            self.body.intrinsics.add(f"declare {kind} {function}({kind}, i32)")
+            return Real(self.body, self.format, self.body.emit(f"call {kind} {function}({kind} {x.name}, i32 {name})"))
+        offset = 4096
+        counted = self.op("add", offset)
+        half = counted.op("lshr", 1)
+        rest = counted.op("sub", half)
+        first, second = (each.op("sub", offset // 2).power_of_two() for each in (half, rest))
+        return x * first * second
+
     def power_of_two(self) -> Real:
         """Two to the power of the low bits, which must give a normal number."""
         return self.op("add", self.format.bias).op("shl", self.format.fraction).as_real()
 
     def to_real(self) -> Real:
-        """A small signed integer as a float (processors without an instruction for that have one for this)."""
+        """A small signed integer as a float."""
+        if self.format.width == 32:
+            return Real(self.body, self.format, self.body.emit(f"sitofp i32 {self.name} to float"))
+        # which is an instruction of few processors for 64 bits
         return self.op("add", self.format.magic_bits).as_real() - self.format.magic
