@@ -40,6 +40,7 @@ from futurex.ops.streams import restore, state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import config, floating
 from futurex.runtime.local import LocalExecutor
+from futurex.runtime.memory import size_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.plan import Plan
 from futurex.tree.graph import Graph
@@ -50,7 +51,7 @@ R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
 REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
-OPTIONS = ("device", "donate", "escape")
+OPTIONS = ("device", "donate", "escape", "memory_limit")
 
 
 class _Settings(threading.local):
@@ -92,7 +93,7 @@ class Futurized(Generic[P, R]):
 
     def __init__(
         self, function: Callable[P, R], escape: str = "fragment", donate: Any = (), *, device: str = "cpu",
-        precision: str = "", strict: bool = False, library: bool = False,
+        precision: str = "", strict: bool = False, library: bool = False, limit: int | None = None,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function, updated=())
         self.plain = function
@@ -101,13 +102,14 @@ class Futurized(Generic[P, R]):
         self._donate = parameters(function, donate)
         self._device = device
         self._precision = precision
+        self._limit = limit
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._families = Families()
         self._lane: Lane | None = None
         self._lock = threading.RLock()
         self._warned = library  # what everybody calls has arguments of many kinds
-        self._means_numpy = device == "cpu" and not (strict or library or precision)
+        self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
@@ -216,7 +218,7 @@ class Futurized(Generic[P, R]):
 
     def _symbolic(self, key: Key, leaves: list[Any], structure: Structure) -> Variant | None:
         """A trace for many sizes, if the calls so far suggest one and it is possible."""
-        found = self._families.find(structure, leaves, key)
+        found = self._families.find(structure, leaves, key) if self._limit is None else None
         if found is None:
             return None
         if found.variant is None or not found.variant.valid():
@@ -229,7 +231,7 @@ class Futurized(Generic[P, R]):
 
     def _traced(self, leaves: list[Any], structure: Structure, opened: Any = None) -> Variant:
         variant = trace_call(self.plain, leaves, structure, self._fragments, opened)
-        variant.device = self._device
+        variant.device, variant.limit = self._device, self._limit
         if self._precision and variant.graph is not None:
             variant.graph = lower_precision(variant.graph, self._precision)
         return variant
@@ -416,13 +418,17 @@ class Futurized(Generic[P, R]):
         """The same function for another device; itself where it runs there already."""
         if device == self._device:
             return self
-        return self._like(device=device, precision=self._precision)
+        return self._like(device=device, precision=self._precision, limit=self._limit)
 
     def lowered(self, precision: str) -> Futurized[P, R]:
         """The same function with its products in a narrow format (:func:`futurex.autocast`)."""
-        return self._like(device=self._device, precision=precision)
+        return self._like(device=self._device, precision=precision, limit=self._limit)
 
-    def _like(self, **options: str) -> Futurized[P, R]:
+    def limited(self, limit: int) -> Futurized[P, R]:
+        """The same function whose runs take at most ``limit`` bytes."""
+        return self._like(device=self._device, precision=self._precision, limit=limit)
+
+    def _like(self, **options: Any) -> Futurized[P, R]:
         return Futurized(
             self.plain, self._escape, self._donate, strict=self._strict, library=self._warned, **options
         )
@@ -492,6 +498,11 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     kernel for run on the host; ``f.profile()`` shows them. A futurized function given ``device=`` is another one of the
     same meaning. Raises :class:`futurex.errors.MissingExtra` where CuPy or a GPU is missing.
 
+    memory_limit: bytes that a run may take, as a number or a text such as ``"512 MB"`` or ``"1.5 GiB"``; what
+    ``f.memory(*args).peak`` predicts, arguments not counted. Where more would be needed, values that the backward pass
+    reads late are computed again instead of being kept; results are the same, bit for bit. Raises MemoryError at the
+    first call, which says how few bytes would do, where that is not enough. Of loops see :func:`fx.checkpoint`.
+
     >>> import numpy as np, futurex as fx
     >>> @fx.futurize
     ... def norm(x):
@@ -504,6 +515,16 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     ...     w = step(w, np.ones(3))
     >>> w.tolist()
     [-1.5, -1.5, -1.5]
+    >>> def deep(weights, x):
+    ...     for w in weights:
+    ...         x = np.tanh(x @ w)
+    ...     return (x * x).sum()
+    >>> slope = fx.futurize(fx.grad(deep), memory_limit="7 MB")
+    >>> weights, x = [np.eye(100)] * 16, np.ones((400, 100))
+    >>> slope.memory(weights, x).peak <= 7_000_000 < fx.grad(deep).memory(weights, x).peak
+    True
+    >>> all((a == b).all() for a, b in zip(slope(weights, x), fx.grad(deep)(weights, x)))
+    True
     """
     unknown = set(options) - set(OPTIONS)
     if unknown:
@@ -520,12 +541,16 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     if device not in DEVICES:
         raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
     ask_for(device)
+    limit = size_of(options["memory_limit"]) if options.get("memory_limit") is not None else None
+    if limit is not None and device != "cpu":
+        raise ValueError(f"memory_limit={options['memory_limit']!r} is for device='cpu', not {device!r}")
     if function is None:
         return lambda f: futurize(f, **options)
     if isinstance(function, Futurized):
-        return function.moved(device) if "device" in options else function
+        function = function.moved(device) if "device" in options else function
+        return function if limit is None else function.limited(limit)
     if not callable(function):
         raise TypeError(f"futurize takes a function, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
-    return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device))
+    return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device, limit=limit))

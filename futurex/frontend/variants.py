@@ -74,6 +74,7 @@ class Variant:
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
+    limit: int | None = None  # bytes that a run may take
     calls: int = 0  # that were found the long way
     lane: Any = None  # the short way, once there is one
     _plan: AnyPlan | None = None
@@ -82,7 +83,9 @@ class Variant:
     def plan(self) -> AnyPlan:
         if self._plan is None:
             assert self.graph is not None
-            self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits)
+            self._plan = compiled(
+                self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit
+            )
         return self._plan
 
     def share(self, others: Iterable[Variant]) -> None:

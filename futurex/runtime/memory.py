@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,24 @@ from futurex.runtime.lower import Draft, Kind, Lowering, Slot
 
 ALIGNMENT = 64
 HUGE_PAGE = 2 << 20
+
+
+_UNITS = {unit: 1000**k for k, unit in enumerate(("b", "kb", "mb", "gb", "tb"))}
+_UNITS |= {unit: 1024**k for k, unit in enumerate(("", "kib", "mib", "gib", "tib"))}
+
+
+def size_of(text: int | str) -> int:
+    """Bytes of a number with or without a unit. Raises ValueError or TypeError for what is none, or not positive.
+
+    >>> size_of("1.5 MB"), size_of("2GiB"), size_of(512)
+    (1500000, 2147483648, 512)
+    """
+    if isinstance(text, bool) or not isinstance(text, int | str):
+        raise TypeError(f"a number of bytes or a text such as '512 MB', not {text!r}")
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", str(text))
+    if found is None or found[2].lower() not in _UNITS or not float(found[1]):
+        raise ValueError(f"{text!r} is no number of bytes; write 536870912, '512 MB' or '0.5 GiB'")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
 @dataclass(frozen=True, slots=True)

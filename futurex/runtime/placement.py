@@ -25,12 +25,19 @@ def ask_for(device: str) -> None:
         cupy_.device()
 
 
-def compiled(graph: Graph, device: str, *, donate: Mapping[int, int], resident: bool) -> AnyPlan:
+def compiled(
+    graph: Graph, device: str, *, donate: Mapping[int, int], resident: bool, limit: int | None = None
+) -> AnyPlan:
     """A plan of the graph for a device.
 
     ``donate`` is :func:`futurex.runtime.plan.compile_plan`'s; on a GPU nothing is written in place.
-    ``resident``: results of a GPU stay there until they are looked at. Raises MissingExtra where there is no GPU.
+    ``resident``: results of a GPU stay there until they are looked at. ``limit``: the bytes that a run may take on the
+    host. Raises MissingExtra where there is no GPU, MemoryError where the limit is too low.
     """
+    if limit is not None:
+        from futurex.runtime.remat import within
+
+        return within(graph, limit, threads=config.threads(), donate=donate, background=config.background())
     if device == "cpu":
         return compile_plan(graph, threads=config.threads(), donate=donate, background=config.background())
     from futurex.runtime.device import DevicePlan

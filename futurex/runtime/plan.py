@@ -62,6 +62,7 @@ def compile_plan(
     optimised: bool = False,
     background: bool = False,
     apart: bool = False,
+    frugal: bool = False,
 ) -> Plan:
     """Compile a graph for this machine.
 
@@ -69,8 +70,8 @@ def compile_plan(
     result is written into the caller's array, which is the result. ``optimised`` says that the passes have run on
     ``graph`` already. ``background``: kernels whose code is not on disk are compiled behind the first runs, which NumPy
     computes; without it the plan is complete when this returns. ``apart``: no memory is used twice, so that independent
-    instructions can run beside each other. Raises TypeError for a graph that is not closed, ValueError for a donation
-    that does not fit.
+    instructions can run beside each other. ``frugal``: no run takes another form, which needs more memory than
+    predicted. Raises TypeError for a graph that is not closed, ValueError for a donation that does not fit.
 
     >>> import numpy as np
     >>> from futurex.tree import Aval, Graph, param
@@ -90,7 +91,7 @@ def compile_plan(
 
     with behind(background):
         low = Lowering(graph, threads, backends, compile_sub)
-    worth = not donate and worth_tasks(low, threads)
+    worth = not donate and not frugal and worth_tasks(low, threads)
 
     def for_tasks() -> Plan:
         return compile_plan(graph, backends=backends, optimised=True, background=background, apart=True)
@@ -99,7 +100,7 @@ def compile_plan(
     planner.place_donated()
     order = _order(low)
     layout = planner.place(order)
-    plan = Plan(low, layout, order, planner.donate, for_tasks if worth else None, background=background)
+    plan = Plan(low, layout, order, planner.donate, for_tasks if worth else None, background=background, frugal=frugal)
     plan.prepare(wait=not background)
     return plan
 
@@ -109,7 +110,7 @@ class Plan:
 
     def __init__(
         self, low: Lowering, layout: Layout, order: Sequence[int], donate: Mapping[int, int],
-        for_tasks: Callable[[], Plan] | None = None, *, background: bool,
+        for_tasks: Callable[[], Plan] | None = None, *, background: bool, frugal: bool = False,
     ) -> None:  # fmt: skip
         self.graph = low.graph
         self.order = tuple(order)
@@ -135,8 +136,8 @@ class Plan:
         self._may_be_straight = not self.collectives and len(order) <= LONGEST
         self._straight: Straight | None = None
         self.whole: Whole | None = None
-        straight = self._may_be_straight and not donate
-        if straight and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
+        whole = self._may_be_straight and not donate and not frugal
+        if whole and (compiler := compiler_for(low.graph, self.instructions, low.backends)) is not None:
             check = self.delivery.check
             self.whole = Whole(low.graph, compiler, self._replayed, check, self.grain, behind=background)
 

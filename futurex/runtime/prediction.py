@@ -28,7 +28,7 @@ def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
     return Memory(
         arena=layout.arena + sum(each.arena for each in inner),
         outputs=sum(slots[root].aval.nbytes for root in layout.fresh),
-        constants=sum(_bytes(slot) for slot in slots if slot.kind is Kind.CONST and slot.root == slot.index)
+        constants=sum(slot_bytes(slot) for slot in slots if slot.kind is Kind.CONST and slot.root == slot.index)
         + sum(each.constants for each in inner),
         unplanned=_peak(low, order, lengths),
         unknown=sum(slot.kind is Kind.OWN and not slot.aval.static for slot in slots if slot.root == slot.index)
@@ -50,18 +50,18 @@ def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> in
     for root, last in ends.items():
         writer = low.slots[root].writer
         assert writer is not None
-        size = _bytes(low.slots[root], lengths)
+        size = slot_bytes(low.slots[root], lengths)
         change[position[writer]] += size
         change[last + 1] -= size
     most = alive = 0
     for place in range(end + 1):
         alive += change[place]
-        while_it_runs = _beside(low, low.drafts[order[place]]) if place < end else 0
+        while_it_runs = beside(low, low.drafts[order[place]]) if place < end else 0
         most = max(most, alive + while_it_runs)
     return most
 
 
-def _beside(low: Lowering, draft: Draft) -> int:
+def beside(low: Lowering, draft: Draft) -> int:
     """What a node with sub-graphs needs while it runs, besides its results and the arenas of its plans.
 
     A loop writes one set of what it carries while it reads another, the last of which is its result.
@@ -69,11 +69,11 @@ def _beside(low: Lowering, draft: Draft) -> int:
     plans: Sequence[Any] = draft.kernel.plans
     if not plans:
         return 0
-    results = sum(_bytes(low.slots[out]) for out in draft.outs)
+    results = sum(slot_bytes(low.slots[out]) for out in draft.outs)
     most = max(plan.memory.outputs + plan.memory.unplanned for plan in plans)
     if draft.node.op == "cond":
         return int(max(0, most - results))
-    carried = sum(_bytes(low.slots[out]) for out in draft.outs[: _carried(draft)])
+    carried = sum(slot_bytes(low.slots[out]) for out in draft.outs[: _carried(draft)])
     return int(most + max(0, carried - plans[-1].memory.outputs))
 
 
@@ -83,7 +83,7 @@ def _carried(draft: Draft) -> int:
     return int(attrs["n_carry"]) if draft.node.op == "scan" else len(attrs["body"].outs)
 
 
-def _bytes(slot: Slot, lengths: Mapping[int, int] = MappingProxyType({})) -> int:
+def slot_bytes(slot: Slot, lengths: Mapping[int, int] = MappingProxyType({})) -> int:
     if isinstance(slot.aval, Tape):
         return slot.aval.element.nbytes * lengths.get(slot.index, 0) if slot.aval.element.static else 0
     known = isinstance(slot.aval, Aval) and slot.aval.static and not slot.aval.dtype.hasobject
