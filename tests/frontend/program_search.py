@@ -30,7 +30,7 @@ from futurex.frontend.errors import StagingError
 
 _numbers = itertools.count()
 # What is a Python number in one branch and NumPy's in another comes back as NumPy's.
-_CHOICE = re.compile(r"\b(if|while|for|and|or|try)\b")
+_CHOICE = re.compile(r"\b(if|while|for|and|or|try|max|min)\b")
 
 
 def load(text, folder):
