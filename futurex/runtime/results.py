@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from futurex.kernels.recycling import maker
 from futurex.runtime.futures import Resident
 from futurex.runtime.instance import Values
 from futurex.runtime.lower import Kind, Lowering
@@ -110,7 +112,7 @@ def spare(outs: Sequence[Any], number: int, shape: tuple[int, ...], dtype: Any) 
     given = outs[number] if number < len(outs) else None
     if isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype and given.flags.carray:
         return given
-    return np.empty(shape, dtype)
+    return maker(math.prod(shape) * dtype.itemsize)(shape, dtype)
 
 
 def often(args: Sequence[Any]) -> Counter[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from futurex.kernels.recycling import maker
 from futurex.runtime.instance import Instance, dense, entry
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
 from futurex.runtime.results import copied, given, often, spare
@@ -44,7 +45,7 @@ class Straight:
 
     def bind(self, instance: Instance) -> Program:
         """The function of an instance."""
-        known: dict[str, Any] = {"copied": copied, "dense": dense, "empty": np.empty, "given": given}
+        known: dict[str, Any] = {"copied": copied, "dense": dense, "given": given}
         known |= {"often": often, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
@@ -52,6 +53,7 @@ class Straight:
                 known[name] = instance.template[slot.index]
             if self._per_run(slot.index):
                 known[f"z{slot.index}"], known[f"t{slot.index}"] = slot.aval.shape, slot.aval.dtype
+                known[f"m{slot.index}"] = maker(slot.layout.nbytes)
             if slot.derive is not None:
                 known[f"k_{slot.index}"] = slot.derive[0].call
         for index, kernel in enumerate(instance.kernels):
@@ -90,7 +92,7 @@ class Straight:
             self._lines.append(f"{''.join(f'{names[slot]}, ' for slot in self._low.params)} = args")
         for root, number in self._layout.fresh.items():
             kind = f"z{root}, t{root}"
-            self._lines.append(f"{names[root]} = empty({kind}) if outs is None else spare(outs, {number}, {kind})")
+            self._lines.append(f"{names[root]} = m{root}({kind}) if outs is None else spare(outs, {number}, {kind})")
         if self._layout.donated:
             self._lines.append("seen = often(args)")
         for root, param in self._layout.donated.items():

@@ -1,0 +1,208 @@
+"""Memory of large results, used again when the arrays that held it are gone.
+
+The C library gives blocks above 32 MB back to the system at once, and every page of the next one is a fault: for a
+result of 40 MB that takes as long as a sum of two such arrays. NumPy lets a library allocate what arrays own
+(``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they own their data, and can be resized.
+Eight blocks are kept; the system may take their pages while nobody uses them (``MADV_FREE``).
+
+The functions are machine code, since arrays die in any thread and while Python ends. NumPy calls them with the
+interpreter's lock held, which is the only one they need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.numba_.compiler import compiled
+
+LEAST_BYTES = 32 << 20
+"""Smaller blocks the C library keeps itself."""
+KEPT = 8
+"""Blocks that are kept at most; the one kept longest gives way."""
+_SHARE = 64  # a block above this part of the machine's memory is not kept
+_PAGE = 2 << 20
+_MADV_FREE, _MADV_HUGEPAGE = 8, 14
+_SET_HANDLER = 304  # its place in NumPy's table of C functions
+_NAME = b"mem_handler"
+
+Empty = Callable[[tuple[int, ...], Any], Any]
+
+_ROUNDED = [
+    f"  %more = add i64 %size, {_PAGE - 1}",
+    f"  %bytes = and i64 %more, -{_PAGE}",
+]
+_TAKE = [
+    "declare ptr @aligned_alloc(i64, i64)",
+    "declare i32 @madvise(ptr, i64, i32)",
+    "define internal ptr @take(ptr %state, i64 %size) {",
+    "entry:",
+    *_ROUNDED,
+    "  br label %head",
+    "head:",
+    "  %k = phi i64 [ 0, %entry ], [ %after, %next ]",
+    f"  %any = icmp ult i64 %k, {KEPT}",
+    "  br i1 %any, label %look, label %fresh",
+    "look:",
+    "  %slot = getelementptr {ptr, i64}, ptr %state, i64 %k",
+    "  %place = getelementptr {ptr, i64}, ptr %slot, i64 0, i32 1",
+    "  %held = load i64, ptr %place",
+    "  %fits = icmp eq i64 %held, %bytes",
+    "  br i1 %fits, label %found, label %next",
+    "next:",
+    "  %after = add i64 %k, 1",
+    "  br label %head",
+    "found:",
+    "  %block = load ptr, ptr %slot",
+    "  store i64 0, ptr %place",
+    "  ret ptr %block",
+    "fresh:",
+    f"  %new = call ptr @aligned_alloc(i64 {_PAGE}, i64 %bytes)",
+    f"  %told = call i32 @madvise(ptr %new, i64 %bytes, i32 {_MADV_HUGEPAGE})",
+    "  ret ptr %new",
+    "}",
+]
+_MALLOC = [
+    *_TAKE,
+    "define ptr @region(ptr %state, i64 %size) {",
+    "  %block = call ptr @take(ptr %state, i64 %size)",
+    "  ret ptr %block",
+    "}",
+]
+_CALLOC = [
+    *_TAKE,
+    "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+    "define ptr @region(ptr %state, i64 %count, i64 %each) {",
+    "entry:",
+    "  %size = mul i64 %count, %each",
+    "  %block = call ptr @take(ptr %state, i64 %size)",
+    "  %none = icmp eq ptr %block, null",
+    "  br i1 %none, label %end, label %fill",
+    "fill:",
+    "  call void @llvm.memset.p0.i64(ptr %block, i8 0, i64 %size, i1 false)",
+    "  br label %end",
+    "end:",
+    "  ret ptr %block",
+    "}",
+]
+_REALLOC = [
+    "declare ptr @realloc(ptr, i64)",
+    "define ptr @region(ptr %state, ptr %block, i64 %size) {",
+    *_ROUNDED,
+    "  %new = call ptr @realloc(ptr %block, i64 %bytes)",
+    "  ret ptr %new",
+    "}",
+]
+_FREE = [
+    "declare void @free(ptr)",
+    "declare i32 @madvise(ptr, i64, i32)",
+    "define void @region(ptr %state, ptr %block, i64 %size) {",
+    "entry:",
+    *_ROUNDED,
+    f"  %clock = getelementptr {{ptr, i64}}, ptr %state, i64 {KEPT}",
+    "  %limit.at = getelementptr i64, ptr %clock, i64 1",
+    "  %limit = load i64, ptr %limit.at",
+    "  %large = icmp ugt i64 %bytes, %limit",
+    "  %address = ptrtoint ptr %block to i64",
+    f"  %odd = and i64 %address, {_PAGE - 1}",
+    "  %moved = icmp ne i64 %odd, 0",  # by realloc
+    "  %drop = or i1 %large, %moved",
+    "  br i1 %drop, label %end, label %keep",
+    "keep:",
+    "  %turn = load i64, ptr %clock",
+    "  %following = add i64 %turn, 1",
+    "  store i64 %following, ptr %clock",
+    f"  %k = urem i64 %turn, {KEPT}",
+    "  %slot = getelementptr {ptr, i64}, ptr %state, i64 %k",
+    "  %place = getelementptr {ptr, i64}, ptr %slot, i64 0, i32 1",
+    "  %held = load i64, ptr %place",
+    "  %before = load ptr, ptr %slot",
+    "  store ptr %block, ptr %slot",
+    "  store i64 %bytes, ptr %place",
+    f"  %told = call i32 @madvise(ptr %block, i64 %bytes, i32 {_MADV_FREE})",
+    "  %empty = icmp eq i64 %held, 0",
+    "  br i1 %empty, label %done, label %end",
+    "end:",
+    "  %gone = phi ptr [ %block, %entry ], [ %before, %keep ]",
+    "  call void @free(ptr %gone)",
+    "  br label %done",
+    "done:",
+    "  ret void",
+    "}",
+]
+
+_TEXTS = ["\n".join(lines) + "\n" for lines in (_MALLOC, _CALLOC, _REALLOC, _FREE)]
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """``numpy.empty`` for an array of :data:`LEAST_BYTES` or more, whose memory is kept when it is gone.
+
+    Until the functions are compiled, behind the first calls, it is NumPy's own.
+    """
+    handler = _handler()
+    if handler is None:
+        return np.empty(shape, dtype)
+    set_handler, capsule = handler
+    before = set_handler(capsule)
+    try:
+        return np.empty(shape, dtype)
+    finally:
+        set_handler(before)
+
+
+def prepare() -> bool:
+    """Have the functions compiled; False where arrays are NumPy's own for good."""
+    for text in _TEXTS:
+        compiled(text)
+    return _handler() is not None
+
+
+def maker(nbytes: int) -> Empty:
+    """What makes an array of so many bytes."""
+    return empty if nbytes >= LEAST_BYTES else np.empty
+
+
+_made: list[tuple[Callable[[Any], Any], Any]] = []
+_alive: list[Any] = []  # what arrays point to until the process ends
+
+
+def _handler() -> tuple[Callable[[Any], Any], Any] | None:
+    """NumPy's function, and a capsule of its ``PyDataMem_Handler``, once that can be made."""
+    if _made:
+        return _made[0]
+    set_handler = _set_handler()
+    entries = [compiled(text, wait=False) for text in _TEXTS] if set_handler is not None else []
+    if set_handler is None or not all(entry.ready for entry in entries):
+        return None
+    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
+    state = ctypes.create_string_buffer(struct.pack(f"={2 * KEPT + 2}q", *[0] * (2 * KEPT + 1), limit))
+    functions = [entry.address for entry in entries]
+    handler = ctypes.create_string_buffer(struct.pack("@127sB5P", b"futurex", 1, ctypes.addressof(state), *functions))
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(handler), _NAME, None)
+    _alive.extend((state, handler, capsule))
+    _made.append((set_handler, capsule))
+    return _made[0]
+
+
+@functools.cache
+def _set_handler() -> Callable[[Any], Any] | None:
+    """NumPy's function; None where there is none like it, or no such memory."""
+    try:
+        from numpy._core import _multiarray_umath as umath
+
+        if os.uname().sysname != "Linux" or not hasattr(umath, "get_handler_name"):
+            return None
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        table = ctypes.cast(pointer(umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+        return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER])
+    except (ImportError, AttributeError, TypeError):
+        return None

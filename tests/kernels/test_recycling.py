@@ -1,0 +1,113 @@
+"""Memory of large results is used again; the arrays are NumPy's in every other way."""
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels import recycling
+
+N = recycling.LEAST_BYTES // 4 + 1000
+F4 = np.dtype("f4")
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    if not recycling.prepare():
+        pytest.skip("NumPy has no handlers of memory here")
+
+
+def handler_of(*arrays):
+    from numpy._core.multiarray import get_handler_name
+
+    return get_handler_name(*arrays)
+
+
+def test_an_array_has_the_memory_of_one_that_is_gone():
+    first = recycling.empty((N,), F4)
+    assert (handler_of(first), handler_of()) == ("futurex", "default_allocator")
+    address = first.ctypes.data
+    assert address % 64 == 0
+    del first
+    assert recycling.empty((N,), F4).ctypes.data == address
+
+
+def test_arrays_that_live_at_once_have_memory_of_their_own():
+    arrays = [recycling.empty((N,), F4) for _ in range(recycling.KEPT + 3)]
+    for k, each in enumerate(arrays):
+        each[:] = k
+    assert [(each.min(), each.max()) for each in arrays] == [(k, k) for k in range(len(arrays))]
+    addresses = {each.ctypes.data for each in arrays}
+    assert len(addresses) == len(arrays)
+    each = None
+    arrays.clear()
+    again = [recycling.empty((N,), F4) for _ in range(recycling.KEPT)]
+    assert {each.ctypes.data for each in again} <= addresses
+
+
+def test_a_view_keeps_the_memory():
+    first = recycling.empty((N,), F4)
+    first[:] = 1
+    part = first[10:20]
+    del first
+    other = recycling.empty((N,), F4)
+    other[:] = 2
+    assert (part == 1).all()
+
+
+def test_arrays_own_their_data():
+    array = recycling.empty((N,), F4)
+    array[:] = np.arange(N)
+    assert array.flags.owndata
+    assert array.base is None
+    array.resize((2 * N,), refcheck=False)
+    np.testing.assert_array_equal(array[:N], np.arange(N, dtype=F4))
+    assert not array[N:].any()
+    array.resize((10,), refcheck=False)
+    np.testing.assert_array_equal(array, np.arange(10, dtype=F4))
+    assert (pickle.loads(pickle.dumps(array)) == array).all()
+    del array
+    other = recycling.empty((N,), F4)
+    other[:] = 3
+    assert (other == 3).all()
+
+
+def test_arrays_may_die_in_another_thread():
+    arrays = [recycling.empty((N,), F4) for _ in range(3)]
+    addresses = {each.ctypes.data for each in arrays}
+    each = None
+    thread = threading.Thread(target=arrays.clear)
+    thread.start()
+    thread.join()
+    assert recycling.empty((N,), F4).ctypes.data in addresses
+    assert each is None
+
+
+def test_results_of_a_function_are_such_arrays():
+    f = fx.futurize(lambda x: x * 2 + 1)
+    x = np.arange(N, dtype=F4)
+    for _ in range(3):
+        result = f(x).result()
+        assert handler_of(result) == "futurex"
+        assert (result[-1], result[1]) == (x[-1] * 2 + 1, 3)
+    assert handler_of(f(x[:1000]).result()) == "default_allocator"
+
+
+def test_a_process_ends_while_such_arrays_live():
+    text = f"""
+import numpy as np
+from futurex.kernels import recycling
+recycling.prepare()
+kept = [recycling.empty(({N},), np.dtype("f4")) for _ in range(3)]
+class Late:
+    def __del__(self, kept=kept):
+        kept.clear()
+np.late = Late()
+print("done")
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100, check=True)
+    assert ended.stdout == "done\n"
