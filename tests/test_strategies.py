@@ -130,6 +130,29 @@ def test_a_checkpoint_of_shards_is_whole(group, tmp_path, alone):
         np.testing.assert_allclose(found.optimizer[name]["w1"], load(moments).optimizer[name]["w1"], rtol=1e-9)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_steps_without_a_barrier_are_the_same(group, alone, share):
+    assert_same(fit(group, strategy=fx.strategy.cross_barrier(share), optimizer=fx.optim.adam(0.01)), alone)
+
+
+def test_a_step_without_a_barrier_begins_before_the_gradients_of_later_layers_have_come():
+    params, data = problem()
+    optimizer = fx.optim.adam(0.01)
+    asked = Problem(Model(loss), optimizer, params, optimizer.init(params), data, 2)
+    graph, layout = fx.strategy.cross_barrier(1.0).programs(asked, [16], Options())["next", 16]
+    mesh = Mesh((("data", 2),))
+    rank = partition(graph, layout.placements, mesh, 0, layout.outs, first_bucket=1, bucket_bytes=1)
+    exchanges = [node for node in communications(rank) if node.inputs[0] in rank.params and node.inputs[0].ndim]
+    named = [source.attrs["name"] for node in exchanges for source in node.inputs]
+    assert named == ["grads_w1", "grads_b1", "grads_w2", "grads_b2"]  # in the order of need
+    behind = {node: {node} for node in rank.params}
+    for node in rank.nodes:
+        behind[node] = {node}.union(*(behind[source] for source in node.inputs))
+    first_layer = next(node for node in rank.nodes if node.op == "matmul")
+    assert exchanges[0] in behind[first_layer]
+    assert not behind[first_layer] & set(exchanges[1:])
+
+
 def averaged(size, every, optimizer, epochs=2, batch_size=16, seed=5):
     """The definition of local SGD, with NumPy's mean and a state for every locality."""
     params, data = problem()
@@ -211,6 +234,10 @@ def test_nothing_is_exchanged_before_the_last_part():
             r"compression='bf16' does not go with strategy zero\(stage=2\)",
         ),
         (
+            {"strategy": fx.strategy.cross_barrier(0.5), "accumulate": 2}, ValueError,
+            r"accumulate=2 does not go with strategy cross_barrier\(share=0.5\)",
+        ),
+        (
             {"strategy": fx.strategy.local_sgd(2), "compression": "bf16"}, ValueError,
             r"compression='bf16' does not go with strategy local_sgd\(every=2\)",
         ),
@@ -228,6 +255,8 @@ def test_averaging_needs_examples_for_every_locality(group):
         fx.strategy.local_sgd(0)
 
 
-def test_stages_are_one_or_two():
+def test_options_of_strategies_are_checked():
+    with pytest.raises(ValueError, match="share must lie in 0 to 1, not 2"):
+        fx.strategy.cross_barrier(2)
     with pytest.raises(ValueError, match=r"stage must be 1 .* or 2 .*, not 3"):
         fx.strategy.zero(3)

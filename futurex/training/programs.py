@@ -133,16 +133,16 @@ def step_program(
     sums, lie = _results(problem, part) if part else ((), ())
     program = lower(
         step, params=problem.params, state=problem.state, key=np.uint64(0), votes=np.zeros(size, np.float32),
-        sums=sums, batch=_stand_ins(problem.data, rows),
+        sums=sums, batch=stand_ins(problem.data, rows),
     )  # fmt: skip
     figures = 1 + len(model.aux_names)
     paths = leaf_paths(flatten({"params": problem.params, "state": problem.state})[1])
     kept = tuple(kept or (Replicate(),) * len(paths))
-    _check_update(program.graph, 1 + figures, paths)
+    check_update(program.graph, 1 + figures, paths)
     return program.graph, Layout(
         (*kept, Replicate(), Shard(0), *lie, *(Shard(0),) * len(problem.data)),
         tuple((1 + figures + k, k) for k in range(len(kept)) if not program.graph.params[k].aval.weak),
-        _outs(program.graph, (*(Replicate(),) * (1 + figures), *kept)),
+        placed(program.graph, (*(Replicate(),) * (1 + figures), *kept)),
         figures,
     )
 
@@ -160,10 +160,10 @@ def part_program(problem: Problem, rows: int, share: float, grads: Sequence[Plac
         return (value, *aux.values()), grads
 
     part.__name__ = f"part_of_{problem.model.name}"
-    program = lower(part, params=problem.params, key=np.uint64(0), batch=_stand_ins(problem.data, rows))
+    program = lower(part, params=problem.params, key=np.uint64(0), batch=stand_ins(problem.data, rows))
     figures = 1 + len(problem.model.aux_names)
     placements: tuple[Placement, ...] = (*(Replicate(),) * (len(grads) + 1), *(Shard(0),) * len(problem.data))
-    return program.graph, Layout(placements, (), _outs(program.graph, (*(SUM,) * figures, *grads)), figures)
+    return program.graph, Layout(placements, (), placed(program.graph, (*(SUM,) * figures, *grads)), figures)
 
 
 def adding_program(problem: Problem, part: Program) -> Program:
@@ -198,7 +198,7 @@ def evaluation_program(
         return value, *(_scalar(name, metric(params, *batch)) for name, metric in staged.items())
 
     evaluate.__name__ = f"evaluation_of_{model.name}"
-    program = lower(evaluate, params, *_stand_ins(batch, rows))
+    program = lower(evaluate, params, *stand_ins(batch, rows))
     replicated = len(program.graph.params) - len(batch)
     placements: tuple[Placement, ...] = (*(Replicate(),) * replicated, *(Shard(0),) * len(batch))
     return program.graph, Layout(placements)
@@ -211,12 +211,13 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _outs(graph: Graph, outs: Sequence[Placement]) -> tuple[Placement, ...]:
+def placed(graph: Graph, outs: Sequence[Placement]) -> tuple[Placement, ...]:
     """Placements of all results: what is checked stands behind those that are asked for, and is replicated."""
     return (*outs, *(Replicate(),) * (len(graph.outs) - len(outs)))
 
 
-def _stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:
+def stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:
+    """A batch of so many rows, for its shapes and dtypes."""
     return [np.empty((rows, *array.shape[1:]), array.dtype) for array in batch]
 
 
@@ -226,7 +227,8 @@ def _scalar(name: str, value: Any) -> Any:
     return value
 
 
-def _check_update(graph: Graph, first_out: int, paths: Sequence[str]) -> None:
+def check_update(graph: Graph, first_out: int, paths: Sequence[str]) -> None:
+    """Raise TypeError, naming the leaf, where an update changes a shape or dtype."""
     for path, out, given in zip(paths, graph.outs[first_out:], graph.params, strict=False):
         if out.aval != given.aval:
             raise TypeError(

@@ -49,6 +49,7 @@ STRATEGIES = {
     "parts": {"accumulate": 3},
     "zero 1": {"strategy": fx.strategy.zero(1), "accumulate": 2},
     "zero 2": {"strategy": fx.strategy.zero(2), "accumulate": 2},
+    "cross barrier": {"strategy": fx.strategy.cross_barrier(0.5)},
     "averaging": {"strategy": fx.strategy.local_sgd(1), "optimizer": fx.optim.sgd(0.1)},
 }
 
