@@ -1,0 +1,390 @@
+"""The state machine of an elastic run: events in, actions out, no clock, no socket and no thread of its own.
+
+A run is a sequence of *generations*. In each of them a fixed set of workers computes together; the first thing that
+goes wrong ends it. The next one is formed of the workers that answer, begins with the newest commit that one of them
+holds, and has a higher number, which all its messages carry.
+
+    WAITING --enough workers--> FORMING --all have answered--> RUNNING --all have finished--> OVER
+       ^                        |  ^ |                            |
+       +--too few are left------+  +-+-- somebody is missing      +-- lost, failed, paused: FORMING or WAITING
+
+A worker in a running generation holds a *lease*: every sign of life that is granted lets it act for ``stall`` seconds
+from when it sent that sign. A worker that has said nothing for as long as that is left out, and by then its lease is
+over, whether it is dead or only slow; when it speaks again it is taken in again. So every state has a deadline.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Worker = str
+
+
+class Mark(NamedTuple):
+    """What names a commit: so many steps had been done, the last of them in this generation."""
+
+    step: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``min_workers``: fewer do not go on; they wait ``wait`` seconds for others. ``stall``: seconds without a sign of
+    life after which a worker is left out. ``settle``: seconds in which workers that come are gathered, so that they
+    interrupt the others once. ``attempts``: how often the program may fail at the same step before the run does.
+    ``patience``: generations in a row that may end without a new commit.
+    """  # fmt: skip
+
+    min_workers: int = 1
+    wait: float = 600.0
+    stall: float = 30.0
+    settle: float = 0.25
+    attempts: int = 2
+    patience: int = 20
+
+
+# -- what happens ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker has come."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker has gone, and does not act any more."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A sign of life."""
+
+    worker: Worker
+    generation: int
+
+
+@dataclass(frozen=True)
+class Formed:
+    """A worker has left what it did, and is ready for a generation; ``mark`` names the newest commit it holds."""
+
+    worker: Worker
+    generation: int
+    mark: Mark | None
+
+
+class How(enum.StrEnum):
+    """How a worker's part in a generation ended."""
+
+    FINISHED = "finished"  # the work is done
+    PAUSED = "paused"  # it was asked to
+    INTERRUPTED = "interrupted"  # others, or the way to them, failed
+    FAILED = "failed"  # its own program did
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A worker's part in a generation has ended, ``step`` steps into the run."""
+
+    worker: Worker
+    generation: int
+    how: How
+    step: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The user wants the run to end soon."""
+
+
+Event = Joined | Left | Alive | Formed | Ended | Stop
+
+# -- what is to be done ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Form:
+    """Ask a worker to leave what it does and to get ready as ``rank`` of ``size``."""
+
+    worker: Worker
+    generation: int
+    rank: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """Tell a worker that the generation begins with a commit, or from the start; ``source`` sends it to the others."""
+
+    worker: Worker
+    generation: int
+    mark: Mark | None
+    source: int | None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Answer a sign of life: the worker may go on."""
+
+    worker: Worker
+    generation: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Give the program of a worker a command: ``pause`` or ``stop``."""
+
+    worker: Worker
+    generation: int
+    command: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something for the log of the run."""
+
+    what: str
+    generation: int
+    workers: tuple[Worker, ...]
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Over:
+    """The run has ended: well, by a program's failure on ``worker``, or because of ``reason``."""
+
+    reason: str = ""
+    worker: Worker | None = None
+    missing: int = 0  # workers, where there were too few
+
+
+Action = Form | Start | Grant | Tell | Note | Over
+
+
+class Phase(enum.StrEnum):
+    """Where a run is."""
+
+    WAITING = "waiting"
+    FORMING = "forming"
+    RUNNING = "running"
+    OVER = "over"
+
+
+@dataclass
+class Coordinator:
+    """Decides for one run. Give it every event with the time, call :meth:`tick` at :attr:`deadline`, do what it says.
+
+    >>> run = Coordinator(Settings(min_workers=1))
+    >>> run.begin(["a"], now=0.0)[-1]
+    Form(worker='a', generation=1, rank=0, size=1)
+    >>> run.handle(Formed("a", 1, None), now=0.1)[-1]
+    Start(worker='a', generation=1, mark=None, source=None)
+    >>> run.handle(Ended("a", 1, How.FINISHED, step=7), now=9.0)[-1]
+    Over(reason='', worker=None, missing=0)
+    """
+
+    settings: Settings
+    phase: Phase = Phase.WAITING
+    generation: int = 0
+    members: tuple[Worker, ...] = ()  # of this generation, by rank
+    step: int = 0  # with which the newest generation began
+    _present: dict[Worker, None] = field(default_factory=dict)  # in the order in which they came
+    _silent: set[Worker] = field(default_factory=set)
+    _until: float | None = None  # when waiting or forming ends
+    _heard: dict[Worker, float] = field(default_factory=dict)
+    _formed: dict[Worker, Mark | None] = field(default_factory=dict)
+    _ended: dict[Worker, How] = field(default_factory=dict)
+    _regroup: float | None = None  # when those who run are asked to pause, so that others join them
+    _stopping: bool = False
+    _failures: tuple[int, frozenset[int]] = (-1, frozenset())  # of the program: at which step, in which generations
+    _fruitless: int = 0
+    _actions: list[Action] = field(default_factory=list)
+
+    # -- the interface -------------------------------------------------------------------------------------------------
+
+    def begin(self, workers: Iterable[Worker], now: float) -> list[Action]:
+        """Start the run with those who are there."""
+        self._present = dict.fromkeys(workers)
+        self._gather(now, "the run begins")
+        return self._taken()
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take in an event, and return what is to be done, in order."""
+        if self.phase is not Phase.OVER:
+            match event:
+                case Joined(worker):
+                    self._joined(worker, now)
+                case Left(worker):
+                    self._left(worker, now)
+                case Alive(worker, generation):
+                    self._alive(worker, generation, now)
+                case Formed(worker, generation, mark):
+                    self._has_formed(worker, generation, mark, now)
+                case Ended():
+                    self._has_ended(event, now)
+                case Stop():
+                    self._stop()
+        return self._taken()
+
+    def tick(self, now: float) -> list[Action]:
+        """Do what is due."""
+        if self.phase is Phase.WAITING and now >= self._due():
+            self._too_few()
+        elif self.phase is Phase.FORMING and now >= self._due():
+            late = [worker for worker in self.members if worker not in self._formed]
+            self._silent.update(late)
+            self._gather(now, f"{', '.join(late)} did not answer")
+        elif self.phase is Phase.RUNNING:
+            self._look(now)
+        return self._taken()
+
+    @property
+    def deadline(self) -> float | None:
+        """When :meth:`tick` is due; None once the run is over."""
+        return None if self.phase is Phase.OVER else self._due()
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _joined(self, worker: Worker, now: float) -> None:
+        if worker not in self._present:
+            self._present[worker] = None
+            self._more(now)
+
+    def _left(self, worker: Worker, now: float) -> None:
+        self._present.pop(worker, None)
+        self._silent.discard(worker)
+        if worker in self.members and self.phase in (Phase.FORMING, Phase.RUNNING):
+            self._gather(now, f"{worker} was lost")
+
+    def _alive(self, worker: Worker, generation: int, now: float) -> None:
+        if generation == self.generation and worker in self._formed:
+            self._heard[worker] = now
+            self._actions.append(Grant(worker, generation))
+
+    def _answers(self, worker: Worker, now: float) -> None:
+        """A worker has left what it did: one that hangs gives signs of life, too, but no answer."""
+        if worker in self._silent:
+            self._silent.discard(worker)
+            self._more(now)
+
+    def _has_formed(self, worker: Worker, generation: int, mark: Mark | None, now: float) -> None:
+        self._answers(worker, now)
+        if self.phase is Phase.FORMING and generation == self.generation and worker in self.members:
+            self._formed[worker] = mark
+            self._heard[worker] = now
+            if len(self._formed) == len(self.members):
+                self._start(now)
+
+    def _has_ended(self, event: Ended, now: float) -> None:
+        self._answers(event.worker, now)
+        if event.how is How.FAILED and self._gives_up(event):  # others may have felt it and said so before
+            self._end(Over(event.reason, event.worker))
+        elif event.generation != self.generation or event.worker not in self.members:
+            return
+        elif event.how in (How.FAILED, How.INTERRUPTED):
+            self._gather(now, f"{event.how} on {event.worker}: {event.reason}")
+        else:
+            self._ended[event.worker] = event.how
+            if len(self._ended) == len(self.members):
+                if How.PAUSED in self._ended.values():
+                    self._gather(now, "workers came")
+                else:
+                    self._end(Over())
+
+    def _gives_up(self, event: Ended) -> bool:
+        step, generations = self._failures
+        generations = generations if event.step == step else frozenset()
+        self._failures = (event.step, generations | {event.generation})
+        return len(self._failures[1]) >= self.settings.attempts
+
+    def _stop(self) -> None:
+        self._stopping = True
+        if self.phase is Phase.WAITING:
+            self._end(Over("it was stopped while it waited for workers"))
+        elif self.phase is Phase.RUNNING:
+            self._actions += [Tell(worker, self.generation, "stop") for worker in self.members]
+
+    # -- generations ---------------------------------------------------------------------------------------------------
+
+    def _more(self, now: float) -> None:
+        """Somebody may take part who does not."""
+        if self.phase is Phase.WAITING:
+            self._gather(now, "workers came")
+        elif self._regroup is None:
+            self._regroup = now + self.settings.settle
+
+    def _gather(self, now: float, reason: str) -> None:
+        """End the generation, and form the next one of all who answer, or wait for more."""
+        there = tuple(worker for worker in self._present if worker not in self._silent)
+        if len(there) < self.settings.min_workers:
+            if self.phase is not Phase.WAITING or self._until is None:
+                self._until = now + self.settings.wait
+                self._note("waiting", there, reason)
+            self.phase, self.members, self._formed = Phase.WAITING, (), {}
+            return
+        self.phase = Phase.FORMING
+        self.generation += 1
+        self.members = there
+        self._formed, self._ended, self._regroup = {}, {}, None
+        self._until = now + self.settings.stall  # by then the lease of whoever did not answer is over
+        self._note("forming", there, reason)
+        size = len(there)
+        self._actions += [Form(worker, self.generation, rank, size) for rank, worker in enumerate(there)]
+
+    def _start(self, now: float) -> None:
+        marks = [self._formed[worker] for worker in self.members]
+        newest = max((mark for mark in marks if mark is not None), default=None)
+        source = None if all(mark == newest for mark in marks) else marks.index(newest)
+        step = newest.step if newest else 0
+        self._fruitless = 0 if step > self.step else self._fruitless + 1
+        if self._fruitless > self.settings.patience:
+            self._end(Over(f"{self._fruitless} generations ended without a new commit after step {step}"))
+            return
+        self.phase, self.step, self._until = Phase.RUNNING, step, None
+        self._note("started", self.members, "")
+        for worker in self.members:
+            self._actions.append(Start(worker, self.generation, newest, source))
+            if self._stopping:
+                self._actions.append(Tell(worker, self.generation, "stop"))
+        if any(worker not in self.members for worker in self._present if worker not in self._silent):
+            self._regroup = now + self.settings.settle
+
+    def _look(self, now: float) -> None:
+        late = [worker for worker in self.members if now >= self._heard[worker] + self.settings.stall]
+        if late:
+            self._silent.update(late)
+            self._gather(now, f"nothing was heard of {', '.join(late)} for {self.settings.stall:g} s")
+        elif self._regroup is not None and now >= self._regroup:
+            self._regroup = None
+            self._actions += [Tell(worker, self.generation, "pause") for worker in self.members]
+
+    def _too_few(self) -> None:
+        there = sum(worker not in self._silent for worker in self._present)
+        missing = self.settings.min_workers - there
+        self._end(Over(f"{there} of {self.settings.min_workers} workers were there", missing=missing))
+
+    def _end(self, over: Over) -> None:
+        self.phase = Phase.OVER
+        self._actions.append(over)
+
+    def _due(self) -> float:
+        if self._until is not None and self.phase is not Phase.RUNNING:
+            return self._until
+        silence = min(self._heard[worker] for worker in self.members) + self.settings.stall
+        return silence if self._regroup is None else min(silence, self._regroup)
+
+    def _note(self, what: str, workers: tuple[Worker, ...], reason: str) -> None:
+        self._actions.append(Note(what, self.generation, workers, self.step, reason))
+
+    def _taken(self) -> list[Action]:
+        taken, self._actions = self._actions, []
+        return taken
