@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.partition.buckets import BUCKET
-from futurex.runtime import config
+from futurex.runtime import config, points
 from futurex.runtime.collectives.board import ORDERED
 from futurex.runtime.collectives.compression import Compression
 from futurex.runtime.collectives.messages import MessageCollectives
@@ -96,6 +96,11 @@ class Communicator:
         self._exchanges = self._exchanged_bytes = self._waits = 0
         self._moved_before = self._moved()
 
+    @property
+    def generation(self) -> int:
+        """The generation to which this communicator belongs."""
+        return self._generation
+
     def begin_step(self) -> int:
         """Number the next run of a plan; the same on every rank, since all run the same plans in the same order."""
         self._account()
@@ -161,6 +166,7 @@ class Communicator:
         key, timeout = self._key(attrs["tag"], self._step), config.deadline()
         operation = _STARTS[op](self, attrs, arrays, outs, key, timeout)
         self._flights.append(operation)
+        points.reach("all-reduce", self)
         self._exchanges += 1
         self._exchanged_bytes += sum([array.nbytes for array in arrays])
         return operation

@@ -145,10 +145,13 @@ class Endpoint(ProgressThread):
         others = set(range(self.size)) - {self.rank}
         with self._changed:
             self._changed.wait_for(
-                lambda: self.lost or self._connected >= others, max(0.0, deadline - time.monotonic())
+                lambda: self._stopping or self.lost or self._connected >= others,
+                max(0.0, deadline - time.monotonic()),
             )
             if self.lost:
                 raise next(iter(self.lost.values()))
+            if self._stopping:
+                raise TransportError(f"rank {self.rank} closed its endpoint while it waited for others to connect")
             missing = sorted(others - self._connected)
         if missing:
             raise TransportTimeout(
@@ -218,6 +221,8 @@ class Endpoint(ProgressThread):
             return
         self.run_on_thread(self._lose_all, timeout)
         self._stop(timeout)
+        with self._changed:
+            self._changed.notify_all()
 
     def __enter__(self) -> "Endpoint":
         return self

@@ -1,0 +1,227 @@
+"""Members and their coordinator in one process: real threads, endpoints and collectives; whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from futurex.runtime.elastic.commits import Commits
+from futurex.runtime.elastic.coordinator import Mark, Settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from bus import Bus
+
+STEPS, EVERY = 12, 3
+SOON = Settings(min_workers=1, wait=60.0, stall=60.0, settle=0.01)
+
+
+class Program:
+    """Counts in every step how often it was done, on all localities together, and stops at gates on the way."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self.steps = steps
+        self.faults: dict[int, list] = {}  # by step: functions (locality) that are called once
+        self.lock = threading.Lock()
+        self.done: list[tuple[int, int, int]] = []  # generation, rank, step
+
+    def __call__(self, locality):
+        counts = np.zeros(self.steps)
+        step = 0
+        if locality.restored is not None:
+            step = locality.restored.mark.step
+            counts[:] = locality.restored.leaves[0]
+            assert locality.restored.position == {"step": step}
+        while step < self.steps:
+            locality.act(step)
+            self.meet(locality, step)
+            votes = [command["command"] for command in locality.commands()]
+            # every rank adds its share of 1 to the count of this step; the last element is the vote
+            vector = np.zeros(self.steps + 1)
+            vector[step] = 1.0 / locality.size
+            vector[-1] = bool(votes)
+            if locality.communicator is not None:
+                key = locality.generation, locality.communicator.begin_step(), 1
+                locality.communicator.engine.all_reduce([vector], [vector], "sum", key, 60.0).wait(60.0)
+            counts += vector[:-1]
+            step += 1
+            locality.act(step)
+            with self.lock:
+                self.done.append((locality.generation, locality.rank, step))
+            if step % EVERY == 0 or vector[-1]:
+                locality.commit(step, [counts, 0.5], {"step": step})
+            if vector[-1] and step < self.steps:
+                locality.pause()
+        return counts
+
+    def meet(self, locality, step: int) -> None:
+        with self.lock:
+            waiting = self.faults.get(step, [])
+            fault = waiting.pop(0) if waiting else None
+        if fault is not None:
+            fault(locality)
+
+
+@pytest.fixture
+def start():
+    buses = []
+
+    def begin(program, *names, settings=SOON, kind="inproc"):
+        bus = Bus(settings, program, kind)
+        buses.append(bus)
+        bus.begin(*names)
+        return bus
+
+    yield begin
+    for bus in buses:
+        bus.close()
+
+
+def finished(bus, steps: int = STEPS):
+    assert bus.ended.wait(60), "the run does not end"
+    assert bus.over.reason == ""
+    for name in bus.coordinator.members:
+        np.testing.assert_allclose(pickle.loads(bus.results[name]), np.ones(steps), rtol=1e-12)
+    return [(note.generation, len(note.workers), note.step) for note in bus.notes if note.what == "started"]
+
+
+@pytest.mark.parametrize("kind", ["inproc", "local", "tcp"])
+def test_nothing_goes_wrong(start, kind):
+    assert finished(start(Program(), "a", "b", "c", kind=kind)) == [(1, 3, 0)]
+
+
+def test_a_locality_alone(start):
+    assert finished(start(Program(), "a")) == [(1, 1, 0)]
+
+
+@pytest.mark.parametrize("kind", ["inproc", "local", "tcp"])
+@pytest.mark.parametrize("victim", ["a", "b"])
+def test_a_member_dies_in_a_step_and_the_others_go_on_from_the_commit(start, victim, kind):
+    program = Program()
+    ready = threading.Event()
+
+    def die(locality):
+        ready.wait(30)
+        bus.lose(victim)
+        time.sleep(0.01)
+
+    program.faults[7] = [die]
+    bus = start(program, "a", "b", kind=kind)
+    ready.set()
+    first, last = finished(bus)
+    assert first == (1, 2, 0)
+    assert last[1:] == (1, 6)
+
+
+def _close_channels(locality):
+    locality.communicator.endpoint.close()
+
+
+def _raise(locality):
+    raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.parametrize("kind", ["inproc", "local", "tcp"])
+@pytest.mark.parametrize("fault", [_close_channels, _raise])
+def test_a_fault_that_nobody_dies_of(start, kind, fault):
+    program = Program()
+    program.faults[4] = [fault]
+    assert finished(start(program, "a", "b", kind=kind)) == [(1, 2, 0), (2, 2, 3)]
+
+
+def test_who_joins_gets_the_state_before_anything_else(start):
+    program = Program()
+    gate = threading.Event()
+    program.faults[5] = [lambda locality: gate.wait(30)]
+    bus = start(program, "a")
+    bus.join("b")
+    bus.join("c")
+    # they pause after the step in which they hear of it, with a commit: no step is done again
+    time.sleep(0.2)
+    gate.set()
+    generations = finished(bus)
+    assert generations[-1][1] == 3
+    steps = [step for _, rank, step in program.done if rank == 0]
+    assert steps == list(range(1, STEPS + 1))
+
+
+def test_a_member_that_falls_silent_is_left_out_may_not_act_and_comes_back(start):
+    program = Program(steps=400)
+    bus = None
+    silent = threading.Event()
+
+    def fall_silent(locality):
+        silent.wait(30)
+        bus.silenced.add("b")
+
+    def tarry(locality):
+        time.sleep(0.05)
+
+    program.faults[5] = [fall_silent]
+    program.faults |= {step: [tarry] * 100 for step in range(8, 60)}
+    bus = start(program, "a", "b", settings=Settings(min_workers=1, stall=1.0, settle=0.01))
+    silent.set()
+    deadline = time.monotonic() + 60
+    while not any(note.what == "started" and note.workers == ("a",) for note in bus.notes):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bus.silenced.clear()
+    finished(bus, 400)
+
+
+def test_a_program_that_always_fails_ends_the_run_with_its_error(start):
+    program = Program()
+    program.faults[4] = [_raise] * 10
+    bus = start(program, "a", "b")
+    assert bus.ended.wait(60)
+    assert bus.over.reason == "ZeroDivisionError: on purpose"
+    assert isinstance(pickle.loads(bus.results[bus.over.worker]), ZeroDivisionError)
+
+
+def test_commits_are_copies_whose_memory_is_used_again():
+    commits = Commits()
+    array = np.arange(3.0)
+    commits.take(Mark(1, 1), [array, 0.5], {})
+    first = commits.newest.leaves[0]
+    array += 1
+    np.testing.assert_array_equal(first, [0, 1, 2])
+    commits.take(Mark(2, 1), [array, 0.5], {})
+    array += 1
+    assert commits.newest.leaves[0] is not first
+    commits.take(Mark(3, 1), [array, 0.25], {"epoch": 1})
+    assert commits.newest.leaves[0] is first
+    np.testing.assert_array_equal(first, [2, 3, 4])
+    assert (commits.newest.mark, commits.newest.leaves[1], commits.newest.position) == (Mark(3, 1), 0.25, {"epoch": 1})
+
+
+def test_shared_commits_come_bit_for_bit(start):
+    """Whatever dtypes and shapes there are, NaN and infinities included."""
+    leaves = [
+        np.float32([[1.5, np.nan], [-0.0, np.inf]]), np.zeros((0, 3)), np.arange(4, dtype=np.int8), np.complex64(1 + 2j),
+        np.float16(3.5), float("nan"), -0.0, 1e-310, 3.0,
+    ]  # fmt: skip
+    seen = {}
+
+    def program(locality):
+        if locality.restored is None:
+            locality.commit(5, leaves, {"a": [1, None]})
+            while not locality.commands():
+                time.sleep(0.001)
+            locality.pause()
+        seen[locality.rank] = locality.restored
+
+    bus = start(program, "a")
+    bus.join("b")
+    assert bus.ended.wait(60)
+    for commit in seen.values():
+        assert (commit.mark.step, commit.position) == (5, {"a": [1, None]})
+        for got, want in zip(commit.leaves, leaves, strict=True):
+            assert np.asarray(got).dtype == np.asarray(want).dtype
+            assert np.asarray(got).shape == np.asarray(want).shape
+            assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
+    assert len(seen) == 2
