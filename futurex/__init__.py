@@ -36,17 +36,17 @@ from futurex.training import strategy  # noqa: E402
 from futurex.training.fit import fit  # noqa: E402
 
 if TYPE_CHECKING:
-    from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost
+    from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost, TooFewWorkers
 
 __version__ = "0.1.0"
 __all__ = [
     "Array", "Cluster", "ClusterUnreachable", "Donated", "Futurized", "LocalityLost", "Program", "StagingError",
-    "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad", "hessian", "jacobian",
-    "jvp", "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random", "stop_gradient",
-    "strategy", "trace", "value_and_grad", "vjp", "vmap",
+    "TooFewWorkers", "attach", "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad",
+    "hessian", "jacobian", "jvp", "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random",
+    "stop_gradient", "strategy", "trace", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-_CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost")
+_CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost", "TooFewWorkers")
 
 
 def __getattr__(name: str) -> Any:

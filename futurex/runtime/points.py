@@ -1,7 +1,7 @@
 """Named points of a run, at which tests make something go wrong.
 
-`step`: before a step; `all-reduce`: a collective is in flight; `commit`: while a commit is taken; `checkpoint`: while one
-is written.
+`step`: before a step; `all-reduce`: a collective is in flight; `commit`: while a commit is taken; `checkpoint`: while
+one is written.
 """
 
 from __future__ import annotations

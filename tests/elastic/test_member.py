@@ -1,4 +1,4 @@
-"""Members and their coordinator in one process: real threads, endpoints and collectives; whatever goes wrong on the way."""
+"""Members and their coordinator in one process: real threads, endpoints and collectives, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -202,8 +202,8 @@ def test_commits_are_copies_whose_memory_is_used_again():
 def test_shared_commits_come_bit_for_bit(start):
     """Whatever dtypes and shapes there are, NaN and infinities included."""
     leaves = [
-        np.float32([[1.5, np.nan], [-0.0, np.inf]]), np.zeros((0, 3)), np.arange(4, dtype=np.int8), np.complex64(1 + 2j),
-        np.float16(3.5), float("nan"), -0.0, 1e-310, 3.0,
+        np.float32([[1.5, np.nan], [-0.0, np.inf]]), np.zeros((0, 3)), np.arange(4, dtype=np.int8),
+        np.complex64(1 + 2j), np.float16(3.5), float("nan"), -0.0, 1e-310, 3.0,
     ]  # fmt: skip
     seen = {}
 

@@ -10,20 +10,25 @@ import secrets
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import dask
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.protocol.pickle import dumps
 
 from futurex.runtime import config
 from futurex.runtime.cluster import host
+from futurex.runtime.cluster.elastic_run import ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
 from futurex.runtime.cluster.run import ClusterRun
+from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
+from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.timeline import Timeline, merged
 from futurex.tree.graph import Graph
@@ -67,6 +72,7 @@ class Cluster:
         self._timeout = timeout
         self._lock = threading.RLock()
         self._runs: dict[str, ClusterRun] = {}
+        self._elastic: list[ElasticRun] = []
         self._graphs: set[str] = set()
         self._broken: LocalityLost | None = None
         self._closing = contextlib.ExitStack()
@@ -77,6 +83,7 @@ class Cluster:
             self.addresses = self._found_workers()
             self.client.register_plugin(LocalityPlugin())
             self.client.register_plugin(MembershipPlugin())
+            self.client.register_plugin(ElasticPlugin())
             self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
                 self._open_session()
@@ -163,6 +170,8 @@ class Cluster:
         """End the session on the workers, and the workers too if this object started them."""
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
+        for run in list(self._elastic):
+            run.detach()
         if self.client.status == "running" and self._broken is None:
             with contextlib.suppress(Exception):
                 self.client.run(host.close_session, self._session, on_error="ignore")
@@ -249,6 +258,40 @@ class Cluster:
         timeline.events, timeline.clock_error = recorded.events, recorded.clock_error
         if path is not None:
             timeline.save(path)
+
+    # -- running on, whoever is there ----------------------------------------------------------------------------------
+
+    def elastic(
+        self, function: Callable[..., Any], *args: Any, settings: Settings | None = None, name: str = "",
+        about: Any = None,
+    ) -> ElasticRun:  # fmt: skip
+        """Start ``function(locality, *args)`` on the workers there are, and go on when workers are lost or come.
+
+        The function is called once in every generation, with an ``ElasticLocality``: it begins with the commit in
+        ``locality.restored`` and takes commits. All of it travels through the scheduler, which keeps it for workers
+        that come later, and ``about`` for drivers that do. Raises ValueError while a run of this name is under way.
+        """
+        name = name or f"run-{next(_names)}-{uuid.uuid4().hex[:8]}"
+        settings = settings or Settings()
+        ask(
+            self.client, do="begin", run=name, spec=dumps((self.transport, function, args)),
+            about=dumps((settings, about)), settings=asdict(settings),
+        )  # fmt: skip
+        return self._followed(name, settings)
+
+    def attached(self, name: str) -> tuple[ElasticRun, Any]:
+        """An elastic run that was started before, by whichever driver, and what it said ``about`` the run.
+
+        Raises LookupError, naming those there are, where there is none of this name.
+        """
+        settings, about = pickle.loads(ask(self.client, do="about", run=name))
+        return self._followed(name, settings), about
+
+    def _followed(self, name: str, settings: Settings) -> ElasticRun:
+        run = ElasticRun(name, self.client, settings)
+        self._elastic.append(run)
+        run.add_done_callback(lambda _: self._elastic.remove(run))
+        return run
 
     def _prepared(self, arg: Any, shards: list[Tiled]) -> Any:
         if isinstance(arg, Graph):

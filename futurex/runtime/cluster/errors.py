@@ -9,6 +9,20 @@ class ClusterUnreachable(FuturexError, ConnectionError):
     """No scheduler answered, or it has no workers; the message says what to start."""
 
 
+class TooFewWorkers(FuturexError, TimeoutError):
+    """An elastic run waited for workers that did not come. ``least`` is how many it needs."""
+
+    def __init__(self, run: str, least: int, missing: int, waited: float) -> None:
+        super().__init__(
+            f"run {run!r} needs {least} workers, and {missing} of them did not come within {waited:g} s. "
+            "Start more workers, or lower min_workers, and go on from the last checkpoint with resume=True"
+        )
+        self.run, self.least, self.missing, self.waited = run, least, missing, waited
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TooFewWorkers, (self.run, self.least, self.missing, self.waited)
+
+
 class LocalityLost(FuturexError, ConnectionError):
     """A locality died or hung while others needed it. ``rank`` and ``address`` say which."""
 

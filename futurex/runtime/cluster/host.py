@@ -8,18 +8,20 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from futurex.runtime import config
+from futurex.runtime.cluster.participant import Participant
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
 from futurex.runtime.plan import Plan
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.trace import Recorder
-from futurex.runtime.transport import StaleGeneration, Tls, open_endpoint
+from futurex.runtime.transport import Endpoint, StaleGeneration, Tls, open_endpoint
 from futurex.runtime.transport.clock import recording
 from futurex.tree.graph import Graph
 
@@ -41,6 +43,7 @@ class Host:
     sessions: dict[str, Communicator] = field(default_factory=dict)
     running: dict[str, Locality] = field(default_factory=dict)
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    participant: Participant | None = None
     tracing: tuple[Recorder, ExitStack] | None = None
     lock: Any = field(default_factory=threading.Lock)
 
@@ -57,16 +60,20 @@ class Host:
         for communicator in self.sessions.values():
             communicator.endpoint.close()
         self.sessions.clear()
+        if self.participant is not None:
+            self.participant.close()
 
 
 class LocalityPlugin(WorkerPlugin):
-    """Makes a Dask worker a locality. Registering it again on a worker that is one already changes nothing."""
+    """Makes a Dask worker a locality. Registering it again changes nothing: runs may be under way."""
 
     name = "futurex-locality"
+    idempotent = True
 
     def setup(self, worker: Worker) -> None:
         if not isinstance(getattr(worker, "futurex_host", None), Host):
-            worker.futurex_host = Host(worker)
+            host = worker.futurex_host = Host(worker)
+            host.participant = Participant(worker, partial(_endpoint, worker), host.plans)
 
     def teardown(self, worker: Worker) -> None:
         host = getattr(worker, "futurex_host", None)
@@ -88,11 +95,9 @@ async def open_session(
     """Open this worker's endpoint; returns its rank and the address that others dial."""
     host = host_of(dask_worker)
     rank = ranks[dask_worker.address]
-    tls = _tls(dask_worker, kind)
-    where = get_address_host(dask_worker.address) if kind == "tcp" else "127.0.0.1"
 
     def open_() -> Communicator:
-        return Communicator(open_endpoint(kind, rank, len(ranks), secret, host=where, tls=tls))
+        return Communicator(_endpoint(dask_worker, kind, rank, len(ranks), secret))
 
     host.sessions[session] = await asyncio.to_thread(open_)
     return rank, host.sessions[session].endpoint.address
@@ -108,6 +113,11 @@ async def connect_session(session: str, addresses: Sequence[bytes], timeout: flo
         communicator.clock.measure()
 
     await asyncio.to_thread(connect)
+
+
+def _endpoint(worker: Worker, kind: str, rank: int, size: int, secret: bytes) -> Endpoint:
+    where = get_address_host(worker.address) if kind == "tcp" else "127.0.0.1"
+    return open_endpoint(kind, rank, size, secret, host=where, tls=_tls(worker, kind))
 
 
 def _tls(worker: Worker, kind: str) -> Tls | None:

@@ -244,7 +244,7 @@ class Member:
             self._send({
                 "is": "ended", "generation": generation, "how": str(how), "step": locality.step if locality else 0,
                 "reason": f"{type(error).__name__}: {error}" if error is not None else "",
-                "result": result if error is None or how is not How.FAILED else _pickled(error),
+                "result": result if error is None or how is not How.FAILED else pickled(error),
             })  # fmt: skip
         if how in (How.FAILED, How.INTERRUPTED):
             self._leave()  # the others notice; after a good end they may still need what this rank has sent
@@ -262,7 +262,8 @@ def _close(communicator: Communicator) -> None:
         communicator.endpoint.close()
 
 
-def _pickled(error: BaseException) -> bytes:
+def pickled(error: BaseException) -> bytes:
+    """An error as bytes; where that cannot be, one that says the same."""
     try:
         return pickle.dumps(error)
     except Exception:  # an exception may hold anything

@@ -1,0 +1,91 @@
+"""An elastic run, as a driver follows it: by asking the scheduler, so that any driver can, at any time."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from typing import Any
+
+from distributed import Client
+
+from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers
+from futurex.runtime.cluster.supervisor import OP
+from futurex.runtime.elastic.coordinator import Settings
+from futurex.runtime.group import Command, SpmdRun
+
+_PATIENCE = 1.0  # seconds that the scheduler waits for something new before it answers
+_UNREACHABLE = 10.0  # seconds without any answer after which the scheduler counts as lost
+
+
+class ElasticRun(SpmdRun):
+    """A function under way on the workers of a cluster, whoever they are; its results are those of the last ones."""
+
+    def __init__(self, name: str, client: Client, settings: Settings) -> None:
+        super().__init__(name, settings.min_workers)
+        self._client, self._settings = client, settings
+        threading.Thread(target=self._follow, name=f"follow-{name}", daemon=True).start()
+
+    def send(self, command: Command) -> None:
+        """Only ``stop`` is known to all localities at once. Raises ValueError for anything else."""
+        if command != {"command": "stop"}:
+            raise ValueError(f"an elastic run can be told to stop, not {command!r}")
+        ask(self._client, do="stop", run=self.name)
+
+    def detach(self) -> None:
+        """Follow the run no longer; it goes on where its scheduler and workers do."""
+        self.finish(None, ClusterUnreachable(
+            f"this driver left the cluster; where that stands, fx.attach({self.name!r}, on=...) finds the run again"
+        ))  # fmt: skip
+
+    def _follow(self) -> None:
+        since, answered = 0, time.monotonic()
+        while not self.done():
+            try:
+                reply = ask(self._client, do="watch", run=self.name, since=since, patience=_PATIENCE)
+            except LookupError as error:
+                self.finish(None, error)
+                return
+            except Exception as error:  # Dask has many words for a connection that is no more
+                if time.monotonic() > answered + _UNREACHABLE or self._client.status == "closed":
+                    self.finish(None, _scheduler_lost(self.name, error))
+                    return
+                time.sleep(0.1)
+                continue
+            since, answered = reply["next"], time.monotonic()
+            for rank, event in reply["events"]:
+                self.publish(rank, event)
+            if reply["over"] is not None:
+                self._complete(reply["over"])
+
+    def _complete(self, over: dict[str, Any]) -> None:
+        try:
+            results = [pickle.loads(result) for result in ask(self._client, do="results", run=self.name)]
+        except Exception as error:
+            self.finish(None, _scheduler_lost(self.name, error))
+            return
+        if over["failed"]:
+            self.finish(None, results[0])
+        elif over["missing"]:
+            settings = self._settings
+            self.finish(None, TooFewWorkers(self.name, settings.min_workers, over["missing"], settings.wait))
+        elif over["reason"]:
+            self.finish(None, RuntimeError(f"run {self.name!r} ended: {over['reason']}"))
+        else:
+            self.finish(results)
+
+
+def ask(client: Client, **request: Any) -> Any:
+    """Ask the scheduler about an elastic run."""
+
+    async def call() -> Any:
+        return await getattr(client.scheduler, OP)(**request)
+
+    return client.sync(call, callback_timeout=_UNREACHABLE + _PATIENCE)
+
+
+def _scheduler_lost(name: str, error: BaseException) -> ClusterUnreachable:
+    return ClusterUnreachable(
+        f"the scheduler of run {name!r} does not answer any more ({error or type(error).__name__}), and the run with "
+        "it; start a cluster and call fx.fit with the same arguments and resume=True to go on from its last checkpoint"
+    )

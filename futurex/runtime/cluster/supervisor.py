@@ -1,0 +1,216 @@
+"""Elastic runs as the scheduler sees them: it decides, passes messages on, and keeps what outlives drivers and workers.
+
+What it keeps (the program, its data, events, results) stays pickled here: the scheduler never runs any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from distributed import Scheduler, SchedulerPlugin
+
+from futurex.runtime.elastic.coordinator import (
+    Action,
+    Alive,
+    Coordinator,
+    Ended,
+    Event,
+    Form,
+    Formed,
+    Grant,
+    How,
+    Joined,
+    Left,
+    Mark,
+    Note,
+    Over,
+    Settings,
+    Start,
+    Stop,
+    Tell,
+)
+
+OP = "futurex_elastic"
+KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
+PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank matters
+
+
+class SupervisedRun:
+    """One run: its coordinator, and everything around it that is no decision."""
+
+    def __init__(self, name: str, spec: bytes, about: bytes, settings: Settings, scheduler: Scheduler) -> None:
+        self.name, self.spec, self.about = name, spec, about
+        self.coordinator = Coordinator(settings)
+        self.over: dict[str, Any] | None = None
+        self.results: list[bytes] = []
+        self._scheduler = scheduler
+        self._events: list[tuple[int, int, dict[str, Any]]] = []  # number, rank, event
+        self._numbered = 0
+        self._changed = asyncio.Event()
+        self._addresses: dict[str, bytes] = {}
+        self._left_behind: dict[str, bytes] = {}  # results, or pickled errors, by worker
+        self._secret = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        self._perform(self.coordinator.begin(list(self._scheduler.workers), time.monotonic()))
+
+    def handle(self, event: Event, sent: float | None = None) -> None:
+        self._perform(self.coordinator.handle(event, time.monotonic()), sent)
+
+    def told(self, worker: str, message: dict[str, Any]) -> None:
+        """A worker's message."""
+        generation = message["generation"]
+        match message["is"]:
+            case "alive":
+                self.handle(Alive(worker, generation), message["sent"])
+            case "formed":
+                self._addresses[worker] = message["address"]
+                self.handle(Formed(worker, generation, Mark(*message["mark"]) if message["mark"] else None))
+            case "ended":
+                if message["result"] is not None:
+                    self._left_behind[worker] = message["result"]
+                how = How(message["how"])
+                self.handle(Ended(worker, generation, how, message["step"], message["reason"]))
+            case "event":
+                if generation == self.coordinator.generation:
+                    self.publish(message["rank"], message["event"])
+
+    def publish(self, rank: int, event: dict[str, Any]) -> None:
+        """Keep an event for whoever follows the run, now or later."""
+        kind = event.get("kind")
+        if kind in PASSING:
+            self._events = [each for each in self._events if (each[1], each[2].get("kind")) != (rank, kind)]
+        self._events.append((self._numbered, rank, event))
+        self._numbered += 1
+        self._wake()
+
+    async def watch(self, since: int, patience: float) -> dict[str, Any]:
+        """The events from number ``since`` on; waits for one as long as ``patience`` seconds."""
+        if since >= self._numbered and self.over is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), patience)
+        events = [[rank, event] for number, rank, event in self._events if number >= since]
+        return {"events": events, "next": self._numbered, "over": self.over}
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _perform(self, actions: Iterable[Action], sent: float | None = None) -> None:
+        for action in actions:
+            match action:
+                case Form(worker, generation, rank, size):
+                    if rank == 0:
+                        self._secret = secrets.token_bytes(32)
+                    self._post(
+                        worker, do="form", generation=generation, rank=rank, size=size, secret=self._secret,
+                        stall=self.coordinator.settings.stall,
+                    )  # fmt: skip
+                case Start(worker, generation, mark, source):
+                    addresses = [self._addresses[each] for each in self.coordinator.members]
+                    self._post(worker, do="start", generation=generation, addresses=addresses, mark=mark, source=source)
+                case Grant(worker, generation):
+                    self._post(worker, do="grant", generation=generation, sent=sent)
+                case Tell(worker, generation, command):
+                    self._post(worker, do="tell", generation=generation, command={"command": command})
+                case Note(what, generation, workers, step, reason):
+                    self.publish(0, {
+                        "kind": "generation", "what": what, "generation": generation, "workers": list(workers),
+                        "step": step, "reason": reason, "time": time.time(),
+                    })  # fmt: skip
+                case Over():
+                    self._end(action)
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self.coordinator.deadline
+        if due is not None:
+            seconds = max(0.0, due - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self.coordinator.tick(time.monotonic()))
+
+    def _end(self, over: Over) -> None:
+        if over.worker is not None:
+            self.results = [self._left_behind.get(over.worker, b"")]
+        elif not over.reason:
+            self.results = [self._left_behind[worker] for worker in self.coordinator.members]
+        self.over = {"reason": over.reason, "failed": over.worker is not None, "missing": over.missing}
+        self.spec, self._left_behind = b"", {}
+        for worker in list(self._scheduler.workers):
+            self._post(worker, do="over")
+        self._wake()
+
+    def _post(self, worker: str, **message: Any) -> None:
+        stream = self._scheduler.stream_comms.get(worker)
+        if stream is not None:  # otherwise it has just left, which the coordinator will hear
+            stream.send({"op": OP, "run": self.name, **message})
+
+
+class ElasticPlugin(SchedulerPlugin):
+    """The elastic runs of a scheduler: workers and drivers talk to it, and it hears who comes and goes."""
+
+    name = "futurex-elastic"
+    idempotent = True  # whoever connects later finds the runs of those before
+
+    def __init__(self) -> None:
+        self._runs: dict[str, SupervisedRun] = {}
+
+    async def start(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        scheduler.handlers[OP] = self.asked
+        scheduler.stream_handlers[OP] = self.told
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        self._everywhere(Joined(worker))
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        self._everywhere(Left(worker))
+
+    def told(self, worker: str, run: str, **message: Any) -> None:
+        """A worker's message about a run."""
+        if run in self._runs:
+            self._runs[run].told(worker, message)
+
+    async def asked(self, do: str, run: str, **details: Any) -> Any:
+        """A request: ``begin``, ``spec``, ``about``, ``watch``, ``results`` or ``stop``. Raises LookupError."""
+        if do == "begin":
+            self._begin(run, **details)
+            return None
+        found = self._runs.get(run)
+        if found is None:
+            there = ", ".join(map(repr, self._runs)) or "none"
+            raise LookupError(f"the scheduler has no elastic run {run!r}; it has {there}")
+        match do:
+            case "watch":
+                return await found.watch(**details)
+            case "spec":
+                return found.spec
+            case "about":
+                return found.about
+            case "results":
+                return found.results
+            case "stop":
+                found.handle(Stop())
+        return None
+
+    def _begin(self, run: str, spec: bytes, about: bytes, settings: dict[str, Any]) -> None:
+        if run in self._runs and self._runs[run].over is None:
+            raise ValueError(f"there is an elastic run {run!r} already, and it has not ended: choose another name")
+        self._runs.pop(run, None)
+        ended = [name for name, each in self._runs.items() if each.over is not None]
+        for name in ended[: max(0, len(ended) - KEPT_RUNS + 1)]:
+            del self._runs[name]
+        self._runs[run] = SupervisedRun(run, spec, about, Settings(**settings), self._scheduler)
+        self._runs[run].begin()
+
+    def _everywhere(self, event: Event) -> None:
+        for run in list(self._runs.values()):
+            run.handle(event)
