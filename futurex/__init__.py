@@ -33,7 +33,7 @@ from futurex.frontend import (  # noqa: E402
 from futurex.nn import random  # noqa: E402
 from futurex.runtime.timeline import trace  # noqa: E402
 from futurex.training import strategy  # noqa: E402
-from futurex.training.fit import fit  # noqa: E402
+from futurex.training.fit import attach, fit  # noqa: E402
 
 if TYPE_CHECKING:
     from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost, TooFewWorkers

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from futurex.partition import Mesh, partition
 from futurex.partition.buckets import BUCKET
@@ -217,6 +217,19 @@ class Group(Protocol):
 
     def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:
         """Start ``function(locality, *args)`` on every locality, and return at once."""
+        ...
+
+
+@runtime_checkable
+class ElasticGroup(Group, Protocol):
+    """A group whose runs may go on when localities are lost or come; see :mod:`futurex.runtime.elastic`."""
+
+    def elastic(self, function: SpmdFunction, *args: Any, settings: Any, name: str, about: Any) -> SpmdRun:
+        """Start ``function(locality, *args)``, once in every generation, and return at once."""
+        ...
+
+    def attached(self, name: str) -> tuple[SpmdRun, Any]:
+        """A run that was started before, and what it said ``about`` itself."""
         ...
 
 

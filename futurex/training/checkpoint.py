@@ -15,6 +15,7 @@ from typing import Any
 
 from futurex.errors import FuturexError, require
 from futurex.files import sync_folder
+from futurex.runtime import points
 from futurex.training.pack import Arrays, pack, unpack
 
 FORMAT, VERSION = "futurex-checkpoint", 1
@@ -39,12 +40,16 @@ class CheckpointError(FuturexError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on: the step it had done, parameters, optimizer state (pytrees) and metrics."""
+    """What a run needs to go on: the step it had done, parameters, optimizer state (pytrees) and metrics.
+
+    `position` says in JSON's terms where a run of `fx.fit` was: its finished epochs, and the sums of the one under way.
+    """
 
     step: int
     params: Any
     optimizer: Any = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    position: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save(run: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
@@ -67,7 +72,9 @@ def save(run: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         aside.mkdir()
         parts = {name: _write_part(aside, name, getattr(checkpoint, name)) for name in PARTS}
         manifest = {"format": FORMAT, "version": VERSION, "step": checkpoint.step, "parts": parts}
-        manifest["metrics"] = json.loads(json.dumps(dict(checkpoint.metrics), default=_plain))
+        for name in ("metrics", "position"):
+            manifest[name] = json.loads(json.dumps(dict(getattr(checkpoint, name)), default=_plain))
+        points.reach("checkpoint", aside)
         _write_manifest(aside / MANIFEST, manifest)
         sync_folder(aside)
         if not _already_there(folder, parts):
@@ -100,6 +107,21 @@ def latest(run: str | os.PathLike[str]) -> Path | None:
     True
     """
     return next(iter(_newest_first(Path(run))), None)
+
+
+def newest(run: str | os.PathLike[str]) -> tuple[Checkpoint | None, list[CheckpointError]]:
+    """Return the newest sound checkpoint of `run`, None if there is none, and why newer ones are refused.
+
+    >>> newest("runs/never-started")
+    (None, [])
+    """
+    refusals: list[CheckpointError] = []
+    for folder in _newest_first(Path(run)):
+        try:
+            return _read(folder), refusals
+        except _Refused as refusal:
+            refusals.append(CheckpointError(folder, str(refusal)))
+    return None, refusals
 
 
 class _Refused(Exception):
@@ -186,7 +208,8 @@ def _plain(value: Any) -> Any:
 def _read(folder: Path) -> Checkpoint:
     manifest = _manifest(folder)
     trees = {name: _read_part(folder / f"{name}.safetensors", manifest["parts"][name]) for name in PARTS}
-    return Checkpoint(manifest["step"], trees["params"], trees["optimizer"], manifest["metrics"])
+    position = manifest.get("position", {})  # a checkpoint that no run of fit wrote has none
+    return Checkpoint(manifest["step"], trees["params"], trees["optimizer"], manifest["metrics"], position)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import functools
 import inspect
 import operator
 import os
+import secrets
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +19,15 @@ import numpy as np
 from futurex.errors import require
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
-from futurex.runtime.group import Group, SoloGroup
+from futurex.runtime.elastic.coordinator import Settings
+from futurex.runtime.group import ElasticGroup, Group, SoloGroup
 from futurex.training.batches import chunks
+from futurex.training.checkpoint import newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
 from futurex.training.run import Run
+from futurex.training.saving import Saving
 from futurex.training.strategy import all_reduce
 from futurex.training.strategy.base import Options, Strategy
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
@@ -54,6 +59,12 @@ def fit(
     compression: str | None = None,
     accumulate: int = 1,
     strategy: Strategy | None = None,
+    commit_every: int | None = None,
+    min_workers: int = 1,
+    stall_seconds: float = 30.0,
+    wait_seconds: float = 600.0,
+    checkpoint_every: int = 0,
+    resume: bool = False,
     **unknown: Any,
 ) -> Run:
     """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
@@ -67,13 +78,18 @@ def fit(
         one locality up to the order of sums.
     validation: arrays like ``data``, for ``val_loss`` after every epoch; ``loss`` is then called without ``key``.
     metrics: functions ``(params, *batch) -> mean`` by name, measured on ``validation``.
-    checkpoint: a folder for parameters, optimizer state and the last record, written at the end.
+    checkpoint: a folder for parameters, optimizer state and the last record, written at the end; with
+        ``checkpoint_every`` after that many steps, too, in the background. ``resume=True`` goes on from the newest
+        sound checkpoint there, bit for bit on as many localities; a damaged one is refused with a warning.
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
     compression: in what form localities send gradients of 1024 elements and more: ``"fp16"``, ``"bf16"``, ``"1bit"``,
         ``"topk:SHARE"`` or ``"powersgd:RANK"``, with error feedback. This is other mathematics than one locality's.
     accumulate: in how many parts a batch is worked on, one after the other, whose gradients are summed up: less memory,
         the same step to rounding. What is random or normalised inside ``loss`` is so for each part on its own.
     strategy: one of ``fx.strategy``: how localities share the work; ``all_reduce()`` if none is given.
+    commit_every: on a cluster, go on when workers are lost or come: every so many steps all localities keep a copy of
+        parameters and state, and at most as many are done again. Fewer than ``min_workers`` wait ``wait_seconds`` for
+        others, then the run raises TooFewWorkers; a worker that is silent for ``stall_seconds`` is left out.
 
     The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
     the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
@@ -99,6 +115,8 @@ def fit(
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
     group = _here() if on is None else on
     task.strategy.check(group.size, options)
+    folder = _folder(checkpoint, checkpoint_every, resume)
+    _check_survival(task.strategy, group, commit_every, checkpoint_every)
     n, batch_rows = len(arrays[0]), min(task.batch_size, len(arrays[0]))
     problem = Problem(model, optimizer, params, state, arrays, group.size)
     programs = task.strategy.programs(problem, chunks(n, batch_rows), options)
@@ -109,17 +127,46 @@ def fit(
             rows: evaluation_program(model, metrics, params, held_out, rows) for rows in chunks(len(held_out[0]), chunk)
         }
     _check_names([*model.aux_names, *metrics])
-    folder = _folder(checkpoint)
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
-    task = replace(task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics))
+    structures = param_structure, state_structure
+    saving = None
+    if folder is not None and (checkpoint_every or resume):
+        saving = Saving(folder, _count("checkpoint_every", checkpoint_every, 0), structures)
+        _check_resume(saving, resume)
+    task = replace(
+        task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
+        commit_every=0 if commit_every is None else _count("commit_every", commit_every),
+    )  # fmt: skip
     steps = task.epochs * -(-n // batch_rows)
     display = Progress(steps, task.epochs) if progress else None
-    name = name or model.name
-    work = group.spmd(train, task, programs, evaluations, param_leaves, state_leaves, arrays, held_out, name=name)
     graph, placements = next(iter(programs.values()))[0], task.strategy.placements(
         [*param_leaves, *state_leaves], len(param_leaves), group.size
     )
-    return Run(name, work, graph, (param_structure, state_structure), placements, folder, display)
+    args = task, programs, evaluations, param_leaves, state_leaves, arrays, held_out
+    if commit_every is None or not isinstance(group, ElasticGroup):
+        work = group.spmd(train, *args, name=name or model.name)
+        return Run(name or model.name, work, graph, structures, placements, folder, display)
+    settings = Settings(_count("min_workers", min_workers), _seconds(wait_seconds), _seconds(stall_seconds))
+    name = name or f"{model.name}-{secrets.token_hex(4)}"
+    work = group.elastic(train, *args, settings=settings, name=name, about=(graph, structures, placements, folder))
+    return Run(name, work, graph, structures, placements, folder, display)
+
+
+def attach(name: str, on: Group) -> Run:
+    """The handle of an elastic run (``fit(..., commit_every=k, name=name)``) that another driver started.
+
+    Such a run belongs to its cluster: where that stands, it goes on when the driver is gone. The handle has all that
+    the first one had, its history included; any number of drivers may follow a run. Raises LookupError, naming those
+    there are, where the cluster has none of this name.
+
+    >>> with fx.Cluster("tcp://127.0.0.1:8786") as cluster:  # doctest: +SKIP
+    ...     params = fx.attach("har", cluster).result()
+    """
+    if not isinstance(on, ElasticGroup):
+        raise TypeError(f"a run is attached to on a cluster, on=fx.Cluster(address), not on {on!r}")
+    work, about = on.attached(name)
+    graph, structures, placements, folder = about
+    return Run(name, work, graph, structures, placements, folder, None)
 
 
 @functools.cache
@@ -228,8 +275,39 @@ def _check_names(names: Sequence[str]) -> None:
             raise ValueError(f"{name!r} is already the name of a figure in the history; choose another")
 
 
-def _folder(checkpoint: str | os.PathLike[str] | None) -> Path | None:
+def _check_survival(strategy: Strategy, group: Group, commit_every: int | None, checkpoint_every: int) -> None:
+    if commit_every is not None and not isinstance(group, ElasticGroup):
+        raise ValueError("commit_every is for runs on several localities, of which some may be lost: on=fx.Cluster(2)")
+    if (commit_every is not None or checkpoint_every) and not strategy.survives:
+        what = "checkpoint_every" if commit_every is None else "commit_every"
+        raise ValueError(
+            f"{what} needs a strategy with which every locality has all of the state after every step, as "
+            f"fx.strategy.all_reduce(); with {strategy.name} it has not"
+        )
+
+
+def _check_resume(saving: Saving, resume: bool) -> None:
+    found, refusals = newest(saving.folder)
+    if not resume and (found or refusals):
+        raise ValueError(
+            f"{saving.folder} has checkpoints already: go on from them with resume=True, or name another folder"
+        )
+    for refusal in refusals:
+        warnings.warn(f"{refusal.path} is refused: {refusal.reason}", RuntimeWarning, stacklevel=3)
+    if found is not None:
+        saving.fitting(found)
+
+
+def _seconds(value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"wait_seconds and stall_seconds are positive, not {value}")
+    return float(value)
+
+
+def _folder(checkpoint: str | os.PathLike[str] | None, every: int, resume: bool) -> Path | None:
     if checkpoint is None:
+        if every or resume:
+            raise ValueError("checkpoint_every and resume need a folder: checkpoint='runs/name'")
         return None
     require("safetensors.numpy", "train")  # now, not after hours of training
     return Path(checkpoint)

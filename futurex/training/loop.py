@@ -13,22 +13,32 @@ import numpy as np
 
 from futurex.data import Sampler
 from futurex.nn import random
+from futurex.runtime import points
+from futurex.runtime.elastic.commits import Position
+from futurex.runtime.elastic.member import ElasticLocality
 from futurex.runtime.group import Locality
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
 from futurex.training.programs import Program
+from futurex.training.saving import Saver, Saving
 from futurex.training.strategy.base import Known, Options, Programs, Strategy, compiled
 from futurex.training.strategy.synchronous import all_reduce
 
 EVENT_SECONDS = 0.1  # between two events about steps
 TRAFFIC_SECONDS = 0.5  # between two about what a locality exchanges
 WARM_UP = 2  # steps before those that are recorded
+_STOP, _PAUSE = 1.0, 2.0**-12  # votes; as many as there may be localities add up exactly, and are told apart
+_VOTES = {"stop": _STOP, "pause": _PAUSE}
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a run is asked to do; ``trace_steps`` steps are recorded."""
+    """What a run is asked to do; ``trace_steps`` steps are recorded.
+
+    ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
+    written; a run without a commit begins with the newest sound one.
+    """
 
     epochs: int
     batch_size: int
@@ -38,6 +48,8 @@ class Task:
     trace_steps: int = 0
     strategy: Strategy = field(default_factory=all_reduce)
     options: Options = field(default_factory=Options)
+    commit_every: int = 0
+    saving: Saving | None = None
 
 
 @dataclass
@@ -53,6 +65,7 @@ class Outcome:
     kept: list[Any]
     memory: dict[str, int]
     history: list[Record] = field(default_factory=list)
+    position: Position = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
     step_traffic: list[Traffic] = field(default_factory=list)
 
@@ -68,10 +81,10 @@ def train(
 class _Epoch:
     """Sums over the steps of one epoch."""
 
-    def __init__(self, number: int, locality: Locality) -> None:
+    def __init__(self, number: int, locality: Locality, samples: int = 0, totals: Any = 0.0, seconds: float = 0.0):
         self.number = number
-        self.samples, self.totals = 0, np.zeros(1)
-        self._locality = locality
+        self.samples, self.totals = samples, np.atleast_1d(totals)
+        self._locality, self._before = locality, seconds
         self._start = time.perf_counter()
         self._communication, self._exposed = locality.communication_seconds, locality.exposed_seconds
 
@@ -81,10 +94,18 @@ class _Epoch:
 
     @property
     def rate(self) -> float:
-        return self.samples / max(time.perf_counter() - self._start, 1e-9)
+        return self.samples / max(self.seconds, 1e-9)
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.perf_counter() - self._start
+
+    def sums(self) -> Position:
+        """What the epoch goes on from, after :meth:`record` too."""
+        return {"samples": self.samples, "totals": self.totals.tolist(), "seconds": self.seconds}
 
     def record(self, step: int, aux_names: Sequence[str]) -> Record:
-        seconds = time.perf_counter() - self._start
+        seconds = self.seconds
         loss, *aux = (self.totals / self.samples).tolist()
         communication = self._locality.communication_seconds - self._communication
         exposed = self._locality.exposed_seconds - self._exposed
@@ -104,38 +125,68 @@ class _Loop:
         params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
-        kept = [*params, *state]
+        self._elastic = locality if isinstance(locality, ElasticLocality) else None
+        self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
+        self._step, kept, self._begun = self._found([*params, *state])
+        self._history: list[Record] = list(self._begun.get("history", ()))
         self._stepper = task.strategy.stepper(locality, programs, kept, len(params), data, task.options)
         self._evaluations = {rows: compiled(locality, program) for rows, program in evaluations.items()}
         self._sampler = Sampler(len(data[0]), task.batch_size, task.seed)
         self._validation = validation
         self._key = random.key(task.seed)
-        self._step, self._asked, self._stopped, self._last = 0, 0.0, False, math.nan
+        self._asked, self._stopped, self._paused, self._last = 0.0, False, False, math.nan
         self._told = self._counted = 0.0
         self._tracing = ExitStack()
 
+    def _found(self, kept: list[Any]) -> tuple[int, list[Any], Position]:
+        """After how many steps, with which leaves and where this locality begins: all of them in the same way."""
+        if self._elastic is not None and (commit := self._elastic.restored) is not None:
+            return commit.mark.step, commit.leaves, commit.position
+        saving = self._task.saving
+        if saving is None:
+            return 0, kept, {}
+        step = saving.newest_step() if self._elastic is None or not self._locality.rank else -1
+        step = step if self._elastic is None else self._elastic.agree(step)
+        if step < 0:
+            return 0, kept, {}
+        leaves, position = saving.leaves(step)
+        return step, leaves, dict(position)
+
     def run(self) -> Outcome:
-        history = []
+        history = self._history
+        ended = self._begun
         with self._tracing:
-            for number in range(1, self._task.epochs + 1):
-                record = self._epoch(number)
-                history.append(record)
+            for number in range(len(history) + 1, self._task.epochs + 1):
+                epoch = _Epoch(number, self._locality, **self._begun.get("sums", {}))
+                self._begun = {}
+                record = self._epoch(epoch)
+                ended = self._position(epoch)
                 if self._locality.rank == 0:
                     self._locality.emit({"kind": "epoch", **record})
+                if self._stopped and self._step < number * len(self._sampler):
+                    history = [*history, record]  # of a part of an epoch, which may be gone on with
+                    break
+                history.append(record)
+                ended = {"history": history}
                 if self._stopped:
                     break
+        if self._saver is not None:
+            self._saver.wait()
         stepper, ledger = self._stepper, self._locality.ledger
         outcome = Outcome(self._step, self._stopped, self._locality.trace(), stepper.parts(), stepper.memory())
         outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
         if self._locality.rank == 0:
-            outcome.history = history
+            outcome.history, outcome.position = history, ended
         return outcome
 
-    def _epoch(self, number: int) -> Record:
-        epoch = _Epoch(number, self._locality)
-        for chosen in self._sampler.epoch(number - 1):
+    def _position(self, epoch: _Epoch) -> Position:
+        return {"history": list(self._history), "sums": epoch.sums()}
+
+    def _epoch(self, epoch: _Epoch) -> Record:
+        for chosen in self._sampler.epoch(epoch.number - 1, self._step - (epoch.number - 1) * len(self._sampler)):
             self._advance(epoch, chosen)
             self._tell(epoch)
+            self._keep(epoch)
             if self._stopped:
                 break
         self._learn(epoch, self._stepper.end_epoch())
@@ -144,8 +195,11 @@ class _Loop:
     def _advance(self, epoch: _Epoch, chosen: Any) -> None:
         """One step on a global batch."""
         self._trace()
-        if any(command.get("command") == "stop" for command in self._locality.commands()):
-            self._asked = 1.0
+        if self._elastic is not None:
+            self._elastic.act(self._step)
+        points.reach("step", self._locality)
+        for command in self._locality.commands():
+            self._asked = max(self._asked, _VOTES.get(command.get("command", ""), 0.0))
         known = self._stepper.advance(chosen, random.fold(self._key, self._step), self._asked)
         self._step += 1
         self._learn(epoch, known)
@@ -154,7 +208,22 @@ class _Loop:
         if known.rows:
             epoch.add(known.rows, known.values)
             self._last = known.values[0]
-        self._stopped = self._stopped or known.votes > 0
+        self._stopped = self._stopped or known.votes >= _STOP
+        self._paused = known.votes > 0
+
+    def _keep(self, epoch: _Epoch) -> None:
+        """Commit, write a checkpoint, pause: at the same steps on every locality."""
+        step, last = self._step, self._step == self._task.epochs * len(self._sampler)
+        if self._elastic is not None:
+            pause = self._paused and not (last or self._stopped)
+            if last or pause or step % self._task.commit_every == 0:
+                self._elastic.commit(step, self._stepper.kept, self._position(epoch))
+            if pause:
+                self._elastic.pause()
+        if self._saver is not None and self._saver.due(step, last or self._stopped):
+            if self._elastic is not None:
+                self._elastic.act(step)
+            self._saver.save(step, self._stepper.kept, self._position(epoch))
 
     def _trace(self) -> None:
         if self._task.trace_steps and self._step == WARM_UP:

@@ -17,6 +17,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import apply, param
 from futurex.tree.pytree import flatten, leaf_paths, tree_map, unflatten
 
+VOTES = 1024  # shared out among the localities, so that programs do not depend on how many there are
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -111,12 +112,13 @@ def step_program(
 ) -> Program:  # fmt: skip
     """One step on ``rows`` examples, as a graph with global shapes.
 
-    Inputs: parameters, state, key, the votes to stop (one per locality), the batch. Outputs: the sum of the votes, loss
-    and figures, parameters, state. ``kept`` says how parameters and state lie. ``part`` is the program of the parts
-    that went before in the same batch: its results are inputs behind the votes, and are added to what these rows give
-    times their ``share`` in the batch. Raises TypeError where the optimizer changes a shape or dtype.
+    Inputs: parameters, state, key, the votes to stop (each locality has a share of them), the batch. Outputs: the sum
+    of the votes, loss and figures, parameters, state. ``kept`` says how parameters and state lie. ``part`` is the
+    program of the parts that went before in the same batch: its results are inputs behind the votes, and are added to
+    what these rows give times their ``share`` in the batch. Raises TypeError where the optimizer changes a shape or
+    dtype.
     """
-    model, size = problem.model, problem.size
+    model = problem.model
     gradient, update = problem.gradient(share), futurize(problem.optimizer.update)
 
     def step(params: Any, state: Any, key: Any, votes: Any, sums: Any, batch: Any) -> Any:
@@ -132,7 +134,7 @@ def step_program(
     step.__name__ = f"step_of_{model.name}"
     sums, lie = _results(problem, part) if part else ((), ())
     program = lower(
-        step, params=problem.params, state=problem.state, key=np.uint64(0), votes=np.zeros(size, np.float32),
+        step, params=problem.params, state=problem.state, key=np.uint64(0), votes=np.zeros(VOTES, np.float32),
         sums=sums, batch=stand_ins(problem.data, rows),
     )  # fmt: skip
     figures = 1 + len(model.aux_names)

@@ -26,7 +26,8 @@ SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
 class Run:
     """A training under way; made by :func:`futurex.fit`.
 
-    ``history`` has one record per finished epoch; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
+    ``history`` has one record per finished epoch; ``generations`` says of an elastic run which workers began together,
+    when, with which step and why; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
     of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`). At the end
     ``params`` are what :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock,
     ``step_counters`` the counters of each of the last 1024 steps by locality, ``memory`` the bytes that each held, by
@@ -40,6 +41,7 @@ class Run:
         self.name = name
         self.graph = graph
         self.history: list[dict[str, Any]] = []
+        self.generations: list[dict[str, Any]] = []
         self.step = 0
         self.loss: float | None = None
         self.timeline = Timeline()
@@ -79,9 +81,10 @@ class Run:
 
     @property
     def status(self) -> str:
-        """ "running", "done", "stopped" (before its last epoch ended) or "failed"."""
+        """ "running", "waiting" (for workers), "done", "stopped" (before its last epoch ended) or "failed"."""
         if not self._outcome.done():
-            return "running"
+            waits = self.generations and self.generations[-1]["what"] == "waiting"
+            return "waiting" if waits else "running"
         if self._outcome.exception() is not None:
             return "failed"
         return "stopped" if self._stopped else "done"
@@ -91,11 +94,16 @@ class Run:
             if self.done():
                 return
             if event["kind"] == "traffic":
+                self.counters += [Traffic()] * (rank + 1 - len(self.counters))
                 self.counters[rank] = Traffic(**{name: event[name] for name in FIGURES})
+                return
+            if event["kind"] == "generation":
+                self.generations.append({name: value for name, value in event.items() if name != "kind"})
                 return
             self.step, self.loss = event["step"], event["loss"]
             if event["kind"] == "epoch":
-                self.history.append({name: value for name, value in event.items() if name != "kind"})
+                record = {name: value for name, value in event.items() if name != "kind"}
+                self.history = [*(each for each in self.history if each["epoch"] < record["epoch"]), record]
                 if self._progress is not None:
                     self._progress.epoch(self.history[-1])
             elif self._progress is not None:
@@ -118,7 +126,8 @@ class Run:
             self._settle(outcomes, params)
             if self._checkpoint is not None:
                 metrics = self.history[-1]
-                self.saved = save(self._checkpoint, Checkpoint(first.step, params, state, metrics))
+                found = Checkpoint(first.step, params, state, metrics, first.position)
+                self.saved = save(self._checkpoint, found)
         except BaseException as error:
             if self.params is not None:
                 error.add_note("the training itself went well: its parameters are in run.params")

@@ -53,14 +53,14 @@ class Commits:
         assert mine is None or mine.mark == mark
         described = json.dumps([[_described(leaf) for leaf in mine.leaves], mine.position]) if mine is not None else ""
         size = np.array([len(described.encode())], np.int64)
-        _broadcast(communicator, source, size)
+        broadcast(communicator, source, size)
         text = np.frombuffer(described.encode(), np.uint8).copy() if mine is not None else np.empty(size[0], np.uint8)
-        _broadcast(communicator, source, text)
+        broadcast(communicator, source, text)
         kinds, position = json.loads(text.tobytes())
         leaves = mine.leaves if mine is not None else [_empty(kind) for kind in kinds]
         for leaf in leaves:
             if isinstance(leaf, np.ndarray) and leaf.nbytes:
-                _broadcast(communicator, source, leaf.reshape(-1).view(np.uint8))
+                broadcast(communicator, source, leaf.reshape(-1).view(np.uint8))
         if mine is None:
             self.newest, self._spare = Commit(mark, leaves, position), []
 
@@ -82,6 +82,7 @@ def _empty(kind: Any) -> Any:
     return np.empty(kind[1], np.dtype(kind[0])) if isinstance(kind, list) else kind
 
 
-def _broadcast(communicator: Communicator, source: int, array: np.ndarray) -> None:
+def broadcast(communicator: Communicator, source: int, array: np.ndarray) -> None:
+    """Give the vector of rank ``source`` to all ranks of a generation."""
     key = communicator.generation, communicator.begin_step(), 0
     communicator.engine.broadcast(array, source, key, config.deadline()).wait(config.deadline())

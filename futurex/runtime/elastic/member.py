@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from futurex.errors import FuturexError
 from futurex.runtime import points
 from futurex.runtime.collectives import CollectiveError, Communicator
-from futurex.runtime.elastic.commits import Commit, Commits, Position
+from futurex.runtime.elastic.commits import Commit, Commits, Position, broadcast
 from futurex.runtime.elastic.coordinator import How, Mark
 from futurex.runtime.group import Event, Locality
 from futurex.runtime.plan import Plan
@@ -68,6 +70,14 @@ class ElasticLocality(Locality):
         self.act(step)
         points.reach("commit", self)
         self._commits.take(Mark(step, self.generation), leaves, position)
+
+    def agree(self, value: int) -> int:
+        """What rank 0 says; all ranks of the generation call this."""
+        if self.communicator is None:
+            return value
+        array = np.array([value], np.int64)
+        broadcast(self.communicator, 0, array)
+        return int(array[0])
 
     def pause(self) -> NoReturn:
         """End this generation; all localities do so after the same step, with a commit of it."""

@@ -38,6 +38,7 @@ class Strategy(ABC):
     """How localities share the work of a training, and what they exchange; picklable, and compared by its options."""
 
     name: ClassVar[str]
+    survives: ClassVar[bool] = False  # every locality has the whole state after every step: any may go on alone
 
     @abstractmethod
     def check(self, size: int, options: Options) -> None:

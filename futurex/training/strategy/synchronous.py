@@ -10,11 +10,11 @@ import numpy as np
 
 from futurex.data import Sampler
 from futurex.nn import random
-from futurex.partition import Placement
+from futurex.partition import Placement, Shard, local_part
 from futurex.partition.mesh import SUM
 from futurex.runtime.group import Locality
 from futurex.training.batches import part_rows, split
-from futurex.training.programs import Problem, adding_program, part_program, step_program
+from futurex.training.programs import VOTES, Problem, adding_program, part_program, step_program
 from futurex.training.strategy.base import Known, Options, Programs, Stepper, Strategy, compiled
 from futurex.tree.pytree import flatten
 
@@ -24,6 +24,7 @@ class AllReduce(Strategy):
     """Made by :func:`all_reduce`."""
 
     name: ClassVar[str] = "all_reduce"
+    survives: ClassVar[bool] = True
 
     def check(self, size: int, options: Options) -> None:
         """Everything goes with it."""
@@ -69,7 +70,7 @@ class _Synchronous(Stepper):
             for key, program in programs.items()
         }
         self._figures = {key: program[1].figures for key, program in programs.items()}
-        self._votes = np.zeros(1, np.float32)
+        self._votes = local_part(np.zeros(VOTES, np.float32), Shard(0), locality.size, locality.rank)
         self._sums: list[Any] = []
 
     def advance(self, chosen: Any, key: Any, vote: float) -> Known:
@@ -81,7 +82,7 @@ class _Synchronous(Stepper):
             self._sums = outs[: self._figures["first", n] + self.n_params]
         if len(parts) > 1:
             key = random.fold(key, len(parts) - 1)
-        self._votes[0] = vote  # every locality learns of it with this step's all-reduce, and all stop after it
+        self._votes[:1] = vote  # every locality learns of it with this step's all-reduce, and all stop after it
         sums = self._sums if len(parts) > 1 else ()
         outs = self._steps["step", n]([*self.kept, key, self._votes, *sums, *self._share(parts[-1])])
         votes, *rest = outs
