@@ -129,10 +129,10 @@ def fit(
     _check_names([*model.aux_names, *metrics])
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
     structures = param_structure, state_structure
-    saving = None
+    saving, before = None, []
     if folder is not None and (checkpoint_every or resume):
         saving = Saving(folder, _count("checkpoint_every", checkpoint_every, 0), structures)
-        _check_resume(saving, resume)
+        before = _history(saving, resume)
     task = replace(
         task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
         commit_every=0 if commit_every is None else _count("commit_every", commit_every),
@@ -145,11 +145,11 @@ def fit(
     args = task, programs, evaluations, param_leaves, state_leaves, arrays, held_out
     if commit_every is None or not isinstance(group, ElasticGroup):
         work = group.spmd(train, *args, name=name or model.name)
-        return Run(name or model.name, work, graph, structures, placements, folder, display)
+        return Run(name or model.name, work, graph, structures, placements, folder, display, before)
     settings = Settings(_count("min_workers", min_workers), _seconds(wait_seconds), _seconds(stall_seconds))
     name = name or f"{model.name}-{secrets.token_hex(4)}"
     work = group.elastic(train, *args, settings=settings, name=name, about=(graph, structures, placements, folder))
-    return Run(name, work, graph, structures, placements, folder, display)
+    return Run(name, work, graph, structures, placements, folder, display, before)
 
 
 def attach(name: str, on: Group) -> Run:
@@ -286,7 +286,8 @@ def _check_survival(strategy: Strategy, group: Group, commit_every: int | None, 
         )
 
 
-def _check_resume(saving: Saving, resume: bool) -> None:
+def _history(saving: Saving, resume: bool) -> list[dict[str, Any]]:
+    """The records of the epochs that a run goes on behind; refuses checkpoints that it cannot go on from."""
     found, refusals = newest(saving.folder)
     if not resume and (found or refusals):
         raise ValueError(
@@ -294,8 +295,7 @@ def _check_resume(saving: Saving, resume: bool) -> None:
         )
     for refusal in refusals:
         warnings.warn(f"{refusal.path} is refused: {refusal.reason}", RuntimeWarning, stacklevel=3)
-    if found is not None:
-        saving.fitting(found)
+    return [] if found is None else list(saving.fitting(found)[1]["history"])
 
 
 def _seconds(value: float) -> float:

@@ -37,10 +37,11 @@ class Run:
     def __init__(
         self, name: str, work: SpmdRun, graph: Graph, structures: tuple[Structure, Structure],
         placements: Sequence[Placement], checkpoint: Path | None, progress: Progress | None,
+        history: Sequence[dict[str, Any]] = (),
     ) -> None:  # fmt: skip
         self.name = name
         self.graph = graph
-        self.history: list[dict[str, Any]] = []
+        self.history: list[dict[str, Any]] = list(history)
         self.generations: list[dict[str, Any]] = []
         self.step = 0
         self.loss: float | None = None
@@ -140,9 +141,10 @@ class Run:
     def _settle(self, outcomes: list[Outcome], params: Any) -> None:
         with self._lock:
             first = outcomes[0]
-            for record in first.history[len(self.history) :]:  # events may be slower than results
-                self.history.append(record)
-                if self._progress is not None:
+            told = max((record["epoch"] for record in self.history), default=0)
+            self.history = list(first.history)
+            for record in self.history:
+                if record["epoch"] > told and self._progress is not None:  # events may be slower than results
                     self._progress.epoch(record)
             self.step, self._stopped, self.params = first.step, first.stopped, params
             self.loss = first.history[-1]["loss"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.protocol.pickle import dumps
 
@@ -77,6 +78,7 @@ class Cluster:
         self._broken: LocalityLost | None = None
         self._closing = contextlib.ExitStack()
         self._generation = 0
+        self._wanted: int | None = None  # how many workers there are to be, where they are this object's own
         try:
             self.client = self._attach(target, threads)
             self._session = uuid.uuid4().hex
@@ -115,6 +117,7 @@ class Cluster:
                 n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
                 memory_limit=0, env=environment, silence_logs=50,
             )  # fmt: skip
+        self._wanted = n
         self._closing.callback(cluster.close, timeout=10)
         client = Client(cluster, set_as_default=False, timeout=self._timeout)
         self._closing.callback(client.close, timeout=5)
@@ -180,12 +183,22 @@ class Cluster:
     def _left(self, event: Any) -> None:
         _, message = event
         address = message["left"]
+        if self._wanted is not None:
+            # Dask starts lost workers again, but not one that is lost a second time while it looks for the first time.
+            patience = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout")) + 1.0
+            timer = threading.Timer(patience, self._refill)
+            timer.daemon = True
+            timer.start()
         if address not in self.addresses:
             return
         if self._broken is None:
             self._broken = LocalityLost(self.addresses.index(address), address, "an earlier run")
         for run in list(self._runs.values()):
             run.lost(address)
+
+    def _refill(self) -> None:
+        if self.client.status == "running" and self._wanted is not None:
+            self.client.cluster.scale(self._wanted)
 
     # -- data --------------------------------------------------------------------------------------------------------
 
@@ -286,6 +299,21 @@ class Cluster:
         """
         settings, about = pickle.loads(ask(self.client, do="about", run=name))
         return self._followed(name, settings), about
+
+    def scale(self, n: int) -> None:
+        """Have ``n`` workers from now on; elastic runs go on with whoever is there.
+
+        Returns before they have come or gone. Only for clusters that were started here, or given as a Dask cluster
+        object: raises TypeError for one that was reached by its address. Other runs than elastic ones need a new
+        ``fx.Cluster`` afterwards.
+        """
+        if n < 1:
+            raise ValueError(f"a cluster needs at least one locality, not {n}")
+        if self.client.cluster is None:
+            raise TypeError("this cluster was reached by its address: start or stop workers where it was started")
+        if self._wanted is not None:
+            self._wanted = n
+        self.client.cluster.scale(n)
 
     def _followed(self, name: str, settings: Settings) -> ElasticRun:
         run = ElasticRun(name, self.client, settings)

@@ -1,0 +1,341 @@
+"""Real workers under faults: training goes on, and its result is the right one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.runtime import points
+from futurex.training.checkpoint import Checkpoint, latest, newest, save
+from tests.elastic.campaign import EVERY, STALL, exact, expected, problem, schedule, trial
+from tests.elastic.faults import MODES, POINTS, Fault, Faults, struck
+
+ROOT = Path(__file__).parent.parent.parent
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+WAIT = 240.0
+
+
+@pytest.fixture(scope="module")
+def right():
+    return expected()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    with fx.Cluster(2) as started:
+        yield started
+
+
+def workers(cluster):
+    return cluster.client.scheduler_info(n_workers=-1)["workers"]
+
+
+def until(condition, what, seconds=WAIT):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def sizes(run):
+    return [len(each["workers"]) for each in run.generations if each["what"] == "started"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_fault_at_every_point(cluster, right, mode):
+    seconds = STALL + 1.0 if mode == "stop" else 0.0
+    faults = [Fault(point, 20 + 60 * number, mode, None, seconds) for number, point in enumerate(POINTS)]
+    run, hit, _ = trial(cluster, faults, right, WAIT, least=2)  # alone, a locality has neither socket nor all-reduce
+    assert hit == [0, 1, 2, 3]
+    assert len(sizes(run)) > 4
+
+
+def test_random_faults(cluster, right):
+    for seed in (5, 6):
+        trial(cluster, schedule(random.Random(seed), 4), right, WAIT)
+
+
+def test_other_networks_agree_to_rounding_and_history_is_whole(cluster, tmp_path):
+    def loss(params, x, y):
+        hidden = np.tanh(x @ params["w1"] + params["b1"])
+        return fx.nn.softmax_cross_entropy(hidden @ params["w2"], y).mean()
+
+    rng = np.random.default_rng(7)
+    data = rng.normal(size=(61, 5)), rng.integers(0, 3, 61)
+    params = {"w1": rng.normal(size=(5, 8)) * 0.3, "b1": np.zeros(8), "w2": rng.normal(size=(8, 3)) * 0.3}
+    options = {
+        "optimizer": fx.optim.sgd(0.1, momentum=0.9), "epochs": 12, "batch_size": 16, "seed": 5, "progress": False,
+        "validation": data, "metrics": {"first": lambda params, x, y: (x @ params["w1"]).mean()},
+    }  # fmt: skip
+    alone = fx.fit(loss, params, data, **options)
+    want = alone.result(WAIT)
+    faults = [Fault("all-reduce", 10, "kill", 0), Fault("step", 31, "socket")]
+    cluster.client.register_plugin(Faults(str(tmp_path), faults))
+    until(lambda: len(workers(cluster)) == 2, "the workers did not come back")
+    run = fx.fit(loss, params, data, on=cluster, commit_every=5, stall_seconds=STALL, **options)
+    got = run.result(WAIT)
+    assert 0 in struck(tmp_path)
+    for name in params:
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-9, atol=1e-12)
+    for mine, theirs in zip(run.history, alone.history, strict=True):
+        assert mine["epoch"] == theirs["epoch"]
+        for figure in ("loss", "val_loss", "first"):
+            assert mine[figure] == pytest.approx(theirs[figure], rel=1e-9)
+
+
+def counting(params, which):
+    return (which @ params).mean()
+
+
+def test_every_example_is_seen_once_an_epoch_whoever_comes_and_goes(cluster, tmp_path):
+    """Plain descent along counts: the parameter of an example is minus the number of times it was seen."""
+    n, epochs = 64, 100
+    until(lambda: len(workers(cluster)) == 2, "the workers did not come back")
+    faults = [Fault("step", 100, "kill", 1), Fault("commit", 250, "exit", 0)]
+    cluster.client.register_plugin(Faults(str(tmp_path), faults))
+    run = fx.fit(
+        counting, np.zeros(n), np.eye(n), optimizer=fx.optim.sgd(8.0), epochs=epochs, batch_size=8, on=cluster,
+        commit_every=9, stall_seconds=STALL, progress=False,
+    )  # fmt: skip
+    np.testing.assert_array_equal(run.result(WAIT), np.full(n, -epochs))
+    assert struck(tmp_path) == [0, 1]
+
+
+def test_workers_join_and_leave_while_it_trains():
+    n, batch = 64, 8
+    with fx.Cluster(1) as cluster:
+        run = fx.fit(
+            counting, np.zeros(n), np.eye(n), optimizer=fx.optim.sgd(8.0), epochs=10**6, batch_size=batch, on=cluster,
+            commit_every=EVERY, stall_seconds=STALL, progress=False,
+        )  # fmt: skip
+        until(lambda: run.step > 10, "the run did not start")
+        for size in (3, 2):
+            cluster.scale(size)
+            until(lambda size=size: sizes(run)[-1] == size, f"the run did not go on with {size} workers")
+            step = run.step
+            until(lambda step=step: run.step > step + 10, "the run did not go on")
+        run.stop()
+        seen = -run.result(WAIT)
+    assert run.status == "stopped"
+    assert seen.sum() == run.step * batch
+    assert seen.max() - seen.min() <= 1  # not one was left out or seen twice, wherever in the epoch the run was stopped
+
+
+def test_too_few_workers_are_waited_for_and_named(cluster):
+    params, data, options = problem()
+    run = fx.fit(exact, params, data, on=cluster, commit_every=5, min_workers=9, wait_seconds=0.5, **options)
+    with pytest.raises(fx.TooFewWorkers, match="needs 9 workers"):
+        run.result(WAIT)
+    assert [each["what"] for each in run.generations] == ["waiting"]
+
+
+def test_an_error_of_the_loss_is_raised_after_a_second_try(cluster):
+    def wrong(params, labels):
+        return fx.nn.softmax_cross_entropy(params + np.zeros((8, 3)), labels).mean()
+
+    run = fx.fit(
+        wrong, np.zeros((1, 3)), np.array([0, 1, 2, 0, 1, 2, 0, 7]), batch_size=8, on=cluster, commit_every=5,
+        progress=False,
+    )  # fmt: skip
+    with pytest.raises(IndexError, match="labels from"):
+        run.result(WAIT)
+    assert run.status == "failed"
+
+
+def test_two_runs_of_one_name_are_refused_and_unknown_ones_named(cluster):
+    params, data, options = problem()
+    run = fx.fit(exact, params, data, on=cluster, commit_every=5, name="twice", **{**options, "epochs": 10**6})
+    with pytest.raises(ValueError, match="'twice' already"):
+        fx.fit(exact, params, data, on=cluster, commit_every=5, name="twice", **options)
+    again = fx.attach("twice", cluster)
+    until(lambda: again.step > 0, "nothing is heard of the run")
+    again.stop()
+    again.result(WAIT)
+    assert run.result(WAIT)["w"].tolist() == again.params["w"].tolist()
+    with pytest.raises(LookupError, match=r"no elastic run 'never'.*'twice'"):
+        fx.attach("never", cluster)
+    with pytest.raises(TypeError, match=r"fx\.Cluster"):
+        fx.attach("twice", None)
+
+
+@pytest.fixture
+def standing():
+    """A scheduler and two workers in processes of their own, and where they are."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]], env=environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+    for _ in range(2):
+        start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+    try:
+        yield address, scheduler
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+DRIVER = """
+import sys, time
+import futurex as fx
+from tests.elastic.campaign import exact, problem
+if __name__ == "__main__":
+    params, data, options = problem()
+    cluster = fx.Cluster(sys.argv[1], timeout=60)
+    while cluster.size < 2:
+        cluster.close()
+        cluster = fx.Cluster(sys.argv[1], timeout=60)
+    run = fx.fit(exact, params, data, on=cluster, commit_every=7, checkpoint=sys.argv[2], checkpoint_every=20,
+                 name="orphan", **{**options, "epochs": int(sys.argv[3])})
+    while run.step < 30:
+        time.sleep(0.01)
+    print("trains", flush=True)
+    time.sleep(600)
+"""
+
+
+def _driver(address, folder, epochs):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(DRIVER), address, str(folder), str(epochs)], stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert driver.stdout.readline() == b"trains\n"
+    return driver
+
+
+def test_a_run_outlives_its_driver_and_others_attach(standing, right, tmp_path):
+    address, _ = standing
+    driver = _driver(address, tmp_path / "run", 40)
+    driver.kill()
+    driver.wait()
+    with fx.Cluster(address, timeout=60) as cluster:
+        run = fx.attach("orphan", cluster)
+        got = run.result(WAIT)
+        want, history = right
+        for name in want:
+            np.testing.assert_array_equal(got[name], want[name])
+        np.testing.assert_allclose(
+            [each["loss"] for each in run.history], [each["loss"] for each in history], rtol=1e-9
+        )
+        assert run.saved == latest(tmp_path / "run")
+
+
+def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_path):
+    address, scheduler = standing
+    folder = tmp_path / "run"
+    driver = _driver(address, folder, 10**6)
+    until(lambda: latest(folder) is not None, "no checkpoint was written")
+    with fx.Cluster(address, timeout=60) as cluster:
+        run = fx.attach("orphan", cluster)
+        os.killpg(scheduler.pid, signal.SIGKILL)
+        with pytest.raises(fx.ClusterUnreachable, match="resume=True"):
+            run.result(WAIT)
+    driver.kill()
+    driver.wait()
+    found, _ = newest(folder)
+    params, data, options = problem()
+    epochs = found.step // 9 + 2
+    with fx.Cluster(2) as cluster:
+        resumed = fx.fit(
+            exact, params, data, on=cluster, commit_every=EVERY, checkpoint=folder, resume=True,
+            **{**options, "epochs": epochs},
+        )  # fmt: skip
+        got = resumed.result(WAIT)
+    want = fx.fit(exact, params, data, **{**options, "epochs": epochs}).result(WAIT)
+    for name in want:
+        np.testing.assert_array_equal(got[name], want[name])
+    assert len(resumed.history) == epochs
+
+
+# -- from the disk, in this process ------------------------------------------------------------------------------------
+
+
+def noisy(params, x, y, key):
+    return ((fx.nn.dropout(x, 0.2, key) @ params["w"] - y) ** 2).mean()
+
+
+def _noisy(**more):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(50, 3)).astype(np.float32)
+    options = {"optimizer": fx.optim.adam(0.01), "batch_size": 16, "seed": 3, "progress": False, **more}
+    return fx.fit(noisy, {"w": np.zeros(3, np.float32)}, (x, x.sum(1)), **options)
+
+
+def test_resuming_is_bit_exact(tmp_path):
+    want = _noisy(epochs=9)
+    folder = tmp_path / "run"
+    first = _noisy(epochs=5, checkpoint=folder, checkpoint_every=3)
+    first.result(WAIT)
+    assert [path.name[-3:] for path in sorted(folder.iterdir())] == ["003", "006", "009", "012", "015", "018", "020"]
+    (folder / "step-000020").rename(tmp_path / "step-000020")  # as if it had died in the middle of its last epoch
+    (folder / "step-000018" / "params.safetensors").write_bytes(b"torn")
+    with pytest.warns(RuntimeWarning, match="step-000018 is refused: params.safetensors does not match its checksum"):
+        second = _noisy(epochs=9, checkpoint=folder, resume=True)
+    np.testing.assert_array_equal(second.result(WAIT)["w"], want.result(WAIT)["w"])
+    assert [each["loss"] for each in second.history] == [each["loss"] for each in want.history]
+    assert second.step == want.step == 36
+
+
+def test_a_run_that_was_stopped_in_an_epoch_is_resumed_there(tmp_path):
+    stopped = _noisy(epochs=10**6, checkpoint=tmp_path / "run")
+    until(lambda: stopped.step > 5, "the run did not start")
+    stopped.stop()
+    stopped.result(WAIT)
+    epochs = stopped.step // 4 + 2
+    resumed, want = _noisy(epochs=epochs, checkpoint=tmp_path / "run", resume=True), _noisy(epochs=epochs)
+    np.testing.assert_array_equal(resumed.result(WAIT)["w"], want.result(WAIT)["w"])
+    assert [each["loss"] for each in resumed.history] == [each["loss"] for each in want.history]
+
+
+def test_a_checkpoint_thread_that_fails_fails_the_run(tmp_path):
+    def fail(point, where):
+        if point == "checkpoint":
+            raise OSError("no space")
+
+    points.hook = fail
+    try:
+        with pytest.raises(OSError, match="no space"):
+            _noisy(epochs=5, checkpoint=tmp_path / "run", checkpoint_every=3).result(WAIT)
+    finally:
+        points.hook = None
+    assert latest(tmp_path / "run") is None
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path):
+    _noisy(epochs=1, checkpoint=tmp_path / "run").result(WAIT)
+    with pytest.raises(ValueError, match="resume=True, or name another folder"):
+        _noisy(epochs=1, checkpoint=tmp_path / "run", checkpoint_every=2)
+    save(tmp_path / "other", Checkpoint(3, {"v": np.zeros(2)}, None))
+    with pytest.raises(ValueError, match="another structure"):
+        _noisy(epochs=1, checkpoint=tmp_path / "other", resume=True)
+    for option in ({"checkpoint_every": 2}, {"resume": True}):
+        with pytest.raises(ValueError, match="need a folder"):
+            _noisy(epochs=1, **option)
+    with pytest.raises(ValueError, match="commit_every is for runs on several localities"):
+        _noisy(epochs=1, commit_every=2)
