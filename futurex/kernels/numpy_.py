@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
-from futurex.ops.views import store_into
+from futurex.ops.views import Chain, index_of, store_into, view
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -34,7 +34,8 @@ class NumpyBackend:
                 return Kernel(call, self.name, into=True, inplace=_reusable(node), threads=1, ufunc=record.kernel)
             if writer is not None:
                 return Kernel(writer(node), self.name, into=True, inplace=record.inplace, threads=used)
-        return Kernel(_plain(node), self.name, view=record.view, threads=used)
+        call = _load(node) if node.op == "load" else _plain(node)
+        return Kernel(call, self.name, view=record.view, threads=used)
 
 
 _BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
@@ -67,6 +68,34 @@ def _plain(node: Node) -> Callable[..., Any]:
     if isinstance(node.aval, Aval) and node.aval.weak:
         return lambda out, *inputs: _python_scalar(kernel(*inputs, **attrs))
     return lambda out, *inputs: kernel(*inputs, **attrs)
+
+
+def _load(node: Node) -> Callable[..., Any]:
+    """Places along the first axes and the slice behind them are one index, made once but for what the run knows."""
+    entries, rest = _first_index(node.attrs["chain"])
+    if not entries or "dims" in node.attrs or any(isinstance(part, tuple) for entry in entries for part in entry[1:]):
+        return _plain(node)
+    template = index_of(entries, range(len(node.inputs)))
+    places = [(k, entry[1]) for k, entry in enumerate(entries) if entry[0] == "d"]
+
+    def call(out: None, base: Any, *dynamic: Any) -> Any:
+        index = list(template)
+        for k, number in places:
+            index[k] = int(dynamic[number])
+        found = np.asarray(base)[tuple(index)]
+        return view(found, rest, dynamic) if rest else found
+
+    return call
+
+
+def _first_index(chain: Chain) -> tuple[tuple[Any, ...], Chain]:
+    """The entries of the index that a chain begins with, and of one that follows places alone; what is left."""
+    entries: tuple[Any, ...] = ()
+    for k, step in enumerate(chain):
+        if step[0] != "index" or any(entry[0] not in "id" for entry in entries):
+            return entries, chain[k:]
+        entries += step[1]
+    return entries, ()
 
 
 def _sized(record: Op, *inputs: Any, **attrs: Any) -> Any:

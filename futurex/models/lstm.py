@@ -63,16 +63,21 @@ def sequence(params: Params, x: Any) -> Any:
     """
     x = np.moveaxis(x, 1, 0)
     for layer in params["layers"]:
-        x = _layer(x, layer["w"], layer["u"], layer["b"])[0][1:]
+        x = _layer(x, layer["w"], layer["u"], layer["b"])[1:]
     return np.moveaxis(x, 0, 1)
 
 
 @custom_vjp
-def _layer(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
+def _layer(x: Any, w: Any, u: Any, b: Any) -> Any:
+    """Outputs (length + 1, N, width), zero first, for ``x`` (length, N, channels)."""
+    return _steps(x, w, u, b)[0]
+
+
+def _steps(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
     """Outputs and cells (length + 1, N, width), zero first, and gates (length, N, 4 * width) after their activations.
 
-    ``x`` is (length, N, channels). The products with the inputs of all steps are one, so that a step has one product
-    and one activation of all gates: the sigmoid is ``0.5 + 0.5 * tanh(z / 2)``.
+    The products with the inputs of all steps are one, so that a step has one product and one activation of all gates:
+    the sigmoid is ``0.5 + 0.5 * tanh(z / 2)``.
     """
     steps, rows = x.shape[:2]
     width = u.shape[0]
@@ -96,34 +101,29 @@ def _layer(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
     return outputs, cells, gates
 
 
-def _forward(x: Any, w: Any, u: Any, b: Any) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
-    made = _layer(x, w, u, b)
-    return made, (x, w, u, *made)
+def _forward(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, tuple[Any, ...]]:
+    outputs, cells, gates = _steps(x, w, u, b)
+    return outputs, (x, w, u, outputs, cells, gates)
 
 
-def _backward(kept: tuple[Any, ...], given: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-    """Gradients of inputs, weights and bias: the loop makes those of the gates, products over all steps the rest.
-
-    Cells and gates have gradients of their own where this is differentiated once more.
-    """
+def _backward(kept: tuple[Any, ...], given: Any) -> tuple[Any, Any, Any, Any]:
+    """Gradients of inputs, weights and bias: the loop makes those of the gates, products over all steps the rest."""
     x, w, u, outputs, cells, gates = kept
-    to_outputs, to_cells, to_gates = given
     steps, rows, width = gates.shape[0], gates.shape[1], u.shape[0]
     dz = np.empty((steps, rows, 4 * width), gates.dtype)
     dh = np.zeros((rows, width), gates.dtype)
     dc = np.zeros((rows, width), gates.dtype)
     back = u.T
     for step in range(steps - 1, -1, -1):
-        a, da = gates[step], to_gates[step]
-        i, f = a[:, :width], a[:, width : 2 * width]
-        n, o = a[:, 2 * width : 3 * width], a[:, 3 * width :]
+        i, f = gates[step, :, :width], gates[step, :, width : 2 * width]
+        n, o = gates[step, :, 2 * width : 3 * width], gates[step, :, 3 * width :]
         level = np.tanh(cells[step + 1])
-        dh = dh + to_outputs[step + 1]
-        dc = dc + to_cells[step + 1] + dh * o * (1.0 - level * level)
-        di = (da[:, :width] + dc * n) * i * (1.0 - i)
-        df = (da[:, width : 2 * width] + dc * cells[step]) * f * (1.0 - f)
-        dn = (da[:, 2 * width : 3 * width] + dc * i) * (1.0 - n * n)
-        do = (da[:, 3 * width :] + dh * level) * o * (1.0 - o)
+        dh = dh + given[step + 1]
+        dc = dc + dh * o * (1.0 - level * level)
+        di = dc * n * i * (1.0 - i)
+        df = dc * cells[step] * f * (1.0 - f)
+        dn = dc * i * (1.0 - n * n)
+        do = dh * level * o * (1.0 - o)
         every = np.concatenate([di, df, dn, do], axis=1)
         dz[step] = every
         dc = dc * f

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from futurex.passes.common import share
 from futurex.passes.contractions import lower_contractions
 from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
@@ -24,8 +25,8 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, prune, lower_contractions, transform_convolutions, tile_convolutions, join_epilogues,
-    join_row_products, fuse, recompute, join_siblings,
+    expand, simplify, share, prune, lower_contractions, transform_convolutions, tile_convolutions,
+    join_epilogues, join_row_products, fuse, recompute, join_siblings,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
