@@ -152,8 +152,22 @@ def _accumulate(sums: dict[Node, Any], node: Node, cotangent: Node) -> None:
 
 
 def added(x: Node, y: Node) -> Node:
-    """The sum of two derivatives of one value."""
-    return apply("add_tapes", x, y) if isinstance(x.aval, Tape) else x + y
+    """The sum of two derivatives of one value; one that a part of it has is added to that part of the other."""
+    if isinstance(x.aval, Tape):
+        return apply("add_tapes", x, y)
+    if _is_of_part(x) and not _is_of_part(y):
+        x, y = y, x
+    if not _is_of_part(y) or x.aval != y.aval:
+        return x + y
+    return build(y.record, (x, *y.inputs[1:]), y.attrs, y.aval, y.src)
+
+
+def _is_of_part(derivative: Node) -> bool:
+    """Is it zero but for what was added to one part of it?"""
+    if derivative.op != "store" or derivative.attrs["mode"] != "add" or "dims" in derivative.attrs:
+        return False
+    base = derivative.inputs[0]
+    return base.op == "full" and base.inputs[0].op == "const" and not np.any(base.inputs[0].value)
 
 
 def fitted(derivative: Node, aval: Aval) -> Node:

@@ -25,9 +25,18 @@ def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
     y2 = y if y.ndim > 1 else apply("reshape", y, shape=(y.shape[0], 1))
     batch = broadcast_shapes(x2.shape[:-2], y2.shape[:-2])
     g2 = apply("reshape", g, shape=(*batch, x2.shape[-2], y2.shape[-1])) if x.ndim == 1 or y.ndim == 1 else g
-    dx = unbroadcast(apply("matmul", g2, swap_last(y2)), x2.aval)
-    dy = _of_shared(x2, g2) if y.ndim == 2 < x.ndim else unbroadcast(apply("matmul", swap_last(x2), g2), y2.aval)
+    dx = unbroadcast(_lying_as(x2, g2, swap_last(y2)), x2.aval)
+    dy = _of_shared(x2, g2) if y.ndim == 2 < x.ndim else unbroadcast(_lying_as(y2, swap_last(x2), g2), y2.aval)
     return apply("reshape", dx, shape=x.shape), apply("reshape", dy, shape=y.shape)
+
+
+def _lying_as(operand: Node, a: Node, b: Node) -> Node:
+    """``a @ b``, whose elements lie in memory as those of the operand do that it belongs to: of a transposed one in the
+    order of what was transposed."""
+    steps = {"load": operand.attrs.get("chain", ()), "transpose": (("transpose", operand.attrs.get("axes")),)}
+    last = steps.get(operand.op, ())[-1:]
+    swaps = bool(last) and last[0][0] == "transpose" and last[0][1][-2:] == (operand.ndim - 1, operand.ndim - 2)
+    return swap_last(apply("matmul", swap_last(b), swap_last(a))) if swaps else apply("matmul", a, b)
 
 
 def _of_shared(x: Node, g: Node) -> Node:
