@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=9, help="quiet rounds to measure (default 9)")
     made.add_argument("--threads", type=int, nargs="+", help="CPU counts of training_steps (default: 1 and all)")
     made.add_argument("--cases", nargs="+", help="only these cases or sizes of the benchmark named")
+    made.add_argument("--peers", nargs="+", help="models: only these stacks beside futurex")
     made.add_argument("--out", type=Path, help="folder for the results (default benchmarks/results; none with --quick)")
     return made
 

@@ -6,6 +6,7 @@ import argparse
 import math
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -76,15 +77,15 @@ def matmul_rate() -> float:
     return 2.0 * 1024**3 / min(seconds)
 
 
-def measure(name: str, threads: int, effort: Effort) -> Comparison:
-    """Compare all stacks on one network; the remarks say their first losses, floors and peaks of memory."""
+def measure(name: str, threads: int, effort: Effort, only: Collection[str] = ()) -> Comparison:
+    """Compare all stacks on one network, or those named; the remarks say first losses, floors and peaks of memory."""
     title = networks.NETWORKS[name].title
     print(f"{title}, {threads} CPU(s)", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.pickle"
         networks.write_weights(name, path)
         flops, bytes_ = floor(name, str(path))
-        peers = peers_for(name, str(path), threads)
+        peers = [peer for peer in peers_for(name, str(path), threads) if not only or peer.name in {SUBJECT, *only}]
         found = compare(title, SUBJECT, peers, effort, check={"steps": CHECKED_STEPS}, around=("forget_peak", "peak"))
     found.remarks["largest_disagreement"] = disagreement(found.remarks["check"])
     found.remarks["floor"] = {"operations": flops, "bytes": bytes_, "numpy_product_rate": matmul_rate()}
@@ -105,7 +106,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the networks, print and write the tables; return 1 where losses differ or futurex is missing."""
     effort = effort_of(arguments, turn_seconds=1.0, warm_steps=3)
     names = arguments.cases or (("lstm", "transformer") if arguments.quick else tuple(networks.NETWORKS))
-    found = [measure(name, each, effort) for each in arguments.threads for name in names]
+    found = [measure(name, each, effort, arguments.peers or ()) for each in arguments.threads for name in names]
     notes = [
         f"- {one.case}, {one.threads} CPU(s): {one.remarks['floor']['operations'] / 1e9:.1f} Gflop in convolutions and "
         f"products over {one.remarks['floor']['bytes'] / 1e6:.0f} MB; NumPy multiplies matrices at "

@@ -19,7 +19,16 @@ import numpy as np
 from futurex.ops import batching
 from futurex.ops.elementwise import unbroadcast, zeros_like
 from futurex.tree.aval import Aval
-from futurex.tree.dims import Dim, Fresh, UnknownDimension, broadcast_shapes, has_dims, reshaped, slice_length
+from futurex.tree.dims import (
+    Dim,
+    Fresh,
+    UnknownDimension,
+    broadcast_shapes,
+    has_dims,
+    is_static,
+    reshaped,
+    slice_length,
+)
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
@@ -162,6 +171,9 @@ def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> 
 
 def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> Node:
     """What each element of the base gets from the elements of the view; broadcast ones get it from several."""
+    g, chain = _before_turns(g, base, dynamic, chain)
+    if not chain:
+        return g
     place = next((k for k, step in enumerate(chain) if step[0] == "broadcast_to"), None)
     if place is None:
         into = apply("store", zeros_like(base), _turned(g, chain), *dynamic, chain=chain, mode="add")
@@ -175,6 +187,23 @@ def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> 
     wide = Aval(chain[place][1], narrow.dtype)
     spread = _collected(g, wide, dynamic, chain[place + 1 :])
     return _collected(unbroadcast(spread, narrow), base, dynamic, chain[:place])
+
+
+def _before_turns(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> tuple[Node, Chain]:
+    """``g`` before the last steps of a chain that only give elements other places, and the chain without them."""
+    while chain and base.static and chain[-1][0] in ("transpose", "reshape", "flip"):
+        kind, how = chain[-1]
+        chain = chain[:-1]
+        if kind == "reshape":
+            shape = _view_aval(base, dynamic, chain).shape
+            if not is_static(shape):
+                return g, (*chain, (kind, how))
+            g = apply("reshape", g, shape=shape)
+        elif kind == "transpose":
+            g = apply("transpose", g, axes=tuple(sorted(range(len(how)), key=how.__getitem__)))
+        else:
+            g = apply("flip", g, axis=how)
+    return g, chain
 
 
 def _turned(g: Node, chain: Chain) -> Node:

@@ -1,0 +1,83 @@
+"""What an array has as its derivative because parts of it were read: added part by part, in its own memory order."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.passes.pipeline import optimise
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((4, 6, 3, 5))
+
+
+def three_parts(x):
+    a, b, c = (x[:, :, part] for part in range(3))
+    return (a @ b.transpose(0, 2, 1) @ c * a).sum()
+
+
+def overlapping(x):
+    return (x[1:] * x[:-1]).sum() + (x[:, 2] ** 3).sum() + x[0, 0, 0, 0] * 7.0
+
+
+def turned(x):
+    y = x.transpose(2, 0, 3, 1).reshape(12, 30)
+    return (np.sin(y) * y[::-1, ::-1]).sum() + (y.T @ y[:, :4]).sum()
+
+
+def whole_and_part(x):
+    return (x * x).sum() + np.exp(x[2:3]).sum() + (x.reshape(24, 15)[5:9] ** 2).sum()
+
+
+def in_rounds(x):
+    total = np.zeros((6, 3, 5))
+    for k in range(40):
+        total = total * 0.5 + x[k % 4] * x[(k + 1) % 4]
+    return total.sum()
+
+
+@pytest.mark.parametrize("function", [three_parts, overlapping, turned, whole_and_part, in_rounds])
+def test_derivatives_of_parts(function):
+    found = np.asarray(fx.grad(function)(X))
+    direction = rng.standard_normal(X.shape)
+    step = 1e-6
+    slope = (function(X + step * direction) - function(X - step * direction)) / (2 * step)
+    np.testing.assert_allclose((found * direction).sum(), slope, rtol=1e-6)
+    places = [tuple(rng.integers(0, X.shape)) for _ in range(6)]
+    for place in places:
+        moved = np.zeros_like(X)
+        moved[place] = step
+        slope = (function(X + moved) - function(X - moved)) / (2 * step)
+        np.testing.assert_allclose(found[place], slope, rtol=1e-5, atol=1e-7)
+
+
+def test_the_second_derivative_of_parts():
+    direction = rng.standard_normal(X.shape)
+    slope = fx.grad(lambda t, x, d: three_parts(x + t * d))
+    second = float(fx.grad(lambda t, x, d: slope(t, x, d))(0.0, X, direction))
+    step = 1e-4
+    numbers = [three_parts(X + k * step * direction) for k in (-1, 0, 1)]
+    np.testing.assert_allclose(second, (numbers[0] - 2 * numbers[1] + numbers[2]) / step**2, rtol=1e-4)
+
+
+def test_three_parts_are_added_to_one_array_of_zeros():
+    graph = optimise(fx.lower(fx.grad(three_parts), X).graph)
+    assert sum(node.op == "full" and node.shape == X.shape for node in graph.nodes) == 1
+    assert sum(node.op == "store" for node in graph.nodes) == 3
+
+
+def test_views_that_only_turn_an_array_are_turned_back():
+    def loss(x):
+        return np.sin(x.transpose(2, 0, 3, 1).reshape(12, 30)).sum()
+
+    graph = optimise(fx.lower(fx.grad(loss), X).graph)
+    assert not any(node.op in ("store", "full") for node in graph.nodes)
+
+
+def test_the_gradient_of_a_shared_matrix_is_one_product():
+    x, w = rng.standard_normal((8, 16, 32)), rng.standard_normal((32, 24))
+    graph = optimise(fx.lower(fx.grad(lambda w, x: np.tanh(x @ w).sum()), w, x).graph)
+    products = [node for node in graph.nodes if node.op.startswith("matmul")]
+    assert sorted(node.shape for node in products) == [(8, 16, 24), (32, 24)]
+    found = np.asarray(fx.grad(lambda w, x: np.tanh(x @ w).sum())(w, x))
+    expected = x.reshape(-1, 32).T @ (1 - np.tanh(x @ w) ** 2).reshape(-1, 24)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
