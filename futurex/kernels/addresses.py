@@ -16,6 +16,11 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     return _pointer_at(id(array) + _DATA_OFFSET).value
 
 
+def address_of_function(function: Any) -> int:
+    """Where a function of a C library begins."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 _probe = np.empty(1)
 if address_of(_probe) != _probe.ctypes.data:  # another Python or NumPy may lay its objects out differently
 

@@ -6,13 +6,14 @@ What oneDNN computes otherwise than NumPy is not claimed: its ReLU and its maxim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels import onednn
 from futurex.kernels.registry import Kernel
+from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import configure
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -44,7 +45,8 @@ class OneDNNBackend:
         if call is None:
             return None
         contiguous = node.op not in _TAKE_VIEWS
-        return Kernel(call, self.name, into=True, contiguous=contiguous, exclusive=True)
+        bind = getattr(call, "bind", None)
+        return Kernel(call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind)
 
 
 def _plain_float32(aval: Aval | tuple[Aval, ...]) -> bool:
@@ -80,14 +82,45 @@ class _Product:
         return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, self.activation)
 
     def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
+        found = self.operands(x, y)
+        if found is None:
+            return self.plain(out, _dense(x), _dense(y), *map(_dense, bias))  # type: ignore[misc]
+        _, x, y, kernel = found
+        return kernel(out, x, y, *map(_dense, bias))
+
+    def operands(self, x: Any, y: Any) -> tuple[Any, Any, Any, Call] | None:
+        """How these lie, the arrays to give to the kernel for that, and the kernel; None where copies are needed."""
         lies = _lies(x), _lies(y)
         kernel = self._kernel(lies) if None not in lies else None  # type: ignore[arg-type]
         if kernel is None:
-            x, y, kernel = _dense(x), _dense(y), self.plain
-        else:
-            dense = isinstance(lies[0], bool) and isinstance(lies[1], bool)
-            x, y = (each.swapaxes(-1, -2) if dense and lie else each for each, lie in zip((x, y), lies, strict=True))
-        return kernel(out, x, y, *map(_dense, bias))  # type: ignore[misc]
+            return None
+        dense = isinstance(lies[0], bool) and isinstance(lies[1], bool)
+        x, y = (each.swapaxes(-1, -2) if dense and lie else each for each, lie in zip((x, y), lies, strict=True))
+        return lies, x, y, kernel
+
+    def bind(self, workspace: Workspace) -> Bound:
+        """The product as calls of machine code."""
+        return _BoundProduct(self, workspace)
+
+
+class _BoundProduct:
+    """A product of operands that lie as they did when it was first aimed."""
+
+    def __init__(self, product: _Product, workspace: Workspace) -> None:
+        self.product, self.workspace = product, workspace
+        self.lies: Any = None
+        self.bound: Bound | None = None
+
+    def aim(self, out: Any, x: Any, y: Any, *bias: Any) -> Sequence[Step] | None:
+        """The steps on these arrays; None where a copy would be needed, or BLAS."""
+        found = self.product.operands(x, y)
+        if found is None:
+            return None
+        lies, x, y, kernel = found
+        if lies != self.lies:
+            bind = getattr(kernel, "bind", None)
+            self.lies, self.bound = lies, bind(self.workspace) if bind is not None else None
+        return self.bound.aim(out, x, y, *bias) if self.bound is not None else None
 
 
 Lie = bool | tuple[int, ...]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from futurex.kernels.steps import Bound, Workspace
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -45,7 +46,8 @@ class Kernel:
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
-    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does.
+    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
+    of machine code, which must not run beside a call of it.
     """
 
     call: Callable[..., Any]
@@ -59,6 +61,7 @@ class Kernel:
     late: Late | None = None
     plans: tuple[Any, ...] = ()
     ufunc: Callable[..., Any] | None = None
+    bind: Callable[[Workspace], Bound] | None = None
 
 
 class Backend(Protocol):

@@ -1,10 +1,17 @@
-"""The process's one OpenMP library: oneDNN and generated kernels share its threads, so they never compete for cores."""
+"""The process's one OpenMP library: oneDNN and generated kernels share its threads, so they never compete for cores.
+
+libgomp gives every thread that starts a parallel region helpers of its own, and where the process then has more threads
+than processors, none of them waits for work any more, but sleeps at once: each region costs 50 µs for waking it. So one
+thread at a time has helpers: who needs them takes them over, and who had them sends its own away as soon as it can.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import os
+import threading
+from collections.abc import Callable
 
 SPIN_COUNT = "2000"
 """How long idle OpenMP threads spin before they sleep: long enough between two kernels, too short to rob NumPy's BLAS
@@ -25,6 +32,62 @@ def make_way_for_blas() -> None:
     """
     if not _chosen:
         os.environ["GOMP_SPINCOUNT"] = "0"
+
+
+class _Team:
+    """Who has helpers, whom to ask to send them away, and who was asked."""
+
+    lock = threading.Lock()
+    owner = 0
+    rouse: dict[int, Callable[[], None]] = {}  # noqa: RUF012 (there is one)
+    asked: set[int] = set()  # noqa: RUF012
+
+
+def take_team() -> None:
+    """The calling thread is about to run kernels of several threads."""
+    me = threading.get_ident()
+    if _Team.owner == me:
+        return
+    with _Team.lock:
+        before, _Team.owner = _Team.owner, me
+        _Team.asked.discard(me)
+        rouse = _Team.rouse.get(before)
+        if rouse is not None:
+            _Team.asked.add(before)
+    if rouse is not None:
+        rouse()
+
+
+def hand_over() -> None:
+    """Another thread will run what comes: send the helpers of this one away, unless it can be asked to when needed."""
+    me = threading.get_ident()
+    if _Team.owner == me and me not in _Team.rouse:
+        _leave(me)
+
+
+def _leave(me: int) -> None:
+    with _Team.lock:
+        _Team.asked.discard(me)
+        if _Team.owner == me:
+            _Team.owner = 0
+    library = openmp()
+    if library is not None and hasattr(library, "omp_pause_resource_all"):
+        library.omp_pause_resource_all(_SOFT)
+
+
+def obey() -> None:
+    """Send helpers away if somebody else wants to have some; for threads that said how to rouse them."""
+    me = threading.get_ident()
+    if me in _Team.asked:
+        _leave(me)
+
+
+def rouse_by(rouse: Callable[[], None]) -> None:
+    """``rouse()`` has the calling thread call :func:`obey` soon, unless it is at work."""
+    _Team.rouse[threading.get_ident()] = rouse
+
+
+_SOFT = 1  # omp_pause_soft
 
 
 @functools.cache

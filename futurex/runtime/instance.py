@@ -136,12 +136,18 @@ def entry(kernel: Kernel) -> Callable[..., Any]:
     return _guarded(kernel.call) if kernel.exclusive else kernel.call
 
 
-def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """One call at a time, whichever plan makes it."""
+def lock_of(call: Callable[..., Any]) -> _Lock:
+    """What whoever calls an exclusive kernel holds meanwhile, whichever plan it is in."""
     with _locks_guard:
         owner = _locks.get(id(call))
         if owner is None:
             owner = _locks[id(call)] = _Lock()
+        return owner
+
+
+def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """One call at a time, whichever plan makes it."""
+    owner = lock_of(call)
 
     def guarded(*args: Any) -> Any:
         with owner.lock:

@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, InvalidStateError
 from concurrent.futures import Future as AnyFuture
 from typing import Any
 
+from futurex.kernels.threads import hand_over
 from futurex.runtime.budget import Budget
 from futurex.runtime.floating import carried
 from futurex.runtime.futures import Future
@@ -153,6 +154,7 @@ class _Run:
 
     def _begin(self) -> None:
         """Hand over to a worker; always, so that a chain of completions does not grow the stack."""
+        hand_over()
         if self._plan.collectives:
             self._owner.lane.push(self._start)
         elif self._short:

@@ -13,6 +13,7 @@ from typing import Any
 from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
 from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
+from futurex.kernels.threads import take_team
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
 from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
@@ -213,6 +214,8 @@ class Plan:
         arguments that do not fit, what a kernel raises with a note that names the user's line, and RunTimeout if other
         localities do not answer. After an error donated arguments hold no valid values.
         """
+        if self.threads > 1:
+            take_team()
         if self.whole is not None:
             return self.whole.run(args, communicator, outs, checked)
         return self._replayed(args, communicator, outs, checked)

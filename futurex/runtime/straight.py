@@ -1,11 +1,13 @@
 """A plan that runs often becomes one Python function without loops: slots are its variables, instructions its lines.
 
 What one run after another finds unchanged (kernels, constants, arrays of the arena) are globals of the function, so the
-same code serves every instance. Which line raised says which instruction failed.
+same code serves every instance. Which line raised says which instruction failed. Instructions that are machine code
+alone are brought together: a row of them is one line, and one call (:mod:`futurex.runtime.bound`).
 """
 
 from __future__ import annotations
 
+import heapq
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.kernels.recycling import maker
-from futurex.runtime.instance import Instance, dense, entry
+from futurex.kernels.steps import Workspace
+from futurex.runtime.bound import Operand, Part, Together
+from futurex.runtime.instance import Instance, dense, entry, lock_of
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
 from futurex.runtime.results import copied, given, often, spare
+from futurex.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from futurex.runtime.plan import Plan
 
 LONGEST = 4000
 """Instructions of a plan for which the code is worth its making: some 20 µs each, about what a hundred runs gain."""
+SHORT = 50e-3
+"""Seconds of a run from which it does not matter what a call costs."""
 _BY_NAME = (np.maximum, np.minimum)  # NumPy warns where these take their result by position
 _FILE = os.path.join(os.path.dirname(__file__), "<plan>")
 
@@ -37,7 +44,8 @@ class Straight:
         self._low, self._layout, self._outs = plan.low, plan.layout, plan.delivery.outs
         self._names = [self._name(slot) for slot in self._low.slots]
         self._lines: list[str] = []
-        self._instructions: dict[int, int] = {}  # by line
+        self._instructions: dict[int, list[int]] = {}  # by line
+        self._rows: list[tuple[list[int], list[str]]] = []  # instructions, and names of what a run brings
         self._write(plan)
         text = "def program(args, communicator, outs):\n" + "".join(f" {line}\n" for line in self._lines)
         module = compile(text, _FILE, "exec")
@@ -58,6 +66,8 @@ class Straight:
                 known[f"k_{slot.index}"] = slot.derive[0].call
         for index, kernel in enumerate(instance.kernels):
             known[f"k{index}"] = kernel.ufunc if kernel.ufunc is not None else entry(kernel)
+        for number, row in enumerate(self._rows):
+            known[f"r{number}"] = self._row(instance, *row)
         return types.FunctionType(self.code, known, "program")
 
     def failed(self, error: BaseException) -> tuple[int, dict[int, Any]] | None:
@@ -65,9 +75,10 @@ class Straight:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code is not self.code:
             trace = trace.tb_next
-        index = self._instructions.get(trace.tb_lineno) if trace is not None else None
-        if index is None or trace is None:
+        found = self._instructions.get(trace.tb_lineno) if trace is not None else None
+        if found is None or trace is None:
             return None
+        index = found[getattr(error, "part", 0) if len(found) > 1 else 0]
         seen: Mapping[str, Any] = {**trace.tb_frame.f_globals, **trace.tb_frame.f_locals}
         return index, {slot: seen.get(self._names[slot]) for slot in self._low.drafts[index].ins}
 
@@ -100,11 +111,69 @@ class Straight:
         for slot in self._low.slots:
             if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")
-        for index in plan.order:
-            self._instruction(index, self._low.drafts[index])
-            self._lines += [f"{names[gone]} = None" for gone in plan.drops.get(index, ())]
+        groups = self._groups(plan)
+        drops = _drops(plan, groups)
+        for number, group in enumerate(groups):
+            if len(group) == 1:
+                self._instruction(group[0], self._low.drafts[group[0]])
+            else:
+                self._together(group)
+            self._lines += [f"{names[gone]} = None" for gone in drops[number]]
         results = (f"copied({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
         self._lines.append(f"return [{', '.join(results)}]")
+
+    def _groups(self, plan: Plan) -> list[list[int]]:
+        """The instructions in an order in which those that are steps stand together, as far as they may."""
+        drafts = self._low.drafts
+        bound = [draft.kernel.bind is not None and plan.grain.seconds < SHORT for draft in drafts]
+        scheduler = Scheduler([tuple(draft.after) for draft in drafts], plan.rank, plan.dependents)
+        ready: tuple[list[int], list[int]] = [], []  # ranks of those that are called, and of steps
+        groups: list[list[int]] = []
+
+        def admit(indices: list[int]) -> None:
+            for index in indices:
+                heapq.heappush(ready[bound[index]], plan.rank[index])
+
+        admit(scheduler.start())
+        while any(ready):
+            while ready[False]:
+                index = plan.order[heapq.heappop(ready[False])]
+                groups.append([index])
+                admit(scheduler.finished(index))
+            group: list[int] = []
+            while ready[True]:
+                group.append(plan.order[heapq.heappop(ready[True])])
+                admit(scheduler.finished(group[-1]))
+            if group:
+                groups.append(group)
+        return groups
+
+    def _together(self, group: list[int]) -> None:
+        """One line for a row of instructions that are steps."""
+        slots = [slot for index in group for slot in (*self._low.drafts[index].outs, *self._low.drafts[index].ins)]
+        brought = list(dict.fromkeys(name for slot in slots if (name := self._names[slot])[0] != "c"))
+        self._rows.append((group, brought))
+        self._lines.append(f"r{len(self._rows) - 1}({', '.join(brought)})")
+        self._instructions[len(self._lines) + 1] = group
+
+    def _row(self, instance: Instance, group: Sequence[int], brought: Sequence[str]) -> Together:
+        """The function of such a line."""
+        workspace, parts, locks = Workspace(), [], []
+        for index in group:
+            draft, kernel = self._low.drafts[index], instance.kernels[index]
+            loose = self._low.loose(draft.ins, kernel)
+            call = kernel.call if not loose else _densely(kernel.call, loose)
+            outs, ins = (tuple([self._operand(slot, brought, instance) for slot in slots])
+                         for slots in (draft.outs, draft.ins))  # fmt: skip
+            assert kernel.bind is not None
+            parts.append(Part(kernel.bind(workspace), call, outs, ins, isinstance(draft.node.aval, tuple)))
+            if kernel.exclusive:
+                locks.append(lock_of(kernel.call).lock)
+        return Together(parts, len(brought), locks)
+
+    def _operand(self, slot: int, brought: Sequence[str], instance: Instance) -> Operand:
+        name = self._names[slot]
+        return Operand(None, instance.template[slot]) if name[0] == "c" else Operand(brought.index(name))
 
     def _instruction(self, index: int, draft: Draft) -> None:
         kernel, loose = draft.kernel, self._low.loose(draft.ins, draft.kernel)
@@ -121,8 +190,26 @@ class Straight:
         else:
             line = f"{targets} = k{index}(None, {inputs})"
         self._lines.append(line)
-        self._instructions[len(self._lines) + 1] = index
+        self._instructions[len(self._lines) + 1] = [index]
 
     def _list(self, slots: Sequence[int], loose: Sequence[int] = ()) -> str:
         names = [self._names[slot] for slot in slots]
         return ", ".join(f"dense({name})" if place in loose else name for place, name in enumerate(names))
+
+
+def _drops(plan: Plan, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The slots that nobody reads after each group."""
+    place = {index: number for number, group in enumerate(groups) for index in group}
+    drops: list[list[int]] = [[] for _ in groups]
+    for slot in plan.readers:
+        drops[max(place[reader] for reader in plan.low.slots[slot].readers)].append(slot)
+    return drops
+
+
+def _densely(call: Callable[..., Any], loose: Sequence[int]) -> Callable[..., Any]:
+    """``call(out, *inputs)`` with these inputs made contiguous."""
+
+    def run(out: Any, *inputs: Any) -> Any:
+        return call(out, *(dense(value) if place in loose else value for place, value in enumerate(inputs)))
+
+    return run

@@ -120,7 +120,7 @@ def test_runs_of_several_threads_are_alone(threads):
 def test_a_run_in_the_caller_has_the_machine_to_itself():
     """A caller may run a plan itself only while nobody else runs; others wait until it has left."""
     executor, x = LocalExecutor(threads=2), matrix("x")
-    backend = Counted(2, "tanh")
+    backend = Counted(2, lambda: time.sleep(0.005), "tanh")
     plan = compile_plan(Graph([x], [apply("tanh", x)]), backends=(backend, *NUMPY), threads=2)
     plan.grain = Grain([1.0] * 2)
     args = inputs(n_params=1)

@@ -17,6 +17,7 @@ from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.registry import Kernel
+from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -37,7 +38,8 @@ class NumbaBackend:
         """A kernel for a fused region, or None where its broadcasting needs too many loops."""
         if node.op in _WRITTEN:
             call = _WRITTEN[node.op](node, threads)
-            return None if call is None else Kernel(call, self.name, into=True, contiguous=True, late=call)
+            bind = None if call is None else call.bind
+            return None if call is None else Kernel(call, self.name, True, contiguous=True, late=call, bind=bind)
         if node.op == "row_products":
             rows = RowProducts.claim(node, threads)
             if rows is None:
@@ -54,7 +56,7 @@ class NumbaBackend:
         loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         inplace = tuple(k for k in program.arrays if node.inputs[k].aval in outs) if program.inplace else ()
-        return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop)
+        return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop, bind=loop.bind)
 
 
 class _Loop:
@@ -104,7 +106,15 @@ class _Loop:
                 self.plain = entry
         return entry
 
-    def _sharing(self, addresses: list[int]) -> Entry:
+    @property
+    def bind(self) -> Callable[[Workspace], Bound] | None:
+        """The kernel as steps; arguments beyond the bounds of an approximation are for a call to see."""
+        return None if self.program.guarded else lambda _: _BoundLoop(self)
+
+    def entry_for(self, addresses: list[int]) -> Entry:
+        """The compiled loop for arrays, results first, that lie at these addresses."""
+        if len(set(addresses)) == len(addresses):
+            return self.plain or self._variant(self.apart, wait=self.wait)
         written = addresses[: self.results]
         read = addresses[self.results :]
         aliases = tuple(written.index(address) if address in written else -1 for address in read)
@@ -129,10 +139,7 @@ class _Loop:
             arrays.append(inputs[k])
         _check(arrays, self.checks)
         addresses = [address_of(array) for array in arrays]
-        if len(set(addresses)) < len(addresses):
-            entry = self._sharing(addresses)
-        else:
-            entry = self.plain or self._variant(self.apart, wait=self.wait)
+        entry = self.entry_for(addresses)
         if not entry.ready:
             return self._interpret(out, inputs)
         block = self.numbers + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
@@ -148,6 +155,52 @@ class _Loop:
             entry.on_threads(block, self.threads)
         else:
             entry(block)
+
+
+class _BoundLoop:
+    """A region at fixed addresses: its block of parameters is written once, numbers that a run computes are copied
+    into it."""
+
+    def __init__(self, loop: _Loop) -> None:
+        program, first = loop.program, len(loop.program.numbers)
+        self.loop = loop
+        self.first_scalar = first + len(loop.checks)
+        constants = self.first_scalar + len(loop.read)
+        self.words = np.zeros(constants + len(loop.constants) // 8 + (program.scratch > 0), np.int64)
+        self.words[:first] = program.numbers
+        self.words[constants : constants + len(loop.constants) // 8] = np.frombuffer(loop.constants, np.int64)
+        self.scratch = np.zeros(program.scratch, np.uint8)
+        self.block = address_of(self.words)
+        if program.scratch:
+            self.words[-1] = address_of(self.scratch)
+        self.known: Any = None
+        self.steps: list[Step] = []
+
+    def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
+        """The steps on these arrays; None where one does not lie as the code wants it, or the code is not there."""
+        loop, program = self.loop, self.loop.program
+        arrays = [*(out if loop.several else (out,)), *(inputs[k] for k in program.arrays)]
+        if not _fit(arrays, loop.checks):
+            return None
+        addresses = [address_of(array) for array in arrays]
+        entry = loop.entry_for(addresses)
+        if not entry.ready:
+            return None
+        self.words[len(program.numbers) : self.first_scalar] = addresses
+        computed = []
+        for k, scalar in enumerate(program.scalars[: len(loop.read)]):
+            place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
+            if isinstance(value, np.ndarray) and value.dtype == scalar.dtype and value.flags.aligned:
+                computed.append((self.block + 8 * place, address_of(value), scalar.dtype.itemsize))
+            else:
+                packed = struct.pack(f"={slot_format(scalar.dtype)}", loop.read[k](inputs))
+                self.words[place] = struct.unpack("=q", packed)[0]
+        if self.known != (entry, computed):
+            self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
+            if program.scratch:
+                self.steps.append(clearing(address_of(self.scratch), program.scratch))
+            self.steps.append(entry.step(self.block, loop.threads))
+        return self.steps
 
 
 def _format(scalars: Sequence[Scalar]) -> str:
@@ -166,10 +219,20 @@ def _reader(scalar: Scalar) -> Callable[[tuple[Any, ...]], Any]:
     return read
 
 
-def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ...]) -> None:
-    """Compiled code believes its addresses: a wrong shape would be a write outside the array."""
+def _fit(arrays: list[Any], checks: Sequence[tuple[tuple[int, ...], Any, int]]) -> bool:
+    """Are these the arrays that a kernel was built for?"""
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if array.shape != shape or array.dtype != dtype or array.flags.num & flags != flags:
+            return False
+    return True
+
+
+def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ...]) -> None:
+    """Compiled code believes its addresses: a wrong shape would be a write outside the array."""
+    if _fit(arrays, checks):
+        return
+    for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
+        if not _fit([array], [(shape, dtype, flags)]):
             raise ValueError(
                 f"fused kernel: built for a C-contiguous{' writable' if flags == _WRITABLE else ''} {dtype} array of "
                 f"shape {shape}, got {array.dtype} {array.shape} with strides {array.strides}; copy it with "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
@@ -63,6 +64,11 @@ class Written:
     def ready(self) -> bool:
         return self.entry.ready
 
+    @property
+    def bind(self) -> Callable[[Workspace], Bound] | None:
+        """The kernel as steps."""
+        return lambda _: _BoundWritten(self)
+
     def __call__(self, out: Any, *inputs: Any) -> Any:
         arrays = (out, *inputs)
         for array, (shape, dtype) in zip(arrays, self.checks, strict=True):
@@ -83,6 +89,30 @@ class Written:
         else:
             self.entry(block)
         return out
+
+
+class _BoundWritten:
+    """A kernel at fixed addresses."""
+
+    def __init__(self, kernel: Written) -> None:
+        self.kernel = kernel
+        fixed = np.frombuffer(kernel.fixed, np.int64)
+        self.words = np.concatenate([fixed, np.zeros(len(kernel.checks), np.int64)])
+        self.first = len(fixed)
+        self.steps: list[Step] = []
+
+    def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
+        """The step on these arrays; None where one does not lie as the code wants it, or the code is not there."""
+        arrays = (out, *inputs)
+        for array, (shape, dtype) in zip(arrays, self.kernel.checks, strict=True):
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+                return None
+        if not self.kernel.ready:
+            return None
+        self.words[self.first :] = [address_of(array) for array in arrays]
+        if not self.steps:
+            self.steps = [self.kernel.entry.step(address_of(self.words), self.kernel.threads)]
+        return self.steps
 
 
 class Writer:

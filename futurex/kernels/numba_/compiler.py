@@ -14,7 +14,9 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from futurex.kernels import store
+from futurex.kernels.addresses import address_of_function
 from futurex.kernels.compiling import background, working
+from futurex.kernels.steps import Step
 from futurex.kernels.threads import openmp
 
 _entries: dict[str, Entry] = {}
@@ -50,6 +52,13 @@ class Entry:
         library = openmp()
         assert library is not None
         library.GOMP_parallel(self._address, block, count, 0)
+
+    def step(self, block: int, count: int) -> Step:
+        """The call with a block at this address, on so many threads."""
+        library = openmp() if count > 1 else None
+        if library is None:
+            return self.address, block, 0, 0, 0, 0
+        return address_of_function(library.GOMP_parallel), self.address, block, count, 0, 0
 
     @property
     def address(self) -> int:
@@ -127,7 +136,7 @@ def _target() -> llvm.Target:
     library = openmp()
     if library is not None:
         for name in ("omp_get_thread_num", "omp_get_num_threads"):
-            llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+            llvm.add_symbol(name, address_of_function(getattr(library, name)))
     return llvm.Target.from_default_triple()
 
 

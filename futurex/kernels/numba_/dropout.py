@@ -47,6 +47,8 @@ class Dropout(Written):
         self.layout = struct.Struct(f"=qqqqq{'f4x' if dtype.itemsize == 4 else 'd'}qq")
         self.scale = 1.0 / (1.0 - rate)
 
+    bind = None  # every call has another key
+
     def __call__(self, out: Any, x: Any, key: Any, start: Any) -> Any:
         for array in (out, x):
             if array.shape != self.node.shape or array.dtype != self.node.dtype or not array.flags.c_contiguous:

@@ -29,7 +29,7 @@ class Program:
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``scalars``, and the address of
     ``scratch`` bytes of zeros. ``text`` is the IR for operands that share memory with results (-1: with none).
-    ``inplace``: may they?
+    ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an approximation's bounds.
     """
 
     numbers: tuple[int, ...]
@@ -40,6 +40,7 @@ class Program:
     scratch: int
     approximate: bool
     inplace: bool
+    guarded: bool
 
 
 def _threads(node: Node, threads: int, shares: int) -> int:
@@ -60,6 +61,7 @@ def elementwise(node: Node, threads: int) -> Program:
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
         _threads(node, threads, layout.extents[0]), _HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
+        guarded=region.guarded,
     )  # fmt: skip
 
 
@@ -88,5 +90,5 @@ def reducing(node: Node, threads: int) -> Program:
     text = kernel.text(threaded=openmp() is not None)
     return Program(
         numbers, sweep.arrays, sweep.scalars, lambda aliases: text, _threads(node, threads, numbers[0]), scratch,
-        sweep.approximate, inplace=False,
+        sweep.approximate, inplace=False, guarded=sweep.guarded,
     )  # fmt: skip

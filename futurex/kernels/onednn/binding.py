@@ -89,6 +89,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "dnnl_memory_create": [_OUT, Handle, Handle, Handle],
     "dnnl_memory_set_data_handle": [Handle, Handle],
     "dnnl_memory_destroy": [Handle],
+    "dnnl_stream_destroy": [Handle],
     "dnnl_primitive_attr_create": [_OUT],
     "dnnl_primitive_attr_destroy": [Handle],
     "dnnl_primitive_attr_set_scratchpad_mode": [Handle, _INT],

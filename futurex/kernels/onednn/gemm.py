@@ -149,14 +149,20 @@ def matmul_of_views(
     kernel = unless_unsupported(build)
     if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
         return None
-    wanted = tuple(tuple(4 * step for step in strides) for strides in (x_strides, y_strides))
+    return _OfViews(kernel, tuple(tuple(4 * step for step in strides) for strides in (x_strides, y_strides)))
 
-    def of_views(out: np.ndarray, x: np.ndarray, y: np.ndarray, *added: np.ndarray) -> np.ndarray:
-        if (x.strides, y.strides) != wanted:
-            raise ValueError(f"matmul: built for strides {wanted}, got {x.strides} and {y.strides}")
-        return kernel(out, x, y, *added)
 
-    return of_views
+class _OfViews:
+    """A kernel for operands with these strides, in bytes."""
+
+    def __init__(self, kernel: Kernel, strides: tuple[tuple[int, ...], ...]) -> None:
+        self.kernel, self.strides = kernel, strides
+        self.bind = kernel.bind  # type: ignore[attr-defined]
+
+    def __call__(self, out: np.ndarray, x: np.ndarray, y: np.ndarray, *added: np.ndarray) -> np.ndarray:
+        if (x.strides, y.strides) != self.strides:
+            raise ValueError(f"matmul: built for strides {self.strides}, got {x.strides} and {y.strides}")
+        return self.kernel(out, x, y, *added)
 
 
 def _once(shape: Shape, strides: Shape) -> Shape:

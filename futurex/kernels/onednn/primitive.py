@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of
+from futurex.kernels.addresses import address_of, address_of_function
 from futurex.kernels.onednn import binding
 from futurex.kernels.onednn.binding import ALIGNMENT, Argument, Dims, Handle, Owned, call, create
+from futurex.kernels.steps import Bound, Step, Workspace
 
 Shape = tuple[int, ...]
 Results = np.ndarray | tuple[np.ndarray, ...]
@@ -100,6 +101,14 @@ def array_checks(results: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[tup
     return (*((tuple(shape), _WRITABLE) for shape in results), *((tuple(shape), _READABLE) for shape in inputs))
 
 
+def fit(arrays: Sequence[np.ndarray], checks: Sequence[tuple[Shape, int]]) -> bool:
+    """Are arrays those that a kernel was built for, as far as shapes, dtype and flags say?"""
+    for array, (shape, flags) in zip(arrays, checks, strict=True):
+        if array.shape != shape or array.dtype != FLOAT32 or array.flags.num & flags != flags:
+            return False
+    return True
+
+
 def check_arrays(arrays: Sequence[np.ndarray], checks: Sequence[tuple[Shape, int]]) -> None:
     """Raise TypeError or ValueError where arrays are not those the kernel was built for.
 
@@ -108,7 +117,7 @@ def check_arrays(arrays: Sequence[np.ndarray], checks: Sequence[tuple[Shape, int
     if len(arrays) != len(checks):
         raise TypeError(f"oneDNN kernel: built for {len(checks)} arrays (results first), got {len(arrays)}")
     for array, (shape, flags) in zip(arrays, checks, strict=True):
-        if array.shape != shape or array.dtype != FLOAT32 or array.flags.num & flags != flags:
+        if not fit([array], [(shape, flags)]):
             raise ValueError(
                 f"oneDNN kernel: built for a C-contiguous{' writable' if flags == _WRITABLE else ''} float32 array of "
                 f"shape {shape}, got {array.dtype} {array.shape} with strides {array.strides}; copy it with "
@@ -134,10 +143,11 @@ class Compiled:
     for, because scratch memory was sized for that count.
     """
 
-    __slots__ = ("_bindings", "_bound", "_checks", "_execute", "_keep", "_local", "_privates", "_set_handle",
-                 "_set_threads", "_steps", "implementations", "scratch", "threads")  # fmt: skip
+    __slots__ = ("_bindings", "_bound", "_checks", "_execute", "_keep", "_local", "_privates", "_program",
+                 "_set_handle", "_set_threads", "_steps", "implementations", "scratch", "threads")  # fmt: skip
 
     def __init__(self, program: Program) -> None:
+        self._program = program
         self._checks = program.checks
         self._bindings = tuple(program.bindings)
         self._steps = tuple(program.steps)
@@ -173,6 +183,47 @@ class Compiled:
         return out
 
 
+    def bind(self, workspace: Workspace) -> Bound:
+        """The kernel as calls of machine code, with memory objects of their own."""
+        return _BoundPrimitives(self._program, workspace)
+
+
+class _BoundPrimitives:
+    """Primitives at fixed addresses."""
+
+    def __init__(self, program: Program, workspace: Workspace) -> None:
+        self.program, self.workspace = program, workspace
+        made = {memory.value: create("dnnl_memory_create", description, binding.engine(), None)
+                for memory, description in program.memories}  # fmt: skip
+        self.keep: list[Any] = [Owned(memory, "dnnl_memory_destroy") for memory in made.values()]
+        self.bindings = [(made[memory.value], position) for memory, position in program.bindings]
+        self.privates = [(made[memory.value], offset) for memory, offset in program.privates]
+        stream = Owned(create("dnnl_stream_create", binding.engine(), 1), "dnnl_stream_destroy")
+        self.set_handle = binding.load().dnnl_memory_set_data_handle
+        execute = address_of_function(binding.load().dnnl_primitive_execute)
+        self.steps: list[Step] = [(address_of_function(binding.thread_setter()), program.threads, 0, 0, 0, 0)]
+        for primitive, count, given in program.steps:
+            entries = (Argument * count)(*(Argument(each.arg, made[each.memory]) for each in given))
+            self.keep += [entries, stream]
+            self.steps.append(
+                (execute, primitive.value or 0, stream.handle.value or 0, count, ctypes.addressof(entries), 1)
+            )
+
+    def aim(self, out: Results, *inputs: np.ndarray) -> Sequence[Step] | None:
+        """The steps on these arrays; None where they are not those that the primitives were built for."""
+        arrays = (*out, *inputs) if isinstance(out, tuple) else (out, *inputs)
+        if not fit(arrays, self.program.checks):
+            return None
+        for memory, position in self.bindings:
+            self.set_handle(memory, address_of(arrays[position]))
+        if self.privates:
+            begin = self.workspace.take(self.program.scratch)
+            for memory, offset in self.privates:
+                self.set_handle(memory, begin + offset)
+            self.privates = []  # they stay where they are
+        return self.steps
+
+
 class Program:
     """Builds a kernel from primitives; an operand is reordered only where the primitive wants another layout.
 
@@ -188,6 +239,7 @@ class Program:
         self.scratch = 0
         self.steps: list[tuple[Handle, int, Any]] = []
         self.keep: list[Any] = []
+        self.memories: list[tuple[Handle, Owned | Handle]] = []  # with their descriptions
         self.implementations: list[str] = []
         self.threads = binding.get_threads()
 
@@ -233,7 +285,8 @@ class Program:
 
     def _memory(self, description: Owned | Handle) -> Handle:
         memory = create("dnnl_memory_create", description, binding.engine(), None)
-        self.keep.append(Owned(memory, "dnnl_memory_destroy"))
+        self.keep += [Owned(memory, "dnnl_memory_destroy"), description]
+        self.memories.append((memory, description))
         return memory
 
     def _reorder(self, source: Operand, target: Operand) -> None:

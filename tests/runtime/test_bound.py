@@ -1,0 +1,203 @@
+"""Instructions that run as machine code together, and the one team of OpenMP threads that they run on."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from futurex.kernels import steps
+from futurex.kernels.registry import Kernel
+from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
+from futurex.runtime.plan import compile_plan
+from futurex.tree import Aval, Graph, apply, param
+
+F4 = np.dtype("float32")
+pytestmark = pytest.mark.skipif(not steps.ready(), reason="there is no compiler")
+
+
+def array(shape, name):
+    return param(Aval(shape, F4), name)
+
+
+@pytest.fixture(autouse=True)
+def hot(monkeypatch):
+    monkeypatch.setattr("futurex.runtime.plan.HOT", 1)
+
+
+def network():
+    """Products, bias and relu, a softmax, sums: instructions that are steps, with one that is not in between."""
+    x, w, b, v = array((64, 96), "x"), array((96, 80), "w"), array((80,), "b"), array((80, 64), "v")
+    hidden = apply("maximum", x @ w + b, 0.0)
+    logits = hidden @ v
+    weights = apply("exp", logits - apply("max", logits, axis=(1,), keepdims=True))
+    share = weights / apply("sum", weights, axis=(1,), keepdims=True)
+    order = apply("argmax", share, axis=1, keepdims=False)
+    back = share @ apply("transpose", v, axes=(1, 0))
+    return Graph([x, w, b, v], [w - 0.1 * (apply("transpose", x, axes=(1, 0)) @ back), back * hidden, order])
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(each.shape).astype(F4) for each in network().params]
+
+
+def same(got, want):
+    for left, right in zip(got, want, strict=True):
+        np.testing.assert_allclose(left, right, rtol=2e-4, atol=2e-4)
+
+
+def rows_of(plan):
+    return [value for value in plan._instances[-1].program.__globals__.values() if hasattr(value, "_rows")]
+
+
+@pytest.mark.parametrize("donate", [{}, {0: 1}], ids=["fresh", "donated"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_computes_what_its_instructions_do(donate, threads):
+    plan = compile_plan(network(), threads=threads, donate=donate)
+    for seed in range(2):
+        plan.run(drawn(seed))
+    assert any(isinstance(each, tuple) for row in rows_of(plan) for each in row._rows)
+    held = drawn(7)
+    for seed in range(6):
+        args = held if seed in (2, 3) else drawn(seed)  # arrays that move, and arrays that stay
+        copies = [each.copy() for each in args]
+        truth = network()(*copies)
+        instance, values = plan.begin(copies, None)
+        for index in plan.order:
+            instance.calls[index](values)
+        want = plan.end(instance, values, copies)
+        got = plan.run(args)
+        same(got, truth)
+        for left, right in zip(got, want, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("change", ["transposed", "strided", "read-only"])
+def test_operands_that_lie_otherwise_from_run_to_run(change):
+    graph = network()
+    plan = compile_plan(graph, threads=1)
+    for seed in range(8):
+        args = drawn(seed)
+        if seed % 2:
+            first = args[0]
+            args[0] = {
+                "transposed": np.asfortranarray(first),
+                "strided": np.repeat(first, 2, axis=1)[:, ::2],
+                "read-only": first,
+            }[change]
+            args[0].flags.writeable = change != "read-only"
+        want = graph(*args)
+        same(plan.run(args), want)
+
+
+def test_instances_of_one_plan_run_in_threads():
+    graph = network()
+    plan = compile_plan(graph, threads=1)
+    wrong, together = [], threading.Barrier(3)
+
+    def work(seed):
+        args = drawn(seed)
+        want = graph(*args)
+        together.wait(60)
+        for _ in range(20):
+            got = plan.run(args)
+            if not all(np.allclose(left, right, rtol=2e-4, atol=2e-4) for left, right in zip(got, want, strict=True)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+
+
+class Failing:
+    """Claims an op with a kernel whose only step gives a status, or whose call raises."""
+
+    name = "failing"
+
+    def __init__(self, op, bound):
+        self.op, self.bound = op, bound
+
+    def claim(self, node, threads):
+        if node.op != self.op:
+            return None
+
+        def call(out, *args):
+            if self.bound is None:
+                raise ArithmeticError("no")
+            return np.copyto(out, node.record.run(args, node.attrs))
+
+        return Kernel(call, self.name, into=True, bind=lambda _: self)
+
+    def aim(self, out, *inputs):
+        return self.bound
+
+
+def test_the_instruction_that_fails_is_named():
+    from futurex.kernels.backends import default_backends
+
+    x = array((64, 96), "x")
+    graph = Graph([x], [apply("tanh", apply("tanh", apply("exp", x)))])
+    copy = steps._libc()[0]  # its result, an address, is not zero
+    word = np.zeros(2, np.int64)
+    failing = (copy, word.ctypes.data, word.ctypes.data + 8, 8, 0, 1)
+    for bound, error in (([failing], StepFailed), (None, ArithmeticError)):
+        backend = Failing("tanh", None)
+        plan = compile_plan(graph, backends=(backend, *default_backends()), optimised=True)
+        backend.bound = []
+        plan.run([np.ones((64, 96), F4)])
+        backend.bound = bound
+        with pytest.raises(error) as caught:
+            plan.run([np.ones((64, 96), F4)])
+        assert any("in tanh(float32[64,96])" in note for note in caught.value.__notes__)
+
+
+def test_steps_are_made_in_order():
+    words = np.arange(4, dtype=np.int64)
+    at = words.ctypes.data
+    Row([copying(at, at + 24, 8), clearing(at + 24, 8), copying(at + 8, at, 8)]).run()
+    assert words.tolist() == [3, 3, 2, 0]
+
+
+def test_workspaces_are_as_large_as_the_neediest_wants():
+    workspace = Workspace()
+    assert workspace.take(100) == workspace.take(10)
+    assert workspace.take(1000) % 64 == 0
+
+
+ONE_TEAM = """
+import os, threading, time
+import numpy as np, futurex as fx
+from futurex.frontend.staging import executor
+double = fx.futurize(lambda x: x * 2 + 1)
+x = np.ones(1 << 21, np.float32)
+plan = double.trace(x).plan
+assert plan.threads == 2
+def threads():
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+def until(seen, act):
+    end = time.monotonic() + 60
+    while not seen():
+        assert time.monotonic() < end, threads()
+        act()
+until(lambda: threads() == 1, lambda: double(x))  # a worker has the team
+[future] = executor().submit(plan, [x])
+future.result()
+until(lambda: plan.run([x]) and threads() == 1, lambda: None)  # this thread takes it over
+until(lambda: threads() == 1, lambda: executor().submit(plan, [x])[0].result())  # and gives it back
+print("one team")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts the threads in /proc")
+def test_one_thread_at_a_time_has_openmp_helpers():
+    """Whoever runs: beside Python's threads there is one, the helper of the thread that runs kernels of two."""
+    environment = {**os.environ, "FUTUREX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "FUTUREX_COMPILE": "wait"}
+    command = [sys.executable, "-c", ONE_TEAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "one team\n", done.stderr
