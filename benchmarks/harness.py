@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ FOREIGN_LIMIT = 0.06
 SETTLE_SECONDS = 0.06  # longer than an OpenMP pool spins after its last parallel region
 START_SECONDS = 900.0  # a cold torch.compile takes most of a minute on a busy machine
 CALL_SECONDS = 600.0
+LOOK_SECONDS = 0.003
 
 
 class PeerFailed(RuntimeError):
@@ -87,6 +88,27 @@ def scrub(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of a list of numbers."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return the spread of ``values`` (at least one).
+
+        >>> Spread.of([1.0, 2.0, 3.0])
+        Spread(median=2.0, low=1.5, high=2.5)
+        """
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)
+
+
 class Child:
     """The process of one peer; every call has a deadline, and ``close`` ends it and whatever it started."""
 
@@ -118,6 +140,19 @@ class Child:
         """Return the seconds of each of ``repetitions`` steps."""
         return self._ask({"do": "time", "repetitions": repetitions}, CALL_SECONDS)
 
+    def runnable(self, repetitions: int) -> Spread:
+        """Return how many threads want a processor at once while steps run, looked at every few milliseconds."""
+        seen: list[float] = []
+        self._ask({"do": "time", "repetitions": repetitions}, CALL_SECONDS, lambda: seen.append(self._count_runnable()))
+        return Spread.of(seen or [0.0])
+
+    def _count_runnable(self) -> int:
+        count = 0
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                count += (task / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+        return count
+
     def close(self) -> None:
         """End the process and its descendants; quietly if it already ended."""
         if self._process.poll() is None:
@@ -132,25 +167,28 @@ class Child:
                 with contextlib.suppress(BrokenPipeError):  # a command that the process did not live to read
                     stream.close()
 
-    def _ask(self, command: dict[str, Any], timeout: float) -> Any:
+    def _ask(self, command: dict[str, Any], timeout: float, meanwhile: Callable[[], None] | None = None) -> Any:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._failure("ended before it was asked") from None
-        reply = json.loads(self._line(command["do"], timeout))
+        reply = json.loads(self._line(command["do"], timeout, meanwhile))
         if "absent" in reply:
             raise PeerAbsent(f"{self.peer.name}: {scrub(reply['absent'])}")
         if "error" in reply:
             raise self._failure(f"{command['do']} raised {reply['error']}")
         return reply["value"]
 
-    def _line(self, command: str, timeout: float) -> bytes:
+    def _line(self, command: str, timeout: float, meanwhile: Callable[[], None] | None) -> bytes:
         assert self._process.stdout is not None
         descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + timeout
         while b"\n" not in self._unread:
             remaining = deadline - time.monotonic()
+            if meanwhile is not None and not select.select([descriptor], [], [], LOOK_SECONDS)[0]:
+                meanwhile()
+                continue
             if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
                 raise self._failure(f"gave no answer to {command!r} within {timeout:.0f} s")
             chunk = os.read(descriptor, 1 << 16)
@@ -172,27 +210,6 @@ class Round:
 
     seconds: dict[str, float]
     foreign: float
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Median and quartiles of a list of numbers."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Return the spread of ``values`` (at least one).
-
-        >>> Spread.of([1.0, 2.0, 3.0])
-        Spread(median=2.0, low=1.5, high=2.5)
-        """
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0])
-        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(median, low, high)
 
 
 @dataclass
@@ -278,6 +295,9 @@ def compare(
             _each(children, missing, lambda child: child.call(around[0]))
         while children and not _finished(rounds, effort):
             rounds.append(_round(children, repetitions, missing))
+        remarks["runnable_threads"] = _each(
+            children, missing, lambda child: vars(child.runnable(repetitions[child.peer.name]))
+        )
         if around is not None:
             remarks[around[1]] = _each(children, missing, lambda child: child.call(around[1]))
     finally:

@@ -27,18 +27,21 @@ def duration(seconds: float) -> str:
 
 
 def comparison_rows(one: Comparison) -> list[list[str]]:
-    """Return the table rows of one comparison: case, CPUs, stack, time per step, subject / stack, rounds."""
+    """Return the table rows of one comparison: case, CPUs, stack, time per step, subject / stack, threads that want a
+    processor at once (half of the time and for a quarter of it), rounds."""
     ratios = one.ratios()
+    runnable = one.remarks.get("runnable_threads", {})
     rounds = f"{len(one.kept())} of {len(one.rounds)}" + (" (noisy)" if one.noisy else "")
     rows = []
     for name, spread in one.seconds().items():
         ratio = ratios.get(name)
         mine = "1" if name == one.subject else _ratio(ratio) if ratio else "–"
-        rows.append([one.case, str(one.threads), name, _time(spread), mine, rounds])
+        threads = "{median:g} to {high:g}".format(**runnable[name]) if name in runnable else ""
+        rows.append([one.case, str(one.threads), name, _time(spread), mine, threads, rounds])
     if "best peer" in ratios:
-        rows.append([one.case, str(one.threads), "**best peer**", "", f"**{_ratio(ratios['best peer'])}**", rounds])
+        rows.append([one.case, str(one.threads), "**best peer**", "", f"**{_ratio(ratios['best peer'])}**", "", rounds])
     for name in one.missing:
-        rows.append([one.case, str(one.threads), name, "missing", "–", ""])
+        rows.append([one.case, str(one.threads), name, "missing", "–", "", ""])
     return rows
 
 
@@ -46,7 +49,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
     """Return the Markdown table of several comparisons that have the same subject."""
     subject = comparisons[0].subject if comparisons else "subject"
     spread = "median [quartiles]"
-    head = ["case", "CPUs", "stack", f"time per step: {spread}", f"{subject} / stack: {spread}", "rounds"]
+    head = ["case", "CPUs", "stack", f"time per step: {spread}", f"{subject} / stack: {spread}", "threads", "rounds"]
     rows = [row for one in comparisons for row in comparison_rows(one)]
     quiet = f"Rounds in which other processes used more than {FOREIGN_LIMIT:.0%} of the machine are left out"
     return f"{table(head, rows)}\n\n{quiet} where enough others exist."

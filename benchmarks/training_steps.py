@@ -6,7 +6,7 @@ import argparse
 
 from benchmarks import report
 from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
-from benchmarks.workloads.cases import CASES, disagreement
+from benchmarks.workloads.cases import CASES, FLOORS, disagreement
 
 SUBJECT = "futurex"
 CHECKED_STEPS = 5
@@ -57,6 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         f"{one.remarks['largest_disagreement']:.1e} (relative) between stacks"
         for one in found
     ]
+    notes += [f"- floor of {CASES[case].title}: {FLOORS[CASES[case].model]}" for case in cases]
     body = report.comparison_table(found) + "\n\nA ratio below 1 means that futurex is faster.\n\n" + "\n".join(notes)
     data = {"comparisons": [report.comparison_record(one) for one in found]}
     report.publish("training_steps", "Training steps", body, data, arguments.out)

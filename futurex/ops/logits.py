@@ -236,11 +236,6 @@ op(
     factors=lambda labels, classes: f"{_row_names(labels)} -> {_row_names(labels)}",
     samples=lambda rng: [Sample((rng.integers(0, 4, (2, 3)),), {"classes": 4}, order=0)],
 )  # fmt: skip
-op(
-    "label_logit", lambda logits, labels: _picked(logits, labels)[..., 0], aval=_cross_entropy_aval,
-    factors=lambda logits, labels: f"{_row_names(labels)} !c, {_row_names(labels)} -> {_row_names(labels)}",
-    samples=lambda rng: [Sample((rng.normal(size=(3, 4)), rng.integers(0, 4, 3)), order=0)],
-)  # fmt: skip
 
 
 def _one_hot(labels: Any, classes: int, dtype: Any) -> Any:

@@ -90,18 +90,22 @@ def _cross_entropy(logits: Node, labels: Node) -> Node:
     """As the reference kernel has it: the logarithm of the softmax at the label, which need not be made elsewhere."""
     top = _top(logits)
     total = apply("log", _total(apply("exp", logits - top)))
-    top, total = (apply("reshape", each, shape=labels.shape) for each in (top, total))
-    return -((apply("label_logit", logits, labels) - top) - total)
+    named = apply("max", where(_hit(logits, labels), logits, float("-inf")), axis=(logits.ndim - 1,), keepdims=True)
+    named, top, total = (apply("reshape", each, shape=labels.shape) for each in (named, top, total))
+    return -((named - top) - total)
 
 
 def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
     e = apply("exp", logits - _top(logits))
     likely = e / _total(e)
+    return where(_hit(logits, labels), likely - 1.0, likely) * apply("reshape", g, shape=(*labels.shape, 1))
+
+
+def _hit(logits: Node, labels: Node) -> Node:
+    """Which element of every row its label names."""
     classes = logits.shape[-1]
-    column = (*labels.shape, 1)
-    named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=column)
-    hit = apply("equal", named, const(np.arange(classes, dtype=np.int64)))
-    return where(hit, likely - 1.0, likely) * apply("reshape", g, shape=column)
+    named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=(*labels.shape, 1))
+    return apply("equal", named, const(np.arange(classes, dtype=np.int64)))
 
 
 _COLUMNWISE = ("batch_norm", "batch_norm_grad")

@@ -7,12 +7,13 @@ a region that is read outside becomes one more result of the region. Results sta
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, loop_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -22,6 +23,9 @@ from futurex.tree.source import at
 
 FEWEST_ELEMENTS = 256
 """Arrays below this stay with NumPy, whose call costs no more than the work."""
+BESIDE_LARGE, SEVERAL = 2, 4
+"""Elements of an array, and operations on it, from which a region pays beside arrays of ``ALONE_ELEMENTS``, as the
+update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
 ALONE_ELEMENTS = 64 * 1024
 """From here on a region of a single operation pays, because its kernel may use several threads."""
 MOST_NODES, MOST_ARRAYS = 64, 24
@@ -31,14 +35,16 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 def fuse(graph: Graph) -> Graph:
     """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes."""
     order = program_order(graph)
-    regions = Regions(order, _may_be_one)
+    large = any(isinstance(node.aval, Aval) and node.is_static and node.size >= ALONE_ELEMENTS for node in order)
+    fewest = BESIDE_LARGE if large else FEWEST_ELEMENTS
+    regions = Regions(order, functools.partial(_may_be_one, fewest=fewest))
     for node in order:
         if not _may_join(node):
             continue
         for source in node.inputs:
             if _may_join(source):
                 regions.merge(source, node)
-    groups = [group for group in regions.groups(_may_join) if _pays(group)]
+    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
@@ -56,23 +62,24 @@ def _may_join(node: Node) -> bool:
     return node.op in VIEWS or node.op in REDUCTIONS or loop_of(node) is not None
 
 
-def _is_region(nodes: list[Node]) -> bool:
-    """Are these a region of one shape, or one around reductions of one space?"""
+def _is_region(nodes: list[Node], fewest: int) -> bool:
+    """Are these a region of one shape with so many elements, or one around reductions of one space?"""
     space = holds_reduction(nodes)
     if space is not None:
         return math.prod(space.shape) >= FEWEST_ELEMENTS and levels(nodes, space) is not None
     first = nodes[0]
-    if first.size < FEWEST_ELEMENTS:
+    small = first.size < FEWEST_ELEMENTS
+    if first.size < fewest or (small and any(node.op not in CORRECTLY_ROUNDED for node in nodes)):
         return False
     return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
 
 
-def _pays(group: list[Node]) -> bool:
+def _pays(group: list[Node], fewest: int) -> bool:
     working = [node for node in group if node.op not in VIEWS]
-    if len(working) > 1:
-        return _is_region(group)
-    if not working or not _is_region(group):
+    if not working or not _is_region(group, fewest):
         return False
+    if len(working) > 1:
+        return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= FEWEST_ELEMENTS
     return max(node.size for node in (working[0], *working[0].inputs)) >= ALONE_ELEMENTS
 
 
@@ -151,8 +158,8 @@ class Regions:
         return [group for group in groups if may_join(group[0])]
 
 
-def _may_be_one(nodes: list[Node]) -> bool:
-    if len(nodes) > MOST_NODES or not _is_region(nodes):
+def _may_be_one(nodes: list[Node], fewest: int) -> bool:
+    if len(nodes) > MOST_NODES or not _is_region(nodes, fewest):
         return False
     inside = set(nodes)
     return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS

@@ -55,7 +55,7 @@ WITHOUT_DERIVATIVE = {
     **dict.fromkeys(("iota", "random_bits", "random_uniform", "random_normal"), "no floating-point input"),
     "stop_gradient": "constant by definition",
     "native": "NumPy's own code; what should have a derivative has an op of its own",
-    **dict.fromkeys(("narrow", "widen", "narrow_product", "label_logit"), "made after differentiation"),
+    **dict.fromkeys(("narrow", "widen", "narrow_product"), "made after differentiation"),
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
 }
 

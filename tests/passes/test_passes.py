@@ -236,6 +236,20 @@ def test_small_arrays_and_inexact_ops_stay_with_numpy():
     assert ops_of(fuse(Graph([z], [z + 1.0]))) == ["fused"]
 
 
+def test_small_arrays_beside_a_large_one_are_regions_of_several_operations():
+    """As the update of a bias beside that of a matrix; functions that hold to a bound only stay NumPy's."""
+    large, small = p(300, 300, name="large"), p(10, name="small")
+    update = adam_step((10,))
+    assert ops_of(fuse(Graph([large, *update[0]], [large * 2.0, *update[1]]))) == ["fused", "fused"]
+    assert "fused" not in ops_of(fuse(Graph(*update)))
+    for short in ([(small + 1.0) * 2.0], [apply("exp", (small + 1.0) * 2.0 - small) + small]):
+        assert ops_of(fuse(Graph([large, small], [large * 2.0, *short]))).count("fused") == 1
+    rng = np.random.default_rng(0)
+    graph = Graph([large, *update[0]], [large * 2.0, *update[1]])
+    values = [rng.random(each.shape).astype(F4) for each in graph.params]
+    assert [each.tobytes() for each in fuse(graph)(*values)] == [each.tobytes() for each in graph(*values)]
+
+
 def test_regions_stay_within_their_limits():
     x = p(40, 40)
     value = x
