@@ -74,8 +74,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=int, help="use only so many examples of each part")
     add("--seed", type=int, default=0, help=f"of initial weights, batches and dropout {default}")
     add("--lr", type=float, default=1e-3, help=f"learning rate of Adam {default}")
-    kinds = ("local", "tcp", "ucx")
-    add("--transport", choices=kinds, default="local", help=f"how localities exchange gradients {default}")
+    kinds = ("auto", "local", "tcp", "ucx")
+    add("--transport", choices=kinds, default="auto", help=f"how localities exchange gradients {default}")
     add("--out", type=Path, help="folder of checkpoint and report (a new one in runs/ unless given)")
     parser.set_defaults(run=train.run)
 

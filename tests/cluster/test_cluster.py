@@ -32,7 +32,7 @@ def _ucx_missing() -> str:
     return ""
 
 
-@pytest.fixture(scope="module", params=["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.fixture(scope="module", params=["auto", "local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
 def cluster(request):
     if request.param == "ucx" and _ucx_missing():
         pytest.skip(_ucx_missing())
@@ -206,12 +206,50 @@ def test_attaching_to_a_cluster_that_stands():
             assert client.status == "running"  # it is the user's
 
 
+def _name_machine(name):
+    os.environ["FUTUREX_MACHINE"] = name
+
+
+def _machines(dask_worker):
+    [communicator] = dask_worker.futurex_host.sessions.values()
+    endpoint = communicator.endpoint
+    return endpoint.machines, sorted(endpoint.peer_memory)
+
+
+def test_localities_of_two_machines_train_as_one():
+    from distributed import LocalCluster
+
+    folder = str(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    x = np.random.default_rng(0).normal(size=(9, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    w = np.ones((3, 2))
+    for _ in range(5):
+        loss, w = program.graph(w, x)
+    with LocalCluster(3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as standing:
+        with fx.Cluster(standing) as one:
+            assert set(map(str, one.client.run(_machines).values())) == {
+                str(((0, 0, 0), [peer for peer in range(3) if peer != rank])) for rank in range(3)
+            }
+            addresses = one.addresses
+            for address, name in zip(addresses, ("left", "left", "right"), strict=True):
+                one.client.run(_name_machine, name, workers=[address])
+        with fx.Cluster(standing) as two:
+            found = two.client.run(_machines)
+            assert [found[address] for address in addresses] == [((0, 0, 1), [1]), ((0, 0, 1), [0]), ((0, 0, 1), [])]
+            results = two.spmd(programs.descend, program.graph, 5, two.tile(x)).result(90)
+    for got_loss, got_w, _ in results:
+        np.testing.assert_allclose(got_loss, loss, rtol=1e-12)
+        np.testing.assert_allclose(got_w, w, rtol=1e-12)
+        np.testing.assert_array_equal(got_w, results[0][1])
+
+
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)
     with pytest.raises(TypeError, match="no option 'transprt'"):
         fx.Cluster(2, transprt="tcp")
-    with pytest.raises(ValueError, match="'infiniband' is not one of 'local', 'tcp', 'ucx'"):
+    with pytest.raises(ValueError, match="'infiniband' is not one of 'auto', 'local', 'tcp', 'ucx'"):
         fx.Cluster(2, transport="infiniband")
     with pytest.raises(ValueError, match="at least one locality"):
         fx.Cluster(-1)

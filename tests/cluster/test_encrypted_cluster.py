@@ -36,7 +36,7 @@ def test_localities_of_a_cluster_that_encrypts_do_so_too():
         LocalCluster(
             2, threads_per_worker=1, protocol="tls://", security=security, dashboard_address="127.0.0.1:0"
         ) as workers,
-        fx.Cluster(workers) as cluster,
+        fx.Cluster(workers, transport="tcp") as cluster,
     ):
         assert all(address.startswith("tls://") for address in cluster.client.run(_addresses).values())
         result = fx.futurize(mean_square).on(cluster)(w, cluster.tile(x))

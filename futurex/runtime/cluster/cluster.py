@@ -35,7 +35,7 @@ from futurex.runtime.timeline import Timeline, merged
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
 
-TRANSPORTS = ("local", "tcp", "ucx")
+TRANSPORTS = ("auto", "local", "tcp", "ucx")
 _names = itertools.count(1)
 _SHIP_TOGETHER = 1 << 16  # arguments larger than this travel once, as data, not inside every task
 
@@ -45,9 +45,9 @@ class Cluster:
 
     ``Cluster(n)`` starts an embedded cluster of ``n`` worker processes on this machine; ``Cluster(address)``,
     ``Cluster(client)`` and ``Cluster(cluster)`` use the workers of a Dask cluster that stands. ``transport`` is how
-    localities exchange arrays: ``"local"``, through memory that they share, where all run on one host (the default of
-    an embedded cluster); ``"tcp"`` anywhere (otherwise the default), encrypted where Dask's own channels are; or
-    ``"ucx"`` (extra). ``timeout`` seconds bound every step of starting up.
+    localities exchange arrays: ``"auto"``, through memory that they share inside a host, and over TCP between hosts,
+    encrypted where Dask's own channels are; ``"local"`` or ``"tcp"``, one of these two for all; or ``"ucx"`` (extra).
+    ``timeout`` seconds bound every step of starting up.
 
     Use it as a context manager, or call :meth:`close`. Raises ClusterUnreachable if nobody answers.
 
@@ -61,13 +61,11 @@ class Cluster:
         self,
         target: Any = None,
         *,
-        transport: str | None = None,
+        transport: str = "auto",
         threads: int | None = None,
         timeout: float = 30.0,
         **unknown: Any,
     ) -> None:
-        if transport is None:
-            transport = "local" if target is None or isinstance(target, int) else "tcp"
         _check_options(transport, unknown)
         self.transport = transport
         self._timeout = timeout

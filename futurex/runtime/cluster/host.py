@@ -116,7 +116,7 @@ async def connect_session(session: str, addresses: Sequence[bytes], timeout: flo
 
 
 def _endpoint(worker: Worker, kind: str, rank: int, size: int, secret: bytes) -> Endpoint:
-    where = get_address_host(worker.address) if kind == "tcp" else "127.0.0.1"
+    where = get_address_host(worker.address) if kind in ("tcp", "auto") else "127.0.0.1"
     return open_endpoint(kind, rank, size, secret, host=where, tls=_tls(worker, kind))
 
 
@@ -127,8 +127,8 @@ def _tls(worker: Worker, kind: str) -> Tls | None:
     """
     if kind == "local" or not worker.address.startswith("tls://"):
         return None
-    if kind != "tcp":
-        raise ValueError(f"the Dask cluster encrypts, and transport={kind!r} cannot: use transport='tcp'")
+    if kind not in ("tcp", "auto"):
+        raise ValueError(f"the Dask cluster encrypts, and transport={kind!r} cannot: use 'auto' or 'tcp'")
     security = worker.security
     return Tls(security.get_connection_args("worker")["ssl_context"], security.get_listen_args("worker")["ssl_context"])
 

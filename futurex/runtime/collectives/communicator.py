@@ -17,6 +17,7 @@ from futurex.partition.buckets import BUCKET
 from futurex.runtime import config, points
 from futurex.runtime.collectives.board import ORDERED
 from futurex.runtime.collectives.compression import Compression
+from futurex.runtime.collectives.machines import MachineCollectives
 from futurex.runtime.collectives.messages import MessageCollectives
 from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, Key
@@ -27,6 +28,7 @@ from futurex.runtime.collectives.vectors import split
 from futurex.runtime.traffic import Tally
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.arena import Arena
+from futurex.runtime.transport.auto import AutoEndpoint
 from futurex.runtime.transport.clock import Clock
 from futurex.runtime.transport.local import LocalEndpoint
 
@@ -78,10 +80,13 @@ class Communicator:
         self.rank, self.size = endpoint.rank, endpoint.size
         self.memory: Arena | None = None
         self.clock = Clock(endpoint)
-        self.engine: SharedCollectives | MessageCollectives
+        self.engine: SharedCollectives | MessageCollectives | MachineCollectives
         if isinstance(endpoint, LocalEndpoint) and ORDERED:
-            self.engine = SharedCollectives(SharedGroup(endpoint))
             self.memory = endpoint.memory
+            if isinstance(endpoint, AutoEndpoint):
+                self.engine = MachineCollectives(endpoint)
+            else:
+                self.engine = SharedCollectives(SharedGroup(endpoint))
         else:
             self.engine = MessageCollectives(endpoint)
         self._begin()
@@ -119,11 +124,11 @@ class Communicator:
 
     def calibrate(self) -> Model:
         """Measure what messages cost, and use it from now on; every rank calls this at the same time."""
-        if isinstance(self.engine, SharedCollectives) or self.size == 1:
+        engine, step = self.engine.across, 0
+        if engine is None or self.size == 1:
             return Model()
         small, large = np.zeros(1), np.zeros(_LARGE, np.uint8)
-        engine, step = self.engine, 0
-        engine.hosts = self._hosts(engine)
+        engine.hosts = self.endpoint.machines if isinstance(self.endpoint, AutoEndpoint) else self._hosts(engine)
 
         def seconds(vector: np.ndarray, algorithm: str, first: int) -> float:
             spans = []
@@ -154,8 +159,11 @@ class Communicator:
     @property
     def bucket_bytes(self) -> int:
         """How much is best sent at once; the same on every rank."""
-        engine = self.engine
-        return BUCKET if isinstance(engine, SharedCollectives) else engine.model.bucket_bytes(self.size)
+        engine = self.engine.across
+        if engine is None:
+            return BUCKET
+        hosts = len(set(engine.hosts))
+        return engine.model.bucket_bytes(hosts if hosts > 1 else self.size)
 
     def barrier(self, timeout: float) -> None:
         """Wait until every rank has come."""

@@ -177,10 +177,19 @@ class MessageCollectives:
         self._exchange = Exchange(endpoint, HANDLER, max_early)
         self._spare: list[np.ndarray] = []
 
+    @property
+    def across(self) -> MessageCollectives:
+        """What goes by messages: everything."""
+        return self
+
     def all_reduce(
-        self, arrays: Arrays, outs: Arrays, reduce: str, key: Key, timeout: float, algorithm: str | None = None
-    ) -> Collective:
-        """Combine vectors over the ranks; `outs[k]` is `arrays[k]` itself or lies elsewhere."""
+        self, arrays: Arrays, outs: Arrays, reduce: str, key: Key, timeout: float, algorithm: str | None = None, *,
+        among: tuple[int, ...] | None = None,
+    ) -> Collective:  # fmt: skip
+        """Combine vectors over the ranks; `outs[k]` is `arrays[k]` itself or lies elsewhere.
+
+        `among`: the ranks that take part, this one too, where not all do.
+        """
         ufunc = REDUCTIONS[reduce]
         accumulator = wide(outs[0].dtype, ufunc)
         land: Callable[[], None] | None = None
@@ -197,11 +206,12 @@ class MessageCollectives:
                 for part, out in zip(split(vector, sizes), outs, strict=True):
                     out[:] = part
 
-        algorithm = algorithm or self.model.all_reduce(self.size, vector.nbytes, len(set(self.hosts)))
+        hosts = len(set(self.hosts)) if among is None else 1
+        algorithm = algorithm or self.model.all_reduce(len(among or self.hosts), vector.nbytes, hosts)
         if algorithm == "hierarchical":
             schedule = schedules.hierarchical_all_reduce(self.rank, self.hosts)
         else:
-            schedule = schedules.ALL_REDUCE[algorithm](self.rank, self.size)
+            schedule = schedules.all_reduce_among(algorithm, self.rank, among or tuple(range(self.size)))
         return self._begin("all-reduce", key, timeout, schedule, _equal(vector, len(schedule.timelines)), ufunc, land)
 
     def all_reduce_after(

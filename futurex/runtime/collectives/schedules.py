@@ -155,6 +155,14 @@ def tree_all_reduce(rank: int, size: int) -> Schedule:
 
 
 @functools.lru_cache(512)
+def all_reduce_among(name: str, rank: int, ranks: tuple[int, ...]) -> Schedule:
+    """The all-reduce `name` among `ranks`, of which `rank` is one."""
+    schedule = ALL_REDUCE[name](ranks.index(rank), len(ranks))
+    renamed = (tuple(event._replace(peer=ranks[event.peer]) for event in line) for line in schedule.timelines)
+    return schedule._replace(timelines=tuple(renamed))
+
+
+@functools.lru_cache(512)
 def hierarchical_all_reduce(rank: int, hosts: tuple[int, ...]) -> Schedule:
     """Up a tree inside each host, round a ring of the hosts, and down again; `hosts[r]` is the host of rank r.
 

@@ -13,6 +13,7 @@ by the peers.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -41,7 +42,7 @@ class SharedExchange(Collective):
     `closing`: whether peers read this rank's own memory, so that it must wait until they have.
     """
 
-    __slots__ = ("_group", "closing", "number", "ready", "signature", "stage", "stages")
+    __slots__ = ("_group", "closing", "land", "number", "ready", "signature", "stage", "stages")
 
     def __init__(self, name: str, group: SharedGroup, key: Key, timeout: float) -> None:
         super().__init__(name, group.endpoint, key, timeout)
@@ -52,6 +53,7 @@ class SharedExchange(Collective):
         self.closing = True
         self.ready = True  # whether it may be shown; those behind it wait until it is
         self.signature = 0
+        self.land: Callable[[], None] | None = None  # runs when everything is there, before the exchange is done
 
     @abstractmethod
     def show(self, board: Board, slot: int) -> None:
@@ -73,6 +75,13 @@ class SharedExchange(Collective):
             self._group.learn((time.perf_counter() - start) < self.stages * _PROMPT_SECONDS)
         super().wait(0.0)
 
+    def finish(self, error: BaseException | None = None) -> bool:
+        """Deliver, then be done."""
+        if error is None and self.land is not None and not self.done():
+            land, self.land = self.land, None
+            land()
+        return super().finish(error)
+
     def awaiting(self) -> str:
         """Return which ranks are behind this one."""
         late = self._group.late(self)
@@ -92,11 +101,13 @@ class Prepared(Protocol):
 
 
 class SharedGroup:
-    """The exchanges of one endpoint, in order. Create it on every rank, before the endpoint connects."""
+    """The exchanges of the ranks of one machine, in order. Create it on every rank, before the endpoint connects.
+
+    Ranks are counted within the machine: `members[rank]` is what the endpoint calls them.
+    """
 
     def __init__(self, endpoint: LocalEndpoint) -> None:
         self.endpoint = endpoint
-        self.rank, self.size = endpoint.rank, endpoint.size
         self.memory = endpoint.memory
         self.board = Board(endpoint.memory)
         self.board.cores = len(os.sched_getaffinity(0))
@@ -122,13 +133,30 @@ class SharedGroup:
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def members(self) -> list[int]:
+        """The ranks of this machine, once the endpoint connects."""
+        machines = self.endpoint.machines
+        return [rank for rank, machine in enumerate(machines) if machine == machines[self.endpoint.rank]]
+
+    @functools.cached_property
+    def rank(self) -> int:
+        """The place of this rank among them."""
+        return self.members.index(self.endpoint.rank)
+
+    @functools.cached_property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.members)
+
     def boards(self) -> list[Board]:
         """Return the boards of all ranks; the endpoint is connected."""
         if not self._boards:
             peers = self.endpoint.peer_memory
-            self._boards = [self.board if r == self.rank else Board(peers[r]) for r in range(self.size)]
+            self._boards = [self.board if rank == self.endpoint.rank else Board(peers[rank]) for rank in self.members]
             self.yields = self.size > min(board.cores for board in self._boards)
-            self._others = [(rank, board) for rank, board in enumerate(self._boards) if rank != self.rank]
+            both = zip(self.members, self._boards, strict=True)
+            self._others = [(rank, board) for rank, board in both if rank != self.endpoint.rank]
         return self._boards
 
     def begin(self, exchange: SharedExchange) -> None:
@@ -251,7 +279,7 @@ class SharedGroup:
 
     def _advance(self, light: bool, spins: int) -> bool:
         """Post and run whatever may be; with `light`, return whether something was left for another thread."""
-        if len(self.endpoint.peer_memory) < self.size - 1:
+        if not self.endpoint.machines or len(self.endpoint.peer_memory) < self.size - 1:
             return False  # rung by a peer that is connected already; nothing has begun here
         self.boards()
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ class Shown(SharedExchange):
                 start += array.size
         elif self._shown:
             first, second = self._place()
-        mine = self.sizes[self._endpoint.rank] if len(self.sizes) > 1 else self.sizes[0]
+        mine = self.sizes[self._group.rank] if len(self.sizes) > 1 else self.sizes[0]
         board.set_facts(slot, self.signature, step, tag, sum(mine) * self.dtype.itemsize, first, second)
 
     def _place(self) -> tuple[int, int]:
@@ -77,7 +78,7 @@ class Shown(SharedExchange):
 
     def seen(self, rank: int, slot: int) -> Arrays:
         """Return the vectors that `rank` shows."""
-        if rank == self._endpoint.rank and self.closing:
+        if rank == self._group.rank and self.closing:
             return self._shown
         board = self._group.boards()[rank]
         sizes = self.sizes[rank] if len(self.sizes) > 1 else self.sizes[0]
@@ -122,7 +123,7 @@ class AllReduce(Shown):
 
     def run(self, stage: int, slot: int) -> None:
         ranks = range(self._group.size)
-        me = self._endpoint.rank
+        me = self._group.rank
         seen = [self.seen(rank, slot) for rank in ranks]
         if not self.closing:
             for number, out in enumerate(self._outs):
@@ -190,7 +191,7 @@ class ReduceScatter(Shown):
         self._ufunc = REDUCTIONS[reduce]
 
     def run(self, stage: int, slot: int) -> None:
-        me = self._endpoint.rank
+        me = self._group.rank
         part = slice(self._starts[me], self._starts[me + 1])
         combine(self._ufunc, [self.seen(rank, slot)[0][part] for rank in range(self._group.size)], self._out)
 
@@ -223,7 +224,7 @@ class Broadcast(Shown):
         self._array, self._root = array, root
 
     def run(self, stage: int, slot: int) -> None:
-        if self._endpoint.rank != self._root:
+        if self._group.rank != self._root:
             copy(self.seen(self._root, slot)[0], self._array)
 
 
@@ -239,7 +240,7 @@ class AllToAll(Shown):
         self._outs = outs
 
     def run(self, stage: int, slot: int) -> None:
-        me, count = self._endpoint.rank, self._outs[0].size
+        me, count = self._group.rank, self._outs[0].size
         for rank, out in enumerate(self._outs):
             out[:] = self.seen(rank, slot)[0][me * count : (me + 1) * count]
 
@@ -270,6 +271,8 @@ class Barrier(Shown):
 
 class SharedCollectives:
     """Starts the exchanges of a group; everything returns at once. Keys are (generation, step, tag)."""
+
+    across = None  # nothing goes by messages
 
     def __init__(self, group: SharedGroup) -> None:
         self.group = group
@@ -303,6 +306,7 @@ class SharedCollectives:
         shared = self.group.memory.empty(array.size, array.dtype)
         exchange = AllReduce(self.group, key, timeout, [shared], [shared], "sum")
         exchange.ready = False
+        exchange.land = functools.partial(np.copyto, array, shared)
 
         def begin(before: Collective) -> None:
             if before.error is not None:
@@ -317,10 +321,6 @@ class SharedCollectives:
             exchange.ready = True
             self.group.look_again()
 
-        def end(_: Collective) -> None:
-            array[:] = shared
-
-        exchange.add_done_callback(end)
         self._begin(exchange)
         first.add_done_callback(begin)
         return exchange

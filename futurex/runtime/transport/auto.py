@@ -42,6 +42,7 @@ class AutoEndpoint(LocalEndpoint):
         self._machine = machine_name(machine)
         self._port = TcpDoor(host, tls, size + limits.max_guests)
         super().__init__(rank, size, secret, limits, "auto", [self._port])
+        self.machines = ()  # not known before the addresses are
         self.address = f"{_SCHEME}{self._machine}|{'|'.join(door.address for door in self._doors)}".encode()
 
     def connect(self, addresses: list[bytes], timeout: float) -> None:

@@ -199,7 +199,7 @@ class Endpoint(ProgressThread):
             self._counters.bytes_sent += view.nbytes
         return completion
 
-    def set_generation(self, generation: int, timeout: float = 10.0) -> None:
+    def set_generation(self, generation: int, timeout: float = 30.0) -> None:
         """End the generations before `generation`: see the module's text for what that means."""
         self.run_on_thread(partial(self._set_generation, generation, time.monotonic() + timeout), timeout)
 

@@ -30,7 +30,7 @@ class LocalEndpoint(StreamEndpoint):
         self, rank: int, size: int, secret: bytes, limits: Limits, kind: str = "local", doors: Sequence[Door] = ()
     ) -> None:
         super().__init__(kind, rank, size, secret, limits, [LocalDoor(size + limits.max_guests), *doors])
-        self.machines = (0,) * size
+        self.machines: tuple[int, ...] = (0,) * size
         self.memory = Arena(BOARD_BYTES)
         self.peer_memory: dict[int, PeerMemory] = {}
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
