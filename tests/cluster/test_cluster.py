@@ -226,7 +226,7 @@ def test_localities_of_two_machines_train_as_one():
     w = np.ones((3, 2))
     for _ in range(5):
         loss, w = program.graph(w, x)
-    with LocalCluster(3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as standing:
+    with LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as standing:
         with fx.Cluster(standing) as one:
             assert set(map(str, one.client.run(_machines).values())) == {
                 str(((0, 0, 0), [peer for peer in range(3) if peer != rank])) for rank in range(3)

@@ -34,7 +34,7 @@ def test_localities_of_a_cluster_that_encrypts_do_so_too():
     x, w = np.random.default_rng(0).normal(size=(10, 3)), np.ones(3)
     with (
         LocalCluster(
-            2, threads_per_worker=1, protocol="tls://", security=security, dashboard_address="127.0.0.1:0"
+            n_workers=2, threads_per_worker=1, protocol="tls://", security=security, dashboard_address="127.0.0.1:0"
         ) as workers,
         fx.Cluster(workers, transport="tcp") as cluster,
     ):
