@@ -77,7 +77,7 @@ class Counted:
 
     name = "counted"
 
-    def __init__(self, threads, stay, *ops):
+    def __init__(self, threads, *ops, stay=lambda: time.sleep(0.005)):
         self.threads, self.stay, self.ops = threads, stay, ops
         self.lock, self.now, self.most = threading.Lock(), 0, 0
 
@@ -103,8 +103,8 @@ class Counted:
 def test_runs_of_several_threads_are_alone(threads):
     """Of kernels of one thread as many run as there are workers; those of two have the machine to themselves."""
     pairs = threading.Barrier(2)  # kernels of one thread leave two by two
-    stay = (lambda: pairs.wait(WAIT)) if threads == 1 else (lambda: time.sleep(0.005))
-    backend, executor = Counted(threads, stay, "tanh"), LocalExecutor(threads=2)
+    options = {"stay": lambda: pairs.wait(WAIT)} if threads == 1 else {}
+    backend, executor = Counted(threads, "tanh", **options), LocalExecutor(threads=2)
     x = matrix("x")
     plans = [compile_plan(Graph([x], [apply("tanh", x)]), backends=(backend, *NUMPY), threads=2) for _ in range(8)]
     for plan in plans:
