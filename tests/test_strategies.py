@@ -1,5 +1,8 @@
 """Strategies of training: each makes the steps that its mathematics says, on any number of localities."""
 
+import time
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 from local_group import thread_group
@@ -9,9 +12,11 @@ from futurex.data import Sampler
 from futurex.ops.comm import communications
 from futurex.partition import Mesh, partition
 from futurex.partition.mesh import SUM
+from futurex.runtime.collectives import CollectiveError
 from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, adding_program, part_program
 from futurex.training.strategy.base import Options
+from futurex.training.strategy.server import ParameterServer
 from futurex.tree.pytree import tree_map
 
 WAIT = 60
@@ -153,6 +158,86 @@ def test_a_step_without_a_barrier_begins_before_the_gradients_of_later_layers_ha
     assert not behind[first_layer] & set(exchanges[1:])
 
 
+@dataclass(frozen=True)
+class Watched(ParameterServer):
+    """A parameter server whose workers the test can look at."""
+
+    seen: list = field(default_factory=list, compare=False)
+
+    def stepper(self, *args):
+        self.seen.append(super().stepper(*args))
+        return self.seen[-1]
+
+
+def test_a_server_that_waits_for_all_makes_the_steps_of_one_locality(group, alone):
+    options = {"n": 60, "batch_size": 20}
+    alone = fit(optimizer=fx.optim.adam(0.01), **options)
+    run = fit(group, strategy=fx.strategy.parameter_server(), optimizer=fx.optim.adam(0.01), **options)
+    assert_same(run, alone)
+    for counters in run.counters:
+        assert counters.steps == 2 * 3
+        assert counters.exchanges == 2 * (3 + 1) - 2  # up to the end of the last computation
+    assert run.memory[1]["optimizer state"] == 0
+
+
+@pytest.mark.parametrize("staleness", [1, 3, None])
+def test_gradients_that_come_late_are_applied_as_they_come(group, staleness):
+    """Whatever the order was: the same updates by hand, each with the gradient at what its worker had read."""
+    strategy, optimizer = Watched(staleness), fx.optim.sgd(0.05, momentum=0.9)
+    params, data = problem()
+    batches = list(Sampler(len(data[0]), 11, 5).epoch(0))
+    run = fit(group, strategy=strategy, optimizer=optimizer, epochs=1, batch_size=11)
+    [log] = [worker.log for worker in strategy.seen if worker.locality.rank == 0]
+    assert sorted(log)[0][:2] == (0, 1)
+    assert len(log) == group.size * len(batches)
+    states, state = [params], optimizer.init(params)
+    done = [[0] * group.size]  # by version, how many steps of each worker are in it
+    for worker, step, version in log:
+        share = Sampler.share(batches[step - 1], worker, group.size)
+        _, grads = fx.value_and_grad(loss, has_aux=True)(states[version], *(array[share] for array in data))
+        grads = {name: np.asarray(grad) for name, grad in grads.items()}
+        fresh, state = optimizer.update(states[-1], grads, state)
+        states.append(fresh)
+        done.append([count + (rank == worker) for rank, count in enumerate(done[-1])])
+        assert done[-1][worker] == step
+        if staleness is not None and step > 1:
+            assert min(done[version]) >= step - 1 - staleness
+    for name, array in run.params.items():
+        np.testing.assert_allclose(array, states[-1][name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_a_server_alone_is_one_locality(alone):
+    assert_same(fit(strategy=fx.strategy.parameter_server(3), optimizer=fx.optim.adam(0.01)), alone)
+
+
+@pytest.mark.parametrize("staleness", [0, 2, None])
+def test_workers_of_a_server_stop_after_the_same_step(group, staleness):
+    params, data = problem()
+    strategy = Watched(staleness)
+    run = fx.fit(loss, params, data, on=group, strategy=strategy, epochs=10**6, batch_size=16, progress=False)
+    while not run.history:
+        assert not run.done(), run.result(0)
+        time.sleep(0.01)
+    run.stop()
+    run.result(WAIT)
+    assert run.status == "stopped"
+    assert len({counters.steps for counters in run.counters}) == 1 or staleness is None
+
+
+def test_what_fails_on_a_server_is_raised(group):
+    class Failing:
+        def init(self, params):
+            return {"lr": 0.1, "steps": np.zeros(1)}
+
+        def update(self, params, grads, state):
+            steps = state["steps"] + 1.0
+            picked = np.arange(3.0)[steps.astype(np.int64)]  # the third update raises
+            return {name: params[name] - picked.sum() * 0.0 for name in params}, {"lr": 0.1, "steps": steps}
+
+    with pytest.raises(CollectiveError, match="the parameters of the server, rank 0 in vain: index 3"):
+        fit(group, strategy=fx.strategy.parameter_server(), optimizer=Failing())
+
+
 def averaged(size, every, optimizer, epochs=2, batch_size=16, seed=5):
     """The definition of local SGD, with NumPy's mean and a state for every locality."""
     params, data = problem()
@@ -238,6 +323,10 @@ def test_nothing_is_exchanged_before_the_last_part():
             r"accumulate=2 does not go with strategy cross_barrier\(share=0.5\)",
         ),
         (
+            {"strategy": fx.strategy.parameter_server(None), "compression": "bf16"}, ValueError,
+            r"compression='bf16' does not go with strategy parameter_server\(staleness=None\)",
+        ),
+        (
             {"strategy": fx.strategy.local_sgd(2), "compression": "bf16"}, ValueError,
             r"compression='bf16' does not go with strategy local_sgd\(every=2\)",
         ),
@@ -256,6 +345,8 @@ def test_averaging_needs_examples_for_every_locality(group):
 
 
 def test_options_of_strategies_are_checked():
+    with pytest.raises(ValueError, match="staleness must be None, for no bound, or at least 0 steps, not -1"):
+        fx.strategy.parameter_server(-1)
     with pytest.raises(ValueError, match="share must lie in 0 to 1, not 2"):
         fx.strategy.cross_barrier(2)
     with pytest.raises(ValueError, match=r"stage must be 1 .* or 2 .*, not 3"):

@@ -21,7 +21,7 @@ from futurex.partition.buckets import BUCKET
 from futurex.partition.compress import compress
 from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
-from futurex.runtime.collectives import Communicator
+from futurex.runtime.collectives import Communicator, Correspondence
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Ledger
@@ -107,6 +107,12 @@ class Locality:
         single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
         single.ledger = self.ledger
         return single
+
+    def correspondence(self) -> Correspondence:
+        """Letters to and from single localities. Raises RuntimeError where there are no others."""
+        if self._communicator is None:
+            raise RuntimeError("a locality that is alone has nobody to write to")
+        return self._communicator.correspondence()
 
     def emit(self, event: Event) -> None:
         """Tell the driver something; returns at once."""

@@ -189,6 +189,20 @@ def _results(problem: Problem, part: Program) -> tuple[Any, tuple[Placement, ...
     return (tuple(likes[: layout.figures]), grads), layout.outs[:n]
 
 
+def update_program(problem: Problem, grads: Sequence[Placement]) -> Program:
+    """What the optimizer does with gradients that lie so.
+
+    Inputs: parameters, state, gradients. Outputs: parameters and state, in place.
+    """
+
+    def update(params: Any, state: Any, grads: Any) -> Any:
+        return futurize(problem.optimizer.update)(params, grads, state)
+
+    graph = lower(update, params=problem.params, state=problem.state, grads=problem.params).graph
+    whole: tuple[Placement, ...] = (Replicate(),) * len(problem.kept())
+    return graph, Layout((*whole, *grads), in_place(graph, len(whole)), placed(graph, whole))
+
+
 def evaluation_program(
     model: Model, metrics: Mapping[str, Callable[..., Any]], params: Any, batch: Arrays, rows: int
 ) -> tuple[Graph, Layout]:
@@ -216,6 +230,11 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 def placed(graph: Graph, outs: Sequence[Placement]) -> tuple[Placement, ...]:
     """Placements of all results: what is checked stands behind those that are asked for, and is replicated."""
     return (*outs, *(Replicate(),) * (len(graph.outs) - len(outs)))
+
+
+def in_place(graph: Graph, n: int) -> tuple[tuple[int, int], ...]:
+    """The first ``n`` outputs overwrite the inputs that they are new versions of."""
+    return tuple((k, k) for k in range(n) if not graph.params[k].aval.weak)
 
 
 def stand_ins(batch: Arrays, rows: int) -> list[np.ndarray]:

@@ -50,6 +50,7 @@ STRATEGIES = {
     "zero 1": {"strategy": fx.strategy.zero(1), "accumulate": 2},
     "zero 2": {"strategy": fx.strategy.zero(2), "accumulate": 2},
     "cross barrier": {"strategy": fx.strategy.cross_barrier(0.5)},
+    "server": {"strategy": fx.strategy.parameter_server()},
     "averaging": {"strategy": fx.strategy.local_sgd(1), "optimizer": fx.optim.sgd(0.1)},
 }
 
@@ -68,6 +69,17 @@ def test_strategies_train_as_one_locality_does(cluster):
             np.testing.assert_allclose(got[leaf], want[leaf], rtol=1e-9, atol=1e-12, err_msg=f"{name}: {leaf}")
 
 
+def test_a_server_that_waits_for_nobody_trains_too(cluster):
+    params, data = _problem()
+    run = fx.fit(
+        loss, params, data, on=cluster, strategy=fx.strategy.parameter_server(None), optimizer=fx.optim.sgd(0.1),
+        epochs=20, batch_size=16, progress=False,
+    )  # fmt: skip
+    run.result(120)
+    assert run.history[-1]["loss"] < 0.9 * run.history[0]["loss"]
+    assert all(counters.exchanges > 20 * 4 for counters in run.counters)
+
+
 @pytest.fixture(scope="module")
 def cluster():
     with fx.Cluster(2) as cluster:
@@ -81,10 +93,14 @@ def _cluster(transport):
         pytest.skip(str(error))
 
 
-def test_a_worker_killed_during_fit_is_named():
+@pytest.mark.parametrize("strategy", [fx.strategy.all_reduce(), fx.strategy.parameter_server(2)], ids=str)
+def test_a_worker_killed_during_fit_is_named(strategy):
     params, data = _problem(4096)
     with fx.Cluster(2) as cluster:
-        run = fx.fit(loss, params, data, epochs=100_000, batch_size=32, on=cluster, progress=False, name="doomed")
+        run = fx.fit(
+            loss, params, data, epochs=100_000, batch_size=32, on=cluster, progress=False, name="doomed",
+            strategy=strategy,
+        )  # fmt: skip
         end = time.monotonic() + 120
         while run.step < 10 and time.monotonic() < end:
             time.sleep(0.02)

@@ -116,7 +116,7 @@ class Cluster:
                 memory_limit=0, env=environment, silence_logs=50,
             )  # fmt: skip
         self._wanted = n
-        self._closing.callback(cluster.close, timeout=10)
+        self._closing.callback(cluster.close, timeout=60)  # a worker may be starting again, on a busy machine
         client = Client(cluster, set_as_default=False, timeout=self._timeout)
         self._closing.callback(client.close, timeout=5)
         return client

@@ -1,6 +1,7 @@
 """Collective operations between localities: in shared memory inside a host, by messages elsewhere."""
 
 from futurex.runtime.collectives.communicator import Communicator
+from futurex.runtime.collectives.mailbox import Correspondence
 from futurex.runtime.collectives.messages import MessageCollectives
 from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, CollectiveError, CollectiveTimeout
@@ -12,6 +13,7 @@ __all__ = [
     "CollectiveError",
     "CollectiveTimeout",
     "Communicator",
+    "Correspondence",
     "MessageCollectives",
     "Model",
     "SharedCollectives",

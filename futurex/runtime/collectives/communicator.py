@@ -18,6 +18,7 @@ from futurex.runtime import config, points
 from futurex.runtime.collectives.board import ORDERED
 from futurex.runtime.collectives.compression import Compression
 from futurex.runtime.collectives.machines import MachineCollectives
+from futurex.runtime.collectives.mailbox import Correspondence, Mailbox
 from futurex.runtime.collectives.messages import MessageCollectives
 from futurex.runtime.collectives.model import Model
 from futurex.runtime.collectives.operation import Collective, Key
@@ -80,6 +81,7 @@ class Communicator:
         self.rank, self.size = endpoint.rank, endpoint.size
         self.memory: Arena | None = None
         self.clock = Clock(endpoint)
+        self._mailbox = Mailbox(endpoint)
         self.engine: SharedCollectives | MessageCollectives | MachineCollectives
         if isinstance(endpoint, LocalEndpoint) and ORDERED:
             self.memory = endpoint.memory
@@ -187,6 +189,17 @@ class Communicator:
         """The computation had nothing else to do for this long."""
         self.exposed += seconds
         self._waits += 1
+
+    def correspondence(self) -> Correspondence:
+        """Letters between single ranks, of this generation."""
+        return Correspondence(self._mailbox, self._generation, self._apart)
+
+    def _apart(self, nbytes: int, seconds: float) -> None:
+        """An exchange by letters, beside which nothing went on."""
+        self._exchanges += 1
+        self._exchanged_bytes += nbytes
+        self.communication += seconds
+        self.waited(seconds)
 
     def tally(self) -> Tally:
         """What was exchanged since the generation began: the figures of ``Traffic`` from ``exchanges`` on."""

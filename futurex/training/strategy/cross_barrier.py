@@ -20,7 +20,16 @@ from futurex.frontend import futurize, lower
 from futurex.partition import Placement, Replicate, Shard
 from futurex.partition.mesh import SUM
 from futurex.runtime.group import Locality
-from futurex.training.programs import Layout, Problem, Program, check_update, placed, stand_ins
+from futurex.training.programs import (
+    Layout,
+    Problem,
+    Program,
+    check_update,
+    in_place,
+    placed,
+    stand_ins,
+    update_program,
+)
 from futurex.training.strategy.base import Known, Options, Programs, Stepper, Strategy, compiled
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten, leaf_paths
@@ -52,7 +61,7 @@ class CrossBarrier(Strategy):
         carried = self._carried(Graph(graph.params, [graph.outs[len(nbytes) + 1]]), nbytes)
         nexts = {("next", n): _program(problem, n, carried) for n in rows}
         begun = {key: (graph, _lying(graph, layout, carried)) for key, (graph, layout) in first.items()}
-        return {**nexts, **begun, ("last",): _update(problem, carried)}
+        return {**nexts, **begun, ("last",): update_program(problem, carried)}
 
     def _carried(self, forward: Graph, nbytes: Sequence[int]) -> tuple[Placement, ...]:
         """How gradients lie between steps: those of what the forward pass reads first are still to be summed."""
@@ -157,26 +166,10 @@ def _program(problem: Problem, rows: int, before: tuple[Placement, ...] | None =
     check_update(graph, 0, leaf_paths(flatten({"params": problem.params, "state": problem.state})[1]))
     whole: tuple[Placement, ...] = (Replicate(),) * m
     outs = placed(graph, (*whole, *before, *(Replicate(),) * (1 + figures)))
-    return graph, Layout((*whole, *before, *ends), _in_place(graph, m + n), outs, figures)
+    return graph, Layout((*whole, *before, *ends), in_place(graph, m + n), outs, figures)
 
 
 def _lying(graph: Graph, layout: Layout, grads: tuple[Placement, ...]) -> Layout:
     """The layout of a first step whose gradients lie as given."""
     outs = placed(graph, (*grads, *(Replicate(),) * (1 + layout.figures)))
     return Layout(layout.placements, (), outs, layout.figures)
-
-
-def _update(problem: Problem, grads: tuple[Placement, ...]) -> Program:
-    """Inputs: parameters, state, gradients. Outputs: parameters, state."""
-
-    def last(params: Any, state: Any, grads: Any) -> Any:
-        return futurize(problem.optimizer.update)(params, grads, state)
-
-    graph = lower(last, params=problem.params, state=problem.state, grads=problem.params).graph
-    whole: tuple[Placement, ...] = (Replicate(),) * len(problem.kept())
-    return graph, Layout((*whole, *grads), _in_place(graph, len(whole)), placed(graph, whole))
-
-
-def _in_place(graph: Graph, n: int) -> tuple[tuple[int, int], ...]:
-    """The first ``n`` outputs overwrite the inputs that they are new versions of."""
-    return tuple((k, k) for k in range(n) if not graph.params[k].aval.weak)
