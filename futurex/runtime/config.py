@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-_DEADLINE = 600.0
+_DEADLINE, _PATIENCE = 600.0, 30.0
 
 
 def threads() -> int:
@@ -36,11 +36,20 @@ def machine() -> str | None:
 
 def deadline() -> float:
     """Seconds that a run waits for other localities: FUTUREX_DEADLINE, or ten minutes."""
-    text = os.environ.get("FUTUREX_DEADLINE")
+    return _seconds("FUTUREX_DEADLINE", _DEADLINE)
+
+
+def patience() -> float:
+    """Seconds after which a run that waits for other localities says so: FUTUREX_STALL, or half a minute."""
+    return _seconds("FUTUREX_STALL", _PATIENCE)
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name)
     try:
-        seconds = _DEADLINE if text is None else float(text)
+        seconds = default if text is None else float(text)
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise ValueError(f"FUTUREX_DEADLINE={text!r} must be a positive number of seconds")
+        raise ValueError(f"{name}={text!r} must be a positive number of seconds")
     return seconds

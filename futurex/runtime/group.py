@@ -69,6 +69,8 @@ class Locality:
         self._emit = emit
         self._communicator = communicator
         self.ledger = Ledger(communicator)
+        if communicator is not None:
+            communicator.on_stall = lambda stall: emit(stall.event())
         self._plans = plans if plans is not None else {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[trace.Event] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.errors import FuturexError
@@ -13,6 +13,7 @@ from futurex.runtime import config, trace
 from futurex.runtime.instance import Home, Instance, Values, operands
 from futurex.runtime.lower import COMMUNICATOR
 from futurex.runtime.scheduler import Scheduler, Turns
+from futurex.runtime.stall import Stall
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ class Pending(Protocol):
 
     @property
     def finished(self) -> float | None: ...
+
+    def late(self) -> Sequence[int]:
+        """The ranks that have not done their part."""
+        ...
+
+    def awaiting(self) -> str:
+        """What is missing, in words."""
+        ...
 
     def add_done_callback(self, fn: Any) -> None: ...
 
@@ -63,6 +72,10 @@ class Communicator(Protocol):
 
     def waited(self, seconds: float) -> None:
         """The run had nothing to do for this long but wait for collectives."""
+        ...
+
+    def stalled(self, seconds: float, waiting: Iterable[tuple[Node, Pending]]) -> Stall:
+        """The run has waited this long for the collectives of these nodes."""
         ...
 
 
@@ -198,25 +211,39 @@ class Conversation:
         pending.add_done_callback(lambda *_: self._arrived.put(index))
 
     def _wait(self) -> int:
-        limit = config.deadline()
         start = time.perf_counter()
         self.values[COMMUNICATOR].drive(lambda: not self._arrived.empty())
-        try:
-            index = self._arrived.get(timeout=limit)
-            end = time.perf_counter()
-            self.values[COMMUNICATOR].waited(end - start)
-            if (recorder := trace.active()) is not None:
-                recorder.add(self.plan.instructions[index].node.op, "waiting", start, end)
-            return index
-        except queue.Empty:
-            late = [self.plan.instructions[index] for index in self._in_flight]
-            error = RunTimeout(
-                f"{', '.join(each.node.op for each in late)} did not finish within {limit:g} s: another locality is "
-                "lost, hangs, or runs another plan; look at its log, or allow more time with FUTUREX_DEADLINE"
-            )
-            for each in late:
-                note(error, each, self.values)
-            raise error from None
+        index = self._next()
+        end = time.perf_counter()
+        self.values[COMMUNICATOR].waited(end - start)
+        if (recorder := trace.active()) is not None:
+            recorder.add(self.plan.instructions[index].node.op, "waiting", start, end)
+        return index
+
+    def _next(self) -> int:
+        """The next collective that ends. Where none does for long, that is told, at ever longer intervals."""
+        limit, told, waited = config.deadline(), config.patience(), 0.0
+        while waited < limit:
+            pause = min(told, limit) - waited
+            try:
+                return self._arrived.get(timeout=pause)
+            except queue.Empty:
+                waited += pause
+            if waited < limit:
+                self.values[COMMUNICATOR].stalled(waited, self._waiting())
+                told *= 2
+        late = [self.plan.instructions[index] for index in self._in_flight]
+        stall = self.values[COMMUNICATOR].stalled(limit, self._waiting())
+        error = RunTimeout(
+            f"{', '.join(each.node.op for each in late)} did not finish within {limit:g} s: another locality is "
+            f"lost, hangs, or runs another plan; look at its log, or allow more time with FUTUREX_DEADLINE. {stall}"
+        )
+        for each in late:
+            note(error, each, self.values)
+        raise error
+
+    def _waiting(self) -> list[tuple[Node, Pending]]:
+        return [(self.plan.instructions[index].node, pending) for index, pending in self._in_flight.items()]
 
     def _land(self, index: int) -> None:
         instruction, pending = self.plan.instructions[index], self._in_flight.pop(index)
@@ -224,6 +251,9 @@ class Conversation:
             pending.result()
         except Exception as error:
             note(error, instruction, self.values)
+            if isinstance(error, TimeoutError):
+                waiting = [(instruction.node, pending), *self._waiting()]
+                error.add_note(str(self.values[COMMUNICATOR].stalled(config.deadline(), waiting)))
             raise
         if self._timed and pending.finished is not None:
             self._time(index, "communication", pending.started, pending.finished, pending.key)

@@ -11,6 +11,7 @@ from typing import Any
 
 from futurex.partition import Placement
 from futurex.runtime.group import SpmdRun
+from futurex.runtime.stall import Stall
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.checkpoint import Checkpoint, save
@@ -28,7 +29,8 @@ class Run:
 
     ``history`` has one record per finished epoch; ``generations`` says of an elastic run which workers began together,
     when, with which step and why; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
-    of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`). At the end
+    of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`), ``stalls``
+    who kept whom waiting for longer than FUTUREX_STALL (30 s). At the end
     ``params`` are what :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock,
     ``step_counters`` the counters of each of the last 1024 steps by locality, ``memory`` the bytes that each held, by
     what for, and ``saved`` is the checkpoint's folder.
@@ -45,6 +47,7 @@ class Run:
         self.generations: list[dict[str, Any]] = []
         self.step = 0
         self.loss: float | None = None
+        self.stalls: list[str] = []
         self.timeline = Timeline()
         self.counters = [Traffic()] * work.size
         self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
@@ -93,6 +96,9 @@ class Run:
     def _heard(self, rank: int, event: Mapping[str, Any]) -> None:
         with self._lock:
             if self.done():
+                return
+            if event["kind"] == "stall":
+                self.stalls.append(str(Stall.heard(event)))
                 return
             if event["kind"] == "traffic":
                 self.counters += [Traffic()] * (rank + 1 - len(self.counters))

@@ -1,5 +1,6 @@
 """Collectives run beside the other instructions of a plan, start in one order, and are not waited for for ever."""
 
+import re
 import threading
 import time
 
@@ -15,6 +16,7 @@ from futurex.runtime.futures import Future
 from futurex.runtime.inline import Conversation, RunTimeout
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.plan import compile_plan
+from futurex.runtime.stall import Stall, silent
 from futurex.runtime.transport import Completion
 from futurex.tree import Graph, apply, item
 
@@ -39,6 +41,12 @@ class Pending(Completion):
     def result(self):
         self.wait(0)
 
+    def late(self):
+        return [1]
+
+    def awaiting(self):
+        return "nothing came from rank 1"
+
 
 class Communicator:
     """Records what was started; ``answer(pending)`` decides when it ends."""
@@ -46,7 +54,7 @@ class Communicator:
     memory = None
 
     def __init__(self, answer):
-        self.answer, self.tags, self.waits = answer, [], 0
+        self.answer, self.tags, self.waits, self.stalls = answer, [], 0, []
 
     def start(self, op, attrs, arrays, outs):
         assert all(array.flags.c_contiguous for array in (*arrays, *outs))
@@ -60,6 +68,10 @@ class Communicator:
 
     def waited(self, seconds):
         self.waits += 1
+
+    def stalled(self, seconds, waiting):
+        self.stalls.append(Stall.of(0, seconds, waiting))
+        return self.stalls[-1]
 
 
 def soon(pending):
@@ -201,6 +213,32 @@ def test_the_time_without_anything_else_to_do_is_told(monkeypatch):
         assert communicator.waits == waits
 
 
+def test_who_keeps_others_waiting_is_told_at_ever_longer_intervals(monkeypatch):
+    monkeypatch.setenv("FUTUREX_STALL", "0.01")
+    pendings = []
+
+    class Answering(Communicator):
+        def stalled(self, seconds, waiting):
+            stall = super().stalled(seconds, waiting)
+            if len(self.stalls) == 4:
+                pendings[0].finish()
+            return stall
+
+    x, w = matrix("x"), matrix("w")
+    product = x @ w
+    plan = compile_plan(Graph([x, w], [reduced(product, 0)]), backends=NUMPY, optimised=True)
+    communicator = Answering(pendings.append)
+    plan.run(inputs(), communicator)
+    assert [stall.seconds for stall in communicator.stalls] == pytest.approx([0.01, 0.02, 0.04, 0.08])
+    first = communicator.stalls[0]
+    assert (first.rank, first.missing) == (0, (1,))
+    line = rf"test_communication\.py:{product.src.line}: product = x @ w"
+    assert re.search(rf"all_reduce of float64\[3,3\], for {line}.*: nothing came from rank 1", str(first))
+    assert Stall.heard(first.event()) == first
+    assert silent(3, [first]) == "not waiting, or unable to say so: ranks 1, 2"
+    assert silent(1, [first]).startswith("every rank says that it waits")
+
+
 def test_a_value_reduced_twice_is_reduced_twice():
     x, w = matrix("x"), matrix("w")
     hidden = apply("tanh", x @ w)
@@ -228,8 +266,10 @@ def test_a_communicator_that_never_answers_meets_the_deadline(monkeypatch):
     monkeypatch.setenv("FUTUREX_DEADLINE", "0.05")
     graph = training_like()
     plan = compile_plan(graph, backends=NUMPY, optimised=True)
-    with pytest.raises(RunTimeout, match=r"did not finish within 0\.05 s") as caught:
-        plan.run(inputs(), Communicator(lambda pending: None))
+    communicator = Communicator(lambda pending: None)
+    with pytest.raises(RunTimeout, match=r"did not finish within 0\.05 s.*has waited 0\.05 s for rank 1") as caught:
+        plan.run(inputs(), communicator)
+    assert [stall.seconds for stall in communicator.stalls] == [0.05]
     assert "in all_reduce(float64[3,3])" in caught.value.__notes__[0]
     assert isinstance(caught.value, TimeoutError)
     monkeypatch.setenv("FUTUREX_DEADLINE", "60")

@@ -14,6 +14,7 @@ from futurex.runtime.cluster.errors import LocalityLost
 from futurex.runtime.cluster.host import deliver_command, topic
 from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
+from futurex.runtime.stall import Stall, log, silent
 from futurex.runtime.transport import TransportError
 
 SETTLE_SECONDS = 3.0  # how long the cause of a failure may take to arrive after its first symptom
@@ -33,6 +34,7 @@ class ClusterRun(SpmdRun):
         self._abort = abort
         self._tasks: list[Future] = []
         self._errors: dict[int, BaseException] = {}
+        self._stalls: dict[int, Stall] = {}
         self._done = 0
         self._state = threading.Lock()
         self._settling: threading.Timer | None = None
@@ -56,8 +58,17 @@ class ClusterRun(SpmdRun):
 
     def _event(self, event: Any) -> None:
         _, message = event
-        if isinstance(message, dict) and "rank" in message:
-            self.publish(int(message["rank"]), message["event"])
+        if not isinstance(message, dict) or "rank" not in message:
+            return
+        if message["event"].get("kind") == "stall":
+            self._stalled(Stall.heard(message["event"]))
+        self.publish(int(message["rank"]), message["event"])
+
+    def _stalled(self, stall: Stall) -> None:
+        with self._state:
+            self._stalls[stall.rank] = stall
+            others = silent(self.size, self._stalls.values())
+        log.warning("run %r: %s\n  %s", self.name, stall, others)
 
     def _finished(self, rank: int) -> None:
         task = self._tasks[rank]
@@ -105,11 +116,14 @@ class ClusterRun(SpmdRun):
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
         cause = [*lost, *others, *causes][0]
-        with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
-            self._abort()
-            self._client.cancel(self._tasks, force=True)
+        if self._stalls and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
+            reports = [*map(str, self._stalls.values()), silent(self.size, self._stalls.values())]
+            cause.add_note("\n".join(reports))
         self._close()
-        self.finish(None, cause)
+        self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
+        with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
+            self._client.cancel(self._tasks, force=True)
+            self._abort()
 
     def _close(self) -> None:
         with contextlib.suppress(ClosedClientError):

@@ -8,7 +8,7 @@ import math
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,14 @@ from futurex.runtime.collectives.pieces import counts, gathered, joined, parted,
 from futurex.runtime.collectives.shared import SharedGroup
 from futurex.runtime.collectives.shared_arrays import SharedCollectives
 from futurex.runtime.collectives.vectors import split
+from futurex.runtime.stall import Late, Stall, log
 from futurex.runtime.traffic import Tally
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.arena import Arena
 from futurex.runtime.transport.auto import AutoEndpoint
 from futurex.runtime.transport.clock import Clock
 from futurex.runtime.transport.local import LocalEndpoint
+from futurex.tree.node import Node
 
 _TRIALS = 5
 _LARGE = 4 << 20
@@ -57,6 +59,14 @@ class Operation:
     def finished(self) -> float | None:
         return self._pending.finished
 
+    def late(self) -> list[int]:
+        """The ranks that have not done their part."""
+        return self._pending.late()
+
+    def awaiting(self) -> str:
+        """What is missing, in words."""
+        return self._pending.awaiting()
+
     def add_done_callback(self, fn: Callable[..., Any]) -> None:
         self._pending.add_done_callback(fn)
 
@@ -73,7 +83,8 @@ class Communicator:
 
     Every run of a plan is a *step*; (generation, step, tag) names one exchange on all ranks. ``communication`` sums the
     seconds in which something was in flight, ``exposed`` those in which the computation waited for it. ``memory`` is
-    where arrays that are exchanged are best made; None where that does not matter. ``clock`` tells rank 0's time.
+    where arrays that are exchanged are best made; None where that does not matter. ``clock`` tells rank 0's time,
+    ``on_stall`` is told when the computation waits for long.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -82,6 +93,7 @@ class Communicator:
         self.memory: Arena | None = None
         self.clock = Clock(endpoint)
         self._mailbox = Mailbox(endpoint)
+        self.on_stall: Callable[[Stall], object] = lambda stall: None
         self.engine: SharedCollectives | MessageCollectives | MachineCollectives
         if isinstance(endpoint, LocalEndpoint) and ORDERED:
             self.memory = endpoint.memory
@@ -200,6 +212,13 @@ class Communicator:
         self._exchanged_bytes += nbytes
         self.communication += seconds
         self.waited(seconds)
+
+    def stalled(self, seconds: float, waiting: Iterable[tuple[Node, Late]]) -> Stall:
+        """The computation has waited this long for these exchanges: say so, and return what was said."""
+        stall = Stall.of(self.rank, seconds, waiting)
+        log.warning("%s", stall)
+        self.on_stall(stall)
+        return stall
 
     def tally(self) -> Tally:
         """What was exchanged since the generation began: the figures of ``Traffic`` from ``exchanges`` on."""

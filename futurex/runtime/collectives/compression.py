@@ -147,6 +147,7 @@ class _Whole(Collective):
         """Wait for a part too, and run `land` when it has arrived."""
         mark = object()
         self._missing.append(mark)
+        self.parts = (*self.parts, part)
         part.add_done_callback(partial(self._arrived, mark, land))
 
     def begun(self) -> None:

@@ -90,16 +90,19 @@ class Transfer(Pending):
                 error = problem
         return super().finish(error)
 
-    def awaiting(self) -> str:
-        """Return which ranks have not sent their part."""
+    def late(self) -> list[int]:
+        """Return which ranks have not sent what comes next."""
         with self._lock:
-            late = {
+            return sorted({
                 event.peer
                 for block, places in enumerate(self._places)
                 for chunk in range(len(places))
                 if (event := self._next(block, chunk)) is not None
-            }
-        names = ", ".join(f"rank {rank} at {self._endpoint.describe(rank)}" for rank in sorted(late))
+            })  # fmt: skip
+
+    def awaiting(self) -> str:
+        """Return which ranks have not sent their part."""
+        names = ", ".join(f"rank {rank} at {self._endpoint.describe(rank)}" for rank in self.late())
         return f"{self._receives} messages from {names} have not come"
 
     def _next(self, block: int, chunk: int) -> Event | None:
@@ -219,6 +222,7 @@ class MessageCollectives:
     ) -> Collective:
         """Sum a vector in place as `all_reduce` does, once `first` is done and `fill()` has written the vector."""
         whole = Collective("all-reduce", self.endpoint, key, timeout)
+        whole.parts = (first,)
 
         def ended(part: Collective) -> None:
             whole.finish(part.error)
@@ -229,7 +233,9 @@ class MessageCollectives:
                 return
             try:
                 fill()
-                self.all_reduce([array], [array], "sum", key, timeout).add_done_callback(ended)
+                second = self.all_reduce([array], [array], "sum", key, timeout)
+                whole.parts = (second,)
+                second.add_done_callback(ended)
             except Exception as error:
                 whole.fail(error)
 

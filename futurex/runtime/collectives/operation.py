@@ -28,7 +28,7 @@ class Collective(Completion):
     their contents are undefined, and may be written to until the endpoint's next generation.
     """
 
-    __slots__ = ("_endpoint", "deadline", "finished", "key", "name", "started")
+    __slots__ = ("_endpoint", "deadline", "finished", "key", "name", "parts", "started")
 
     def __init__(self, name: str, endpoint: Endpoint, key: Key, timeout: float) -> None:
         super().__init__()
@@ -37,11 +37,18 @@ class Collective(Completion):
         self.started = time.perf_counter()
         self.finished: float | None = None
         self.deadline = time.monotonic() + timeout
+        self.parts: tuple[Collective, ...] = ()  # operations that this one waits for
         self._endpoint = endpoint
+
+    def late(self) -> list[int]:
+        """Return the ranks that have not done their part."""
+        return sorted({rank for part in self.parts if not part.done() for rank in part.late()})
 
     def awaiting(self) -> str:
         """Return what is missing, for the message of a missed deadline."""
-        return "nothing is missing"
+        late = self.late()
+        where = ", ".join(f"{rank} at {self._endpoint.describe(rank)}" for rank in late)
+        return f"nothing came from rank {where}" if late else "every rank has come"
 
     @property
     def exception(self) -> BaseException | None:

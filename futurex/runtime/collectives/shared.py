@@ -82,11 +82,9 @@ class SharedExchange(Collective):
             land()
         return super().finish(error)
 
-    def awaiting(self) -> str:
-        """Return which ranks are behind this one."""
-        late = self._group.late(self)
-        where = ", ".join(f"{rank} at {self._endpoint.describe(rank)}" for rank in late)
-        return f"nothing came from rank {where}" if late else "every rank has come"
+    def late(self) -> list[int]:
+        """Return the ranks that are behind this one."""
+        return self._group.late(self)
 
 
 class Prepared(Protocol):

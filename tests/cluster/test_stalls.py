@@ -1,0 +1,77 @@
+"""A worker that is stopped: the others say whom they wait for, for which array, at which line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import cluster_programs as programs
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def loss(w, x):
+    return ((x @ w) ** 2).mean()
+
+
+def descent(w, x):
+    value, gradient = fx.value_and_grad(loss)(w, x)
+    return value, w - 0.1 * gradient
+
+
+@contextlib.contextmanager
+def _stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("transport", "victim"), [("local", 1), ("tcp", 0)])
+def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victim, monkeypatch, caplog):
+    folder = str(Path(__file__).parent.parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("FUTUREX_STALL", "0.5")
+    monkeypatch.setenv("FUTUREX_DEADLINE", "4")
+    x = np.ones((8, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    with fx.Cluster(2, transport=transport) as cluster:
+        pids = cluster.client.run(programs.process_id)
+        run = cluster.spmd(programs.descend, program.graph, 10**9, cluster.tile(x))
+        events = []
+        run.subscribe(lambda rank, event: events.append((rank, event)))
+        _wait(lambda: {rank for rank, _ in events} == {0, 1}, "the run did not start")
+        with _stopped(pids[cluster.addresses[victim]]):
+            _wait(lambda: any(event.get("kind") == "stall" for _, event in events), "nobody complains")
+            with pytest.raises(Exception, match=r"waited|deadline") as caught:
+                run.result(60)
+    waiting, report = next((rank, event) for rank, event in events if event.get("kind") == "stall")
+    assert waiting == report["rank"] == 1 - victim
+    assert report["missing"] == (victim,) or report["missing"] == [victim]
+    [described] = report["exchanges"][:1]
+    for part in ("all_reduce of", "float64[", "test_stalls.py:", "(x @ w) ** 2"):
+        assert part in described
+    text = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert f"for rank {victim}:" in text
+    assert "test_stalls.py" in text
+    assert f"not waiting, or unable to say so: rank {victim}" in text
+    assert isinstance(caught.value, TimeoutError)
+    assert any(f"for rank {victim}:" in record.getMessage() for record in caplog.records)
+
+
+def _wait(seen, otherwise):
+    end = time.monotonic() + 60
+    while not seen():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.01)
