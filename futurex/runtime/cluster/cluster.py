@@ -21,8 +21,8 @@ from distributed import Client, LocalCluster
 from distributed.protocol.pickle import dumps
 
 from futurex.runtime import config
-from futurex.runtime.cluster import host
 from futurex.runtime.cluster.elastic_run import ElasticRun, ask
+from futurex.runtime.cluster import dashboard, host
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
@@ -30,6 +30,7 @@ from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
 from futurex.runtime.elastic.coordinator import Settings
+from futurex.runtime.cluster.watching import TrainingPlugin
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.timeline import Timeline, merged
 from futurex.tree.graph import Graph
@@ -84,6 +85,7 @@ class Cluster:
             self.client.register_plugin(LocalityPlugin())
             self.client.register_plugin(MembershipPlugin())
             self.client.register_plugin(ElasticPlugin())
+            self.client.register_plugin(TrainingPlugin())
             self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
                 self._open_session()
@@ -110,6 +112,7 @@ class Cluster:
             raise ValueError(f"a cluster needs at least one locality, not {n}")
         each = threads or max(1, config.threads() // n)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
+        dashboard.register()
         with dask.config.set({"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}):
             cluster = LocalCluster(
                 n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
@@ -157,6 +160,17 @@ class Cluster:
     def size(self) -> int:
         """How many localities there are."""
         return len(self.addresses)
+
+    @property
+    def dashboard(self) -> str | None:
+        """Where a browser finds training runs on Dask's dashboard: loss, rates, communication. None without Bokeh.
+
+        >>> fx.Cluster(2).dashboard                       # doctest: +SKIP
+        'http://127.0.0.1:41235/individual-futurex-training'
+        """
+        if not self.client.run_on_scheduler(dashboard.served):
+            return None
+        return self.client.dashboard_link.rpartition("/")[0] + dashboard.PAGE
 
     def __repr__(self) -> str:
         return f"<Cluster of {self.size} localities over {self.transport}, {self.client.scheduler.address}>"
