@@ -27,6 +27,7 @@ FACE = 8  # futurex/__init__.py and __main__.py
 HOMES = {
     "dask": ("runtime/cluster/",),
     "distributed": ("runtime/cluster/",),
+    "bokeh": ("runtime/cluster/dashboard",),
     "numba": ("kernels/",),
     "llvmlite": ("kernels/",),
     "scipy": ("ops/special.py",),

@@ -20,6 +20,7 @@ PACKAGES = ("numba", "dask", "distributed")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "train": ("rich", "safetensors"),
     "har": ("seglearn", "scikit-learn"),
+    "dashboard": ("bokeh",),
     "notebook": ("anywidget", "jupyterlab"),
     "cuda12": ("cupy-cuda12x", "nvidia-cudnn-cu12"),
     "cuda13": ("cupy-cuda13x", "nvidia-cudnn-cu13"),

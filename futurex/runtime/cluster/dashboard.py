@@ -33,11 +33,10 @@ def add_to(scheduler: Scheduler) -> None:
     if not _dashboards(scheduler) or served(scheduler):
         return
     from distributed.dashboard.core import BokehApplication
-    from tornado.ioloop import IOLoop
 
     own = BokehApplication({PAGE: page}, scheduler)
     scheduler.http_application.add_application(own)
-    own.initialize(IOLoop.current())
+    own.initialize(scheduler.io_loop)
     own.start()
 
 
