@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.report import RESULTS
 
 NAMES = (
-    "training_steps", "accuracy_har", "allreduce", "step_overhead", "call_path", "first_call", "replay", "tracing",
-    "programs", "models", "fallback", "gpu", "elementwise", "roofline", "matmul", "memory",
+    "training_steps", "accuracy_har", "allreduce", "driving", "step_overhead", "call_path", "first_call", "replay",
+    "tracing", "programs", "models", "fallback", "gpu", "elementwise", "roofline", "matmul", "memory",
 )  # fmt: skip
 
 

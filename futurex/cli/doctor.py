@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import os
 import platform
+import socket
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -28,11 +32,19 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the findings, one a line; returns 0, or 1 if something that is always needed is missing."""
-    findings = list(facts())
-    for name, value in findings:
-        print(f"{name:<14} {value}")
-    return int(any(name in PACKAGES and value.startswith("missing") for name, value in findings))
+    """Print the findings, one a line; returns 0, or 1 if something that is always needed is missing or wrong."""
+    failed = False
+    for name, value in itertools.chain(facts(), _cluster(options.scheduler)):
+        print(f"{name:<14} {value}", flush=True)
+        failed = failed or value.startswith("problem") or (name in PACKAGES and value.startswith("missing"))
+    return int(failed)
+
+
+def _cluster(scheduler: str | None) -> Iterator[tuple[str, str]]:
+    if scheduler is not None:
+        from futurex.runtime.cluster.checkup import checkup  # Dask is loaded for those who ask about a cluster
+
+        yield from checkup(scheduler)
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -50,6 +62,11 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "convolutions", _convolutions()
     yield "backends", ", ".join(backend.name for backend in default_backends())
     yield "ucx", _ucx()
+    yield "transports", ", ".join(_transports())
+    yield "shared memory", _shared_memory()
+    yield "loopback", _loopback()
+    yield "ports", _ports()
+    yield "clock", _clock()
     yield from (("gpu", each) for each in cupy_.findings())
     for package in PACKAGES:
         yield package, _version(package) or "missing: pip install futurex"
@@ -88,6 +105,54 @@ def _ucx() -> str:
     except (ImportError, OSError) as error:
         return f"not usable: {error}"
     return "usable (transport='ucx')"
+
+
+def _transports() -> Iterator[str]:
+    """Those that localities on this machine can use."""
+    if hasattr(os, "memfd_create") and hasattr(os, "eventfd"):
+        yield "local"
+    yield "tcp"
+    if _ucx().startswith("usable"):
+        yield "ucx"
+
+
+def _shared_memory() -> str:
+    """Of the kind that localities of a host share: anonymous, so bound by what the machine has free."""
+    if not hasattr(os, "memfd_create"):
+        return "missing: Linux only; localities exchange arrays over TCP"
+    descriptor = os.memfd_create("futurex-doctor")
+    try:
+        os.ftruncate(descriptor, 1 << 20)
+        os.pwrite(descriptor, b"1", (1 << 20) - 1)
+    except OSError as error:
+        return f"problem: {error}; localities of this machine need transport='tcp'"
+    finally:
+        os.close(descriptor)
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"anonymous, up to {free / 1e9:.1f} GB free now (the size of /dev/shm does not matter)"
+
+
+def _loopback() -> str:
+    """Can this machine talk to itself, as the processes of an embedded cluster do?"""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5.0).close()
+    except OSError as error:
+        return f"problem: no connection to 127.0.0.1 ({error}); embedded clusters need one"
+    return "connections to 127.0.0.1 work"
+
+
+def _ports() -> str:
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except (OSError, ValueError):
+        return "localities listen at ports that the system chooses"
+    return f"localities listen at ports that the system chooses: {low} to {high}; let them pass between the hosts"
+
+
+def _clock() -> str:
+    about = time.get_clock_info("perf_counter")
+    return f"{about.implementation}, resolution {about.resolution:.0e} s"
 
 
 def _version(package: str) -> str | None:

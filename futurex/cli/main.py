@@ -61,6 +61,7 @@ def _parsers() -> tuple[_Parser, dict[str, argparse.ArgumentParser]]:
     training = commands.add_parser("train", help="train a network on data that needs no download", allow_abbrev=False)
     _add_training(training)
     checking = commands.add_parser("doctor", help="say what is installed and what is missing", allow_abbrev=False)
+    checking.add_argument("--scheduler", metavar="ADDRESS", help="look at the Dask cluster there, too")
     checking.set_defaults(run=doctor.run)
     return parser, {"train": training, "doctor": checking}
 

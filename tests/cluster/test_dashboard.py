@@ -86,7 +86,7 @@ def test_the_page_is_added_to_a_dashboard_that_stands():
     code = (
         "import time, sys; from distributed import LocalCluster\n"
         "if __name__ == '__main__':\n"
-        "    with LocalCluster(1, threads_per_worker=1, dashboard_address='127.0.0.1:0') as cluster:\n"
+        "    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address='127.0.0.1:0') as cluster:\n"
         "        print(cluster.scheduler_address, flush=True)\n"
         "        sys.stdin.read()\n"
     )

@@ -33,6 +33,7 @@ from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.cluster.watching import TrainingPlugin
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.timeline import Timeline, merged
+from futurex.runtime.transport.auth import Secret
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import flatten
 
@@ -148,8 +149,9 @@ class Cluster:
     def _open_session(self) -> None:
         """Endpoints on all workers, connected to each other. The secret travels over Dask's channel only."""
         ranks = {address: rank for rank, address in enumerate(self.addresses)}
+        secret = Secret(secrets.token_bytes(32))
         opened = self.client.run(
-            host.open_session, self._session, self.transport, ranks, secrets.token_bytes(32), workers=self.addresses
+            host.open_session, self._session, self.transport, ranks, secret, workers=self.addresses
         )
         endpoints = [blob for _, blob in sorted(opened.values())]
         self.client.run(host.connect_session, self._session, endpoints, self._timeout, workers=self.addresses)

@@ -21,6 +21,19 @@ MIN_SECRET_BYTES = 16
 GREETING_BYTES = _GREETING.size
 
 
+class Secret(bytes):
+    """What the ranks of a session share; it never says what it is, wherever somebody prints or logs it.
+
+    >>> Secret(b"0123456789abcdef"), str(Secret(b"0123456789abcdef"))
+    (<a secret of 16 bytes>, '<a secret of 16 bytes>')
+    """
+
+    def __repr__(self) -> str:
+        return f"<a secret of {len(self)} bytes>"
+
+    __str__ = __repr__
+
+
 class Handshake:
     """One side of the authentication; feed it each message of the peer and send what it returns.
 

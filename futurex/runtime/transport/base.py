@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from futurex.runtime import trace
-from futurex.runtime.transport.auth import MIN_SECRET_BYTES
+from futurex.runtime.transport.auth import MIN_SECRET_BYTES, Secret
 from futurex.runtime.transport.errors import PeerLost, ProtocolError, StaleGeneration, TransportError, TransportTimeout
 from futurex.runtime.transport.message import Buffer, Completion, Counters, Header, Limits, as_bytes, log
 from futurex.runtime.transport.progress import ProgressThread
@@ -74,7 +74,7 @@ class Endpoint(ProgressThread):
         self.limits = limits
         self.generation = 0
         self.lost: dict[int, PeerLost] = {}
-        self._secret = secret
+        self._secret = Secret(secret)
         self._counters = Counters()
         self._handlers: dict[int, _Registered] = {}
         self._ahead: deque[tuple[Header, memoryview]] = deque()

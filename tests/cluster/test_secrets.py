@@ -1,0 +1,113 @@
+"""What the localities share stays between them, and nothing that comes from outside is run."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import LocalCluster
+
+import futurex as fx
+from futurex.runtime.cluster import host
+from futurex.runtime.transport.auth import Secret
+from futurex.training.checkpoint import MANIFEST, Checkpoint, CheckpointError, load, save
+
+pytestmark = [pytest.mark.timeout(120)]
+
+PACKAGE = Path(fx.__file__).parent
+
+
+def loss(w, x):
+    return ((x @ w) ** 2).mean()
+
+
+def _texts(secret):
+    """All the ways in which a careless program would write it."""
+    return [repr(secret), repr(secret[:16])[2:-1], secret.hex(), str(list(secret))]
+
+
+def _secret(dask_worker):
+    [communicator] = dask_worker.futurex_host.sessions.values()
+    return bytes(communicator.endpoint._secret)
+
+
+def _words(dask_worker):
+    [communicator] = dask_worker.futurex_host.sessions.values()
+    held = [communicator, communicator.endpoint, dask_worker.futurex_host]
+    return " ".join(map(str, (*held, *map(vars, held))))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("transport", ["local", "tcp"])
+def test_the_secret_of_a_session_is_nowhere_to_be_read(transport, caplog):
+    caplog.set_level(logging.DEBUG)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.DEBUG) as workers:
+        with fx.Cluster(workers, transport=transport) as cluster:
+            fx.futurize(loss).on(cluster)(np.ones(3), cluster.tile(np.ones((4, 3)))).result()
+            with pytest.raises(ValueError, match="there is no transport"):  # Dask logs the arguments of what fails
+                cluster.client.run(host.open_session, "x", "pigeon", _ranks(cluster), Secret(_first(cluster)))
+            everything = "\n".join([
+                caplog.text, repr(cluster), str(vars(cluster)), str(cluster.client.get_worker_logs()),
+                str(cluster.client.get_scheduler_logs()), str(cluster.client.get_events()),
+                *cluster.client.run(_words).values(),
+            ])  # fmt: skip
+            assert "a secret of 32 bytes" in everything  # what fails was logged, and what endpoints hold was shown
+            for text in _texts(_first(cluster)):
+                assert text not in everything
+
+
+def _ranks(cluster):
+    return {address: rank for rank, address in enumerate(cluster.addresses)}
+
+
+def _first(cluster):
+    return next(iter(cluster.client.run(_secret).values()))
+
+
+def test_a_secret_travels_and_does_not_show():
+    secret = Secret(bytes(range(32)))
+    back = pickle.loads(pickle.dumps(secret))
+    assert back == secret == bytes(range(32))
+    assert isinstance(back, Secret)
+    assert {repr(secret), str(secret), f"{secret}", repr([secret])[1:-1]} == {"<a secret of 32 bytes>"}
+
+
+def test_only_what_dask_has_authenticated_is_unpickled():
+    """Frames, boards, arenas, checkpoints and caches are data: only what talks over Dask has a pickler."""
+    unpicklers = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").split(".")[0]}
+            else:
+                if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                    assert isinstance(node.value, ast.Constant), path
+                    assert node.value.value is False, path
+                continue
+            if names & unpicklers:
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found <= {"runtime/cluster/cluster.py", "runtime/cluster/host.py"}
+
+
+class _Bomb:
+    def __reduce__(self):
+        return (Path.touch, (Path("bomb-went-off"),))
+
+
+@pytest.mark.parametrize("part", [MANIFEST, "params.safetensors"])
+def test_a_checkpoint_cannot_run_code(part, tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    folder = save(tmp_path / "run", Checkpoint(1, {"w": np.ones(3)}, {}, {}))
+    assert (folder / part).exists()
+    (folder / part).write_bytes(pickle.dumps(_Bomb()))
+    with pytest.raises(CheckpointError):
+        load(folder)
+    assert not Path("bomb-went-off").exists()
