@@ -21,16 +21,16 @@ from distributed import Client, LocalCluster
 from distributed.protocol.pickle import dumps
 
 from futurex.runtime import config
-from futurex.runtime.cluster.elastic_run import ElasticRun, ask
 from futurex.runtime.cluster import dashboard, host
+from futurex.runtime.cluster.elastic_run import ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
-from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.cluster.watching import TrainingPlugin
+from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.transport.auth import Secret
