@@ -89,8 +89,7 @@ def test_only_what_dask_has_authenticated_is_unpickled():
                 assert isinstance(node.value, ast.Constant), place
                 assert node.value.value is False, place
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.value.id in unpicklers and node.attr not in ("dumps", "dump"):
-                    found.add(place)
+                found |= {place} if node.value.id in unpicklers and node.attr not in ("dumps", "dump") else set()
     assert all(place.startswith("runtime/cluster/") for place in found), found
 
 
