@@ -29,10 +29,10 @@ CORRECTLY_ROUNDED = frozenset((
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
 APPROXIMATE = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
-    "sin", "cos", "tan",
+    "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
-OF_TWO = frozenset(("logaddexp",))
+OF_TWO = frozenset(("logaddexp", "arctan2"))
 """As those, with an error of 2.5 units in the last place of the larger of result and operands: NumPy's formula."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))

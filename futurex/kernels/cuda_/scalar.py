@@ -186,6 +186,8 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "where": lambda dtype, condition, x, y: f"({condition} ? {x} : {y})",
     "expit": lambda dtype, x: f"expit_({x})",
     **{name: _called(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh",
-                                        "sin", "cos", "tan")},
+                                        "sin", "cos", "tan", "erf")},
+    **{f"arc{name}": _called(f"a{name}") for name in ("sin", "cos", "tan")},
+    "arctan2": lambda dtype, y, x: f"atan2({y}, {x})",
 }  # fmt: skip
 """``EXPRESSIONS[name](dtype, *operands)``: C++ of an operation on variables of the loop's dtype."""

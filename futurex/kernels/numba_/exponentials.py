@@ -56,7 +56,7 @@ def _grown(r: Real) -> Real:
     return r.polynomial(1.0, 1.0, *_OF[r.format].exp)
 
 
-def _within(x: Real) -> Real:
+def within(x: Real) -> Real:
     """e^x for x that neither overflows nor underflows the reduction."""
     n, r = _reduced(x)
     return n.scale(_grown(r))
@@ -64,7 +64,7 @@ def _within(x: Real) -> Real:
 
 def exp(x: Real) -> Real:
     own = _OF[x.format]
-    return _within(x.at_most(own.high).at_least(own.low))
+    return within(x.at_most(own.high).at_least(own.low))
 
 
 def exp2(x: Real) -> Real:
@@ -105,7 +105,7 @@ def tanh(x: Real) -> Real:
     size = abs(x)
     small = size.compare("olt", 0.625)
     square = x * x
-    grown = _within((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
+    grown = within((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
     if x.format is FLOAT:
         near = (square * square.polynomial(*_TANH_FLOAT)).fma(x, x)
         far = 1.0 - 2.0 / grown
@@ -144,6 +144,6 @@ def _beyond(size: Real, near: Real) -> Real:
 
 def expit(x: Real) -> Real:
     """1 / (1 + e^-x), by e^-|x| so that neither end loses digits."""
-    small = _within((-abs(x)).at_least(_OF[x.format].low))
+    small = within((-abs(x)).at_least(_OF[x.format].low))
     above = small.choose(x.compare("olt", 0.0), 1.0)
     return above / (small + 1.0)

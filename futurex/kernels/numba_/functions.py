@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from futurex.kernels.numba_ import exponentials, logarithms, trigonometry
+from futurex.kernels.numba_ import exponentials, inverses, logarithms, trigonometry
 from futurex.kernels.numba_.real import Real
 
 FUNCTIONS: dict[str, Callable[..., Real]] = {
@@ -13,7 +13,8 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
         logarithms.logaddexp,
-        trigonometry.sin, trigonometry.cos, trigonometry.tan,
+        trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
+        inverses.arccos, inverses.erf,
     )
 }  # fmt: skip
 

@@ -113,6 +113,9 @@ class Real:
         """``self * factor + term`` in one rounding."""
         return self._call("fma", self.name, self._name(factor), self._name(term))
 
+    def root(self) -> Real:
+        return self._call("sqrt", self.name)
+
     def with_sign_of(self, other: Real) -> Real:
         return self._call("copysign", self.name, other.name)
 
