@@ -6,7 +6,7 @@ A pass makes such nodes. What they mean is their sub-graph; :func:`loop_of` say 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,15 @@ _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 """The dtypes that generated code knows."""
+HALF = np.dtype(np.float16)
+"""Known to elementwise regions, too: each operation is one in single precision, rounded, as NumPy has it."""
 APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 
 
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
 
-    None if a compiled loop would not give NumPy's bits (float to integer casts, half precision, complex numbers ...).
+    None if a compiled loop would not give NumPy's bits (float to integer casts, complex numbers ...).
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
@@ -95,7 +97,15 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     if (name in _FLOAT_ONLY and kinds != {"f"}) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
         return None
     loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
+    if HALF in loops:
+        return (inputs, result) if _converts_halves(loops, result) else None
     return (inputs, result) if all(dtype in SUPPORTED and dtype.isnative for dtype in loops) else None
+
+
+def _converts_halves(loops: Collection[Dtype], result: Dtype) -> bool:
+    """Are halves all that is converted to halves, or single precision is? Others NumPy rounds in ways of its own."""
+    wide = {np.dtype(bool), HALF, np.dtype(np.float32)}
+    return set(loops) <= (wide | {np.dtype(np.float64)} if result != HALF else wide)
 
 
 def operand_kind(aval: Aval) -> Any:

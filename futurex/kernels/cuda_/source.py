@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_.scalar import EXPRESSIONS, PRELUDE, c_type, cast
-from futurex.ops.fusion import function_of, loop_of
+from futurex.ops.fusion import HALF, function_of, loop_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -47,7 +47,8 @@ def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
                 uses.setdefault(source, [source.dtype])
             continue
         loop = loop_of(node)
-        if loop is None or (node.op != "cast" and function_of(node) not in EXPRESSIONS):
+        unknown = node.op != "cast" and function_of(node) not in EXPRESSIONS
+        if loop is None or unknown or HALF in (*loop[0], loop[1]):
             raise ValueError(f"{node!r} cannot be part of a generated kernel")
         for source, dtype in zip(node.inputs, loop[0], strict=True):
             if not source.inputs:

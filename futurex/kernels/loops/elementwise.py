@@ -127,6 +127,7 @@ def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
 
 def scalar(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     """One element of an elementwise node."""
+    supported(node.dtype)
     if node.aval.weak:
         inner = numpy_loop(node)
         if inner is not None and values.by_numpy(node.op, operands):

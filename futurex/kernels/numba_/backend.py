@@ -18,6 +18,7 @@ from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
+from futurex.ops.fusion import HALF
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -52,6 +53,8 @@ class NumbaBackend:
         except ValueError:
             return None
         if program.approximate and not compiler.has_fma():
+            return None
+        if any(each.dtype == HALF for each in node.attrs["graph"].nodes) and not compiler.has_half():
             return None
         loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)

@@ -155,6 +155,11 @@ def has_scale() -> bool:
     return "+avx512f," in f"{_features()},"
 
 
+def has_half() -> bool:
+    """Does the processor convert half precision? LLVM would call functions for it that need not be there."""
+    return platform.machine() in ("aarch64", "arm64") or "+f16c," in f"{_features()},"
+
+
 @functools.cache
 def _machine_name() -> str:
     return f"{llvm.get_host_cpu_name()} {_features()} {llvm.llvm_version_info}"

@@ -218,6 +218,6 @@ class _Emitter:
 
 def slot_format(dtype: Dtype) -> str:
     """The ``struct`` code that packs a scalar of ``dtype`` into one 8-byte slot."""
-    codes = {"f4": "f", "f8": "d", "b1": "?", **{f"i{n}": code for n, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}}
+    codes = {"f2": "e", "f4": "f", "f8": "d", "b1": "?", "i1": "b", "i2": "h", "i4": "i", "i8": "q"}
     codes |= {f"u{n}": codes[f"i{n}"].upper() for n in (1, 2, 4, 8)}
     return codes[f"{dtype.kind}{dtype.itemsize}"] + "x" * (8 - dtype.itemsize)

@@ -18,7 +18,7 @@ Dtype = np.dtype[Any]
 def register_type(dtype: Dtype) -> str:
     """The IR type of one value."""
     if dtype.kind == "f":
-        return "float" if dtype.itemsize == 4 else "double"
+        return {2: "half", 4: "float", 8: "double"}[dtype.itemsize]
     return "i1" if dtype.kind == "b" else f"i{dtype.itemsize * 8}"
 
 
@@ -100,11 +100,14 @@ def _compare(integer: str, floating: str) -> Callable[..., str]:
 
 
 def _extreme(integer: str, floating: str) -> Callable[..., str]:
-    """The first operand if it wins or is NaN, else the second: NumPy's answer on x86 for ties of zeros too."""
-    wins = _compare(integer, floating)
+    """The first operand if it wins or is NaN, else the second: NumPy's answer on x86 for ties of zeros too.
+
+    Its loop over halves takes the first of equal ones.
+    """
 
     def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
-        kind, first = register_type(dtype), wins(body, dtype, x, y)
+        relation = floating.replace("t", "e") if dtype.itemsize == 2 else floating
+        kind, first = register_type(dtype), _compare(integer, relation)(body, dtype, x, y)
         if dtype.kind == "f":
             first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {x}, {x}')}")
         return body.select(first, kind, x, y)
