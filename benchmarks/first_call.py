@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,7 @@ HOME = "benchmarks.workloads.first_calls"
 COLD, WARM, WAIT = "futurex, nothing compiled", "futurex, compiled before", "futurex, waiting for the compiler"
 OWN = dict.fromkeys((COLD, WARM, WAIT), "Futurex")
 STACKS = {**OWN, "jax.jit": "Jax", "torch.compile": "Torch", "NumPy": "Numpy"}
+PACKAGES = ("futurex", "numpy", "jax", "torch")
 SPANS = ("first", "until steady", "steady")
 
 
@@ -37,6 +40,16 @@ def measure(stack: str, case: str, empty: Path, filled: Path) -> dict[str, float
         return child.call("measure")
     finally:
         child.close()
+
+
+def loading(package: str, rounds: int) -> list[float]:
+    """Return the processor seconds that importing a package took in processes of its own; none where it is missing."""
+    code = f"import time; start = time.process_time(); import {package}; print(time.process_time() - start)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        for _ in range(rounds + 1)
+    ]  # the first finds no compiled Python and no pages in memory
+    return [float(each.stdout) for each in runs[1:] if not each.returncode]
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -64,5 +77,8 @@ def main(arguments: argparse.Namespace) -> int:
                     rows.append([CASES[case], stack, *map(report.duration, medians), str(len(spans))])
     head = ["case", "stack", "first result", "until full speed", "a call at full speed", "processes"]
     body = report.table(head, rows) + "\n\nMedians. Imports are not counted; building the function and tracing are."
-    report.publish("first_call", "Time to the first result", body, {"seconds": data}, arguments.out)
+    imports = {name: loading(name, rounds) for name in PACKAGES}
+    lines = [[name, report.duration(statistics.median(each)) if each else "missing"] for name, each in imports.items()]
+    body += f"\n\n{report.table(['import of', 'processor time'], lines)}"
+    report.publish("first_call", "Time to the first result", body, {"seconds": data, "imports": imports}, arguments.out)
     return int(missing)

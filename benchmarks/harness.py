@@ -112,8 +112,10 @@ class Spread:
 class Child:
     """The process of one peer; every call has a deadline, and ``close`` ends it and whatever it started."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, patience: float | None = None) -> None:
+        """``patience``: seconds for the start and for every answer, where it is not the usual."""
         self.peer = peer
+        self._patience = patience
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process; close() closes it
         self._unread = b""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
@@ -127,18 +129,20 @@ class Child:
             start_new_session=True,
         )
         try:
-            self._ask({"do": "start", "factory": peer.factory, "options": dict(peer.options)}, START_SECONDS)
+            command = {"do": "start", "factory": peer.factory, "options": dict(peer.options)}
+            self._ask(command, patience or START_SECONDS)
         except PeerFailed:
             self.close()
             raise
 
-    def call(self, method: str, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
+    def call(self, method: str, timeout: float | None = None, **arguments: Any) -> Any:
         """Return what ``method`` of the workload returns (JSON-able)."""
+        timeout = timeout or self._patience or CALL_SECONDS
         return self._ask({"do": "call", "method": method, "arguments": arguments}, timeout)
 
     def time(self, repetitions: int) -> list[float]:
         """Return the seconds of each of ``repetitions`` steps."""
-        return self._ask({"do": "time", "repetitions": repetitions}, CALL_SECONDS)
+        return self._ask({"do": "time", "repetitions": repetitions}, self._patience or CALL_SECONDS)
 
     def runnable(self, repetitions: int) -> Spread:
         """Return how many threads want a processor at once while steps run, looked at every few milliseconds."""
@@ -257,12 +261,14 @@ class Comparison:
         return found
 
 
-def start_all(peers: Sequence[Peer]) -> tuple[dict[str, Child], dict[str, str]]:
+def start_all(
+    peers: Sequence[Peer], patience: float | None = None
+) -> tuple[dict[str, Child], dict[str, str]]:
     """Start each peer; return the children that run and the reason for each that does not."""
     children, missing = {}, {}
     for peer in peers:
         try:
-            children[peer.name] = Child(peer)
+            children[peer.name] = Child(peer, patience)
         except PeerFailed as error:
             missing[peer.name] = str(error).splitlines()[0]
             print(f"  without {error}", flush=True)
@@ -276,14 +282,16 @@ def compare(
     effort: Effort,
     check: Mapping[str, Any] | None = None,
     around: tuple[str, str] | None = None,
+    patience: float | None = None,
 ) -> Comparison:
     """Time ``peers`` in turn (A B C A B C ...) on one case and return the comparison.
 
     ``check`` holds arguments for the workloads' ``check`` method; the answers are kept in ``remarks["check"]``.
     ``around`` names two methods, called before the rounds and after them; what the second answers is a remark.
+    ``patience`` bounds the seconds that a peer may take for its start and for every answer.
     A peer that fails is left out with its reason; the others go on.
     """
-    children, missing = start_all(peers)
+    children, missing = start_all(peers, patience)
     remarks: dict[str, Any] = {}
     rounds: list[Round] = []
     try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks import report
@@ -14,6 +17,7 @@ from benchmarks.workloads.programs_side import LARGE, names
 
 PROGRAM = "benchmarks.workloads.programs_side:Program"
 SUBJECT, NUMPY, NUMBA, JAX = "futurized", "NumPy", "numba.njit", "jax.jit"
+PATIENCE = 60.0  # seconds that a stack may take to compile a program
 _WAYS = {SUBJECT: "futurized", NUMPY: "numpy", NUMBA: "numba", JAX: "jax"}
 
 
@@ -49,15 +53,26 @@ def _mean(title: str, found: Sequence[Comparison], peer: str = NUMPY) -> str:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run the programs, print and write the table; return 1 where one is missing."""
+    """Run the programs, and write the table after each; return 1 where one is missing.
+
+    What was measured earlier today of the same commit stays in the table, so the whole can be run in parts
+    (``--cases``).
+    """
     effort = effort_of(arguments, turn_seconds=0.1)
     cpus = len(os.sched_getaffinity(0))
     cases = arguments.cases or (names()[:3] if arguments.quick else names())
-    found = []
+    before = report.earlier("programs", arguments.out).get("comparisons", ())
+    found = {one["case"]: report.comparison_of(one, effort.rounds) for one in before}
     for case in cases:
         print(case, flush=True)
-        found.append(compare(case, SUBJECT, peers_for(case, cpus), effort, check={}))
-    complete = [one for one in found if not {SUBJECT, NUMPY} & one.missing.keys()]
+        found[case] = compare(case, SUBJECT, peers_for(case, cpus), effort, check={}, patience=PATIENCE)
+        _publish(list(found.values()), arguments.out, whole=case == cases[-1])
+    return 1 if any({SUBJECT, NUMPY} & found[case].missing.keys() for case in cases) else 0
+
+
+def _publish(found: Sequence[Comparison], out: Path | None, *, whole: bool) -> None:
+    """Write the table so far; print it when it is whole."""
+    complete = [one for one in found if one.rounds and not {SUBJECT, NUMPY} & one.missing.keys()]
     complete.sort(key=lambda one: -one.ratios()[NUMPY].median)
     head = ["program", "runs as", "first call", *_WAYS, "futurized / NumPy: median [quartiles]"]
     noisy = sum(one.noisy for one in complete)
@@ -76,11 +91,13 @@ def main(arguments: argparse.Namespace) -> int:
     body = (
         f"{report.table(head, [row(one) for one in complete])}\n\n{means}\n\n"
         f"{noisy} were measured while others used the machine. `-`: that stack does not run the program as it stands, "
-        "or gives other results.\n\n"
+        f"gives other results, or took more than {PATIENCE:.0f} s to compile it.\n\n"
         "Arrays are small, as the examples of the programs are. A call includes a copy of its arguments on all sides, "
         "which is the floor: a futurized call of nothing takes about 5 µs. What is one graph of small arrays is "
-        "compiled as one function after some 20 ms of runs; the times are those after that."
+        "compiled as one function after some 20 ms of runs; the times are those after that. What has plain parts, or "
+        "is one call of LAPACK or of a Fourier transform, takes NumPy's time and what a call costs."
     )
     data: dict[str, Any] = {"comparisons": [report.comparison_record(one) for one in found]}
-    report.publish("programs", "Plain NumPy programs, futurized", body, data, arguments.out)
-    return 1 if len(complete) < len(found) else 0
+    if whole or out is not None:
+        with contextlib.nullcontext() if whole else contextlib.redirect_stdout(io.StringIO()):
+            report.publish("programs", "Plain NumPy programs, futurized", body, data, out)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.harness import FOREIGN_LIMIT, Comparison, Spread
+from benchmarks.harness import FOREIGN_LIMIT, Comparison, Round, Spread
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -80,9 +80,31 @@ def comparison_record(one: Comparison) -> dict[str, Any]:
     }
 
 
+def comparison_of(record: dict[str, Any], enough: int) -> Comparison:
+    """Return the comparison of a record; ``enough`` quiet rounds leave the others out."""
+    rounds = [Round(each["seconds"], each["foreign_share"]) for each in record["rounds"]]
+    return Comparison(
+        record["case"], record["subject"], frozenset(), record["cpus"], rounds, enough, record["missing"],
+        record["remarks"],
+    )  # fmt: skip
+
+
+def earlier(name: str, folder: Path | None) -> dict[str, Any]:
+    """Return what :func:`publish` wrote today of the same commit, or nothing."""
+    path = folder / f"{name}-{_today()}.json" if folder is not None else None
+    if path is None or not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    return found if found["versions"] == machine.versions() else {}
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def publish(name: str, title: str, body: str, data: dict[str, Any], folder: Path | None) -> None:
     """Print ``body``; where ``folder`` is given write ``<name>-<date>.json`` and ``.md`` into it."""
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    date = _today()
     record = {"name": name, "date": date, "machine": machine.describe(), "versions": machine.versions(), **data}
     described = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
     about = record["machine"]

@@ -1,12 +1,13 @@
 """futurex: write NumPy; get a program that is differentiated, futurized, and run across a cluster."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from futurex.kernels import threads as _threads
 
 _threads.configure()  # before anything loads an OpenMP library
 
-from futurex import data, models, nn, numpy, optim  # noqa: E402
+from futurex import nn  # noqa: E402
 from futurex.errors import Donated  # noqa: E402
 from futurex.frontend import (  # noqa: E402
     Array,
@@ -32,11 +33,12 @@ from futurex.frontend import (  # noqa: E402
 )
 from futurex.nn import random  # noqa: E402
 from futurex.runtime.timeline import trace  # noqa: E402
-from futurex.training import strategy  # noqa: E402
-from futurex.training.fit import attach, fit  # noqa: E402
 
 if TYPE_CHECKING:
+    from futurex import data, models, numpy, optim
     from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost, TooFewWorkers
+    from futurex.training import strategy
+    from futurex.training.fit import attach, fit
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,17 +48,22 @@ __all__ = [
     "stop_gradient", "strategy", "trace", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-_CLUSTER = ("Cluster", "ClusterUnreachable", "LocalityLost", "TooFewWorkers")
+_MODULES = ("data", "models", "numpy", "optim")
+_LATE = {
+    "Cluster": "runtime.cluster", "ClusterUnreachable": "runtime.cluster", "LocalityLost": "runtime.cluster",
+    "TooFewWorkers": "runtime.cluster", "attach": "training.fit", "fit": "training.fit", "strategy": "training",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """The cluster runtime is imported when it is asked for: programs on this machine never load Dask."""
-    if name in _CLUSTER:
-        import futurex.runtime.cluster as cluster
-
-        return getattr(cluster, name)
-    raise AttributeError(f"module 'futurex' has no attribute {name!r}")
+    """What not every program needs is imported when it is asked for; programs on this machine never load Dask."""
+    if name in _MODULES:
+        return importlib.import_module(f"futurex.{name}")
+    if name not in _LATE:
+        raise AttributeError(f"module 'futurex' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"futurex.{_LATE[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_CLUSTER])
+    return sorted({*globals(), *_LATE, *_MODULES})

@@ -16,7 +16,7 @@ import futurex as fx
 from futurex.tree.pytree import flatten
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "programs"
-_STEADY_SECONDS = 3.0
+_STEADY_SECONDS = 1.5
 Arguments = Callable[[np.random.Generator], tuple[Any, ...]]
 
 LARGE: dict[str, Arguments] = {
@@ -24,7 +24,7 @@ LARGE: dict[str, Arguments] = {
     "cubic_spline": lambda rng: (
         np.sort(rng.normal(size=2000)), rng.normal(size=2000), np.sort(rng.normal(size=1000)),
     ),
-    "dithering": lambda rng: (rng.uniform(0, 255, (80, 90)),),
+    "dithering": lambda rng: (rng.random((80, 90)), 3),
     "edit_distance": lambda rng: (rng.integers(0, 4, 150), rng.integers(0, 4, 160), rng.random(150)),
     "filters": lambda rng: (rng.normal(size=20000), 0.1),
     "metropolis": lambda rng: (np.zeros(2), rng.normal(size=(10000, 2)), rng.random(10000), 0.8),

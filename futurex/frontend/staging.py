@@ -447,6 +447,8 @@ def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
 def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Have a call compiled without running it; every kernel is there when this returns.
 
+    So is the one function that a plan over small arrays becomes: the first calls measure which way is faster.
+
     A first call does not wait for a compiler: what is not in the cache on disk NumPy computes until its code is there
     (``f.profile()`` counts such runs as ``interpreted``). That makes no difference to the results of operations that
     give NumPy's bits; functions such as ``exp`` may differ in the last bits between the two. This, or
@@ -463,7 +465,10 @@ def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> No
     """
     if not isinstance(function, Futurized):
         raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
-    function.trace(*args, **kwargs).plan.prepare(wait=True)
+    plan = function.trace(*args, **kwargs).plan
+    plan.prepare(wait=True)
+    if isinstance(plan, Plan) and plan.whole is not None and plan.whole.open:
+        plan.whole.make()
 
 
 _library: dict[Any, Futurized[Any, Any]] = {}

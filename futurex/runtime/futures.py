@@ -6,7 +6,6 @@ run that is worth a future, and buys ``wait``, ``as_completed``, ``asyncio.wrap_
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import sys
 import weakref
@@ -134,6 +133,8 @@ class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait in an asyncio task; the loop is woken from whatever thread completes the run."""
+        import asyncio  # who awaits has it already; others need not load it
+
         return asyncio.wrap_future(self).__await__()
 
 

@@ -104,14 +104,15 @@ class Whole:
         if self._program is not None:
             self._compare(seconds, args if checked else self._check(args))
         elif not self._asked and self._spent > WORTH and self._replays >= FEWEST:
-            self._asked = True
             if self._behind:
+                self._asked = True
                 background.submit(self.make)
             else:
                 self.make()
 
     def make(self) -> None:
-        """Compile the function."""
+        """Compile the function; the next runs compare it."""
+        self._asked = True
         try:
             self._program = self._compiler.whole(self._graph)
         except self._compiler.refusals as error:

@@ -13,7 +13,7 @@ import pytest
 import futurex as fx
 from futurex.kernels import compiling, store
 from futurex.kernels.numba_ import compiler
-from futurex.runtime import config
+from futurex.runtime import config, whole
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +125,32 @@ def test_precompile_waits_and_runs_nothing():
     f(x, ARRAYS[1])
     assert np.array_equal(x, region(*ARRAYS))
     assert interpreted(f) == 0
+
+
+def test_precompile_makes_the_function_that_a_plan_becomes():
+    def many(x):
+        for _ in range(4):
+            x = np.cumsum(x) / x.max()
+        return x
+
+    f, x = fx.futurize(many), np.arange(1.0, 6.0)
+    fx.precompile(f, x)
+    program = f.trace(x).plan.whole
+    assert not program.settled
+    for _ in range(whole.TRIALS):
+        np.testing.assert_array_equal(f(x), many(x))
+    assert program.settled
+    assert all(seconds > 0 for seconds in program.seconds)
+
+
+def test_import_loads_no_compiler_no_event_loop_and_no_training():
+    names = ["llvmlite.binding", "numba", "asyncio", "dask", "scipy", "futurex.training", "futurex.numpy"]
+    code = (
+        f"import sys, futurex as fx; print([name for name in {names} if name in sys.modules]);"
+        "print(all(hasattr(fx, name) for name in fx.__all__ if name[0] not in 'CLT'), set(fx.__all__) <= set(dir(fx)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\nTrue True\n"
 
 
 def test_precompile_says_what_it_takes():

@@ -11,8 +11,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from futurex.kernels import store
 from futurex.kernels.addresses import address_of_function
 from futurex.kernels.compiling import background, working
@@ -20,6 +18,14 @@ from futurex.kernels.steps import Step
 from futurex.kernels.threads import openmp
 
 _entries: dict[str, Entry] = {}
+
+
+@functools.cache
+def llvm() -> Any:
+    """LLVM, loaded when the first kernel is claimed: it takes longer to load than all of futurex."""
+    import llvmlite.binding
+
+    return llvmlite.binding
 
 
 class Counts:
@@ -105,7 +111,7 @@ class Entry:
 
     def _link(self, code: bytes) -> None:
         engine = _engine()
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.add_object_file(llvm().ObjectFileRef.from_data(code))
         engine.finalize_object()
         self._address = engine.get_function_address(f"region_{self._key}")
         self._function: Callable[[Any], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self._address)
@@ -130,19 +136,19 @@ def compiled(text: str, *, wait: bool = True) -> Entry:
 
 
 @functools.cache
-def _target() -> llvm.Target:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+def _target() -> Any:
+    llvm().initialize_native_target()
+    llvm().initialize_native_asmprinter()
     library = openmp()
     if library is not None:
         for name in ("omp_get_thread_num", "omp_get_num_threads"):
-            llvm.add_symbol(name, address_of_function(getattr(library, name)))
-    return llvm.Target.from_default_triple()
+            llvm().add_symbol(name, address_of_function(getattr(library, name)))
+    return llvm().Target.from_default_triple()
 
 
 @functools.cache
 def _features() -> str:
-    return llvm.get_host_cpu_features().flatten()
+    return llvm().get_host_cpu_features().flatten()
 
 
 def has_fma() -> bool:
@@ -162,26 +168,26 @@ def has_half() -> bool:
 
 @functools.cache
 def _machine_name() -> str:
-    return f"{llvm.get_host_cpu_name()} {_features()} {llvm.llvm_version_info}"
+    return f"{llvm().get_host_cpu_name()} {_features()} {llvm().llvm_version_info}"
 
 
-def _machine() -> llvm.TargetMachine:
-    return _target().create_target_machine(cpu=llvm.get_host_cpu_name(), features=_features(), opt=3, jit=True)
+def _machine() -> Any:
+    return _target().create_target_machine(cpu=llvm().get_host_cpu_name(), features=_features(), opt=3, jit=True)
 
 
 def _compile(text: str) -> bytes:
     machine = _machine()
-    module = llvm.parse_assembly(text)
+    module = llvm().parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm().create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm().create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return machine.emit_object(module)
 
 
 @functools.cache
-def _engine() -> llvm.ExecutionEngine:
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+def _engine() -> Any:
+    return llvm().create_mcjit_compiler(llvm().parse_assembly(""), _machine())
