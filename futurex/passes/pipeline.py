@@ -18,6 +18,7 @@ from futurex.passes.rows import join_row_products
 from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
+from futurex.passes.stack_tapes import stack_tapes
 from futurex.passes.winograd import tile_convolutions
 from futurex.tree.graph import Graph
 from futurex.tree.verify import verify
@@ -25,7 +26,7 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, share, prune, lower_contractions, transform_convolutions, tile_convolutions,
+    expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
     join_epilogues, join_row_products, fuse, recompute, join_siblings,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.passes.rounds import rounds_of
 from futurex.runtime.plan import compile_plan
-from futurex.runtime.prediction import rounds_of
 
 RNG = np.random.default_rng(0)
 
