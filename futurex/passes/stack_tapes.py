@@ -29,6 +29,8 @@ _AT = (("index", (("d", 0),)),)
 
 def stack_tapes(graph: Graph) -> Graph:
     """The graph with such loops and scans."""
+    if not all(map(_is_known, (*graph.params, *graph.nodes))):
+        return graph
     lengths = _lengths(graph)
     if not lengths:
         return graph
@@ -39,6 +41,12 @@ def stack_tapes(graph: Graph) -> Graph:
         elif node.op == "item" and node.inputs[0] in lengths:
             makers[node] = _item_maker(node)
     return rewrite(graph, lambda node: None, makers)
+
+
+def _is_known(node: Node) -> bool:
+    """Are all extents known? Elsewhere nodes may refer to each other's."""
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    return all((aval.element if isinstance(aval, Tape) else aval).static for aval in avals)
 
 
 def _lengths(graph: Graph) -> dict[Node, int]:
