@@ -38,6 +38,7 @@ class Bus:
         self.members: dict[str, Member] = {}
         self.silenced: set[str] = set()  # nothing comes from these, and nothing reaches them
         self.notes: list[Note] = []
+        self.told: list[Tell] = []
         self.over: Over | None = None
         self.results: dict[str, bytes] = {}
         self.ended = threading.Event()
@@ -129,6 +130,7 @@ class Bus:
                     self._post(name, do="grant", generation=generation, sent=sent)
                 case Tell(name, generation, command):
                     self._post(name, do="tell", generation=generation, command={"command": command})
+                    self.told.append(action)
 
     def _post(self, name: str, **message) -> None:
         if name not in self.silenced:

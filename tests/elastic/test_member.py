@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from futurex.runtime.elastic.commits import Commits
 from futurex.runtime.elastic.coordinator import Mark, Settings
-
-sys.path.insert(0, str(Path(__file__).parent))
-from bus import Bus
+from tests.elastic.bus import Bus
 
 STEPS, EVERY = 12, 3
 SOON = Settings(min_workers=1, wait=60.0, stall=60.0, settle=0.01)
@@ -65,6 +61,13 @@ class Program:
             fault = waiting.pop(0) if waiting else None
         if fault is not None:
             fault(locality)
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -136,15 +139,18 @@ def test_a_fault_that_nobody_dies_of(start, kind, fault):
 
 def test_who_joins_gets_the_state_before_anything_else(start):
     program = Program()
-    gate = threading.Event()
-    program.faults[5] = [lambda locality: gate.wait(30)]
+    ready = threading.Event()
+
+    def wait(locality):
+        ready.wait(60)
+        until(lambda: {"b", "c"} <= set(bus.coordinator._present) and bus.told)
+
+    program.faults[5] = [wait]
     bus = start(program, "a")
     bus.join("b")
     bus.join("c")
-    # they pause after the step in which they hear of it, with a commit: no step is done again
-    time.sleep(0.2)
-    gate.set()
-    generations = finished(bus)
+    ready.set()
+    generations = finished(bus)  # they pause after the step in which they hear of it, with a commit
     assert generations[-1][1] == 3
     steps = [step for _, rank, step in program.done if rank == 0]
     assert steps == list(range(1, STEPS + 1))
@@ -166,10 +172,7 @@ def test_a_member_that_falls_silent_is_left_out_may_not_act_and_comes_back(start
     program.faults |= {step: [tarry] * 100 for step in range(8, 60)}
     bus = start(program, "a", "b", settings=Settings(min_workers=1, stall=1.0, settle=0.01))
     silent.set()
-    deadline = time.monotonic() + 60
-    while not any(note.what == "started" and note.workers == ("a",) for note in bus.notes):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: any(note.what == "started" and note.workers == ("a",) for note in bus.notes))
     bus.silenced.clear()
     finished(bus, 400)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +16,9 @@ import pytest
 import futurex as fx
 from futurex.runtime import points
 from futurex.training.checkpoint import Checkpoint, latest, newest, save
-from tests.elastic.campaign import EVERY, STALL, exact, expected, problem, schedule, trial
+from tests.elastic.campaign import EPOCHS, EVERY, STALL, exact, expected, problem, schedule, trial
 from tests.elastic.faults import MODES, POINTS, Fault, Faults, struck
 
-ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 WAIT = 240.0
 
@@ -32,7 +30,6 @@ def right():
 
 @pytest.fixture(scope="module")
 def cluster():
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with fx.Cluster(2) as started:
         yield started
 
@@ -170,25 +167,24 @@ def test_two_runs_of_one_name_are_refused_and_unknown_ones_named(cluster):
 
 
 @pytest.fixture
-def standing():
+def standing(tmp_path):
     """A scheduler and two workers in processes of their own, and where they are."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     started = []
 
     def start(*arguments):
         process = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]], env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         started.append(process)
         return process
 
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"tcp://127.0.0.1:{port}"
-    scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+    where = tmp_path / "scheduler.json"
+    scheduler = start(
+        "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(where)
+    )
+    until(lambda: where.exists() and where.read_text().endswith("}"), "the scheduler did not start")
+    address = json.loads(where.read_text())["address"]
     for _ in range(2):
         start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
     try:
@@ -220,18 +216,14 @@ if __name__ == "__main__":
 
 
 def _driver(address, folder, epochs):
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    driver = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), address, str(folder), str(epochs)], stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, address, str(folder), str(epochs)], stdout=subprocess.PIPE)
     assert driver.stdout.readline() == b"trains\n"
     return driver
 
 
 def test_a_run_outlives_its_driver_and_others_attach(standing, right, tmp_path):
     address, _ = standing
-    driver = _driver(address, tmp_path / "run", 40)
+    driver = _driver(address, tmp_path / "run", EPOCHS)
     driver.kill()
     driver.wait()
     with fx.Cluster(address, timeout=60) as cluster:
