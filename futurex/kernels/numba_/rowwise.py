@@ -169,8 +169,11 @@ class Rows:
         return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
 
     def _lies(self, node: Node) -> str | None:
-        """The row that a sum adds up as it lies in memory; None where its terms are computed."""
-        source = node.inputs[0]
+        """The row that a sum adds up as it lies in memory, an operand or what is kept of this pass; None where its
+        terms are only computed."""
+        source, sweep = node.inputs[0], self.sweep
+        if source in sweep.kept_values and sweep.stage[source] + 1 == sweep.stage[node]:
+            return f"%k{sweep.kept_values.index(source)}" if source.dtype == node.dtype else None
         if source.inputs or source.size == 1:
             return None
         operand = self.sweep.operand[source, aligned(node, source, self.sweep.space)]
