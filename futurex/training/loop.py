@@ -240,8 +240,11 @@ class _Loop:
             return
         self._told = now
         self._locality.emit(
-            {"kind": "step", "step": self._step, "epoch": epoch.number, "loss": self._last, "rate": epoch.rate}
-        )
+            {
+                "kind": "step", "step": self._step, "epoch": epoch.number, "loss": self._last, "rate": epoch.rate,
+                "at": time.time(),
+            }
+        )  # fmt: skip
 
     def _evaluate(self) -> Record:
         """Loss and metrics on the validation data, by all localities together."""

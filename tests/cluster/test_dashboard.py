@@ -103,6 +103,7 @@ def test_the_page_is_added_to_a_dashboard_that_stands():
 
 
 @pytest.mark.browser
+@pytest.mark.timeout(300)
 def test_a_browser_draws_the_page():
     pytest.importorskip("bokeh")
     playwright = pytest.importorskip("playwright.sync_api")
@@ -115,18 +116,39 @@ def test_a_browser_draws_the_page():
             pytest.skip(f"no browser: {error}")
         try:
             page = browser.new_page()
+            page.set_default_timeout(120_000)
             errors, requests = [], []
             page.on("pageerror", lambda error: errors.append(error))
             page.on("request", lambda request: requests.append(request.url))
             page.goto(cluster.dashboard)
             page.wait_for_selector("text=No training run has said anything yet")
             _train(cluster, "drawn")
-            page.wait_for_selector("text=/drawn-.*epoch .* localities/", timeout=60_000)
+            page.wait_for_selector("text=/drawn-.*epoch .* localities/")
             assert page.locator("canvas").count() >= 4
             assert not errors
             assert all(url.startswith(cluster.dashboard.rpartition("/")[0]) for url in requests), requests
         finally:
             browser.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"commit_every": 10}], ids=["plain", "elastic"])
+def test_what_the_scheduler_keeps_of_a_run(options):
+    data = (np.ones((64, 3)), np.ones((64, 2)))
+    with fx.Cluster(2) as cluster:
+        run = fx.fit(squares, np.zeros((3, 2)), data, epochs=20, batch_size=16, on=cluster, progress=False, **options)
+        run.result(60)
+        [watched] = cluster.client.run_on_scheduler(_watched)
+    assert watched["ranks"] == [0, 1]
+    assert watched["epochs"] == 20
+    assert 0 < watched["step"] <= run.step
+
+
+def _watched(dask_scheduler):
+    runs = dask_scheduler.plugins[TrainingPlugin.name].runs.values()
+    return [
+        {"ranks": sorted(run.share), "epochs": len(run.epochs), "step": run.steps[-1]["step"]}
+        for run in runs if run.steps
+    ]  # fmt: skip
 
 
 def test_what_the_scheduler_keeps():
@@ -137,8 +159,8 @@ def test_what_the_scheduler_keeps():
     plugin.log_event("futurex-a", {"rank": 0, "event": {"progress": 1}})
     assert plugin.runs["a"].headline == "a: no step yet"
     for step in (1, 5):
-        event = {"kind": "step", "step": step, "epoch": 1, "loss": 1 / step, "rate": 10.0}
-        plugin.runs["a"].heard(0, event, now=float(step))
+        event = {"kind": "step", "step": step, "epoch": 1, "loss": 1 / step, "rate": 10.0, "at": float(step)}
+        plugin.log_event("futurex-a", {"rank": 0, "event": event})
     assert [point["steps_per_second"] for point in plugin.runs["a"].steps] == [0.0, 1.0]
     total = Traffic(steps=2, seconds=1.0, exchanges=2, exchanged_bytes=4_000_000, communication=0.5, exposed=0.25)
     plugin.log_event("futurex-a", {"rank": 1, "event": {"kind": "traffic", "step": 2, **asdict(total)}})

@@ -43,7 +43,7 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     folder = str(Path(__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("FUTUREX_STALL", "0.5")
-    monkeypatch.setenv("FUTUREX_DEADLINE", "4")
+    monkeypatch.setenv("FUTUREX_DEADLINE", "6")
     x = np.ones((8, 3))
     program = fx.lower(descent, np.ones((3, 2)), x)
     with fx.Cluster(2, transport=transport) as cluster:
@@ -53,12 +53,12 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
         run.subscribe(lambda rank, event: events.append((rank, event)))
         _wait(lambda: {rank for rank, _ in events} == {0, 1}, "the run did not start")
         with _stopped(pids[cluster.addresses[victim]]):
-            _wait(lambda: any(event.get("kind") == "stall" for _, event in events), "nobody complains")
+            _wait(lambda: any(_complains(event, 1 - victim) for _, event in events), "nobody complains")
             with pytest.raises(Exception, match=r"waited|deadline") as caught:
                 run.result(60)
-    waiting, report = next((rank, event) for rank, event in events if event.get("kind") == "stall")
-    assert waiting == report["rank"] == 1 - victim
-    assert report["missing"] == (victim,) or report["missing"] == [victim]
+    waiting, report = [(rank, event) for rank, event in events if _complains(event, 1 - victim)][-1]
+    assert waiting == 1 - victim
+    assert list(report["missing"]) == [victim]
     [described] = report["exchanges"][:1]
     for part in ("all_reduce of", "float64[", "test_stalls.py:", "(x @ w) ** 2"):
         assert part in described
@@ -68,6 +68,11 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     assert f"not waiting, or unable to say so: rank {victim}" in text
     assert isinstance(caught.value, TimeoutError)
     assert any(f"for rank {victim}:" in record.getMessage() for record in caplog.records)
+
+
+def _complains(event, rank):
+    """On a machine that is busy, both may have waited for each other before one of them is stopped."""
+    return event.get("kind") == "stall" and event["rank"] == rank and event["seconds"] >= 2.0
 
 
 def _wait(seen, otherwise):

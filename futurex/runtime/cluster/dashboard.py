@@ -81,15 +81,14 @@ class _View:
             plot = figure(title=label, x_axis_label="step", name=name, **size)
             plot.line("step", name, source=self._steps, line_width=2)
             plots.append(plot)
-        bars = figure(title="communication, share of the step's time", name="communication", **size)
-        bars.x_range.only_visible = True
+        bars = figure(title="communication, share of the step's time", name="communication", y_range=(0, 1), **size)
         bars.vbar_stack(
             ["exposed", "hidden"], x="rank", width=0.6, source=self._shares, color=["#c2661a", "#2f6fb5"],
             legend_label=["exposed: waited for", "hidden: beside computing"],
         )  # fmt: skip
         bars.xaxis.axis_label = "locality"
         bars.xaxis.ticker.min_interval = 1
-        bars.legend.location = "top_left"
+        bars.add_layout(bars.legend[0], "right")
         grid = gridplot([plots[:2], [plots[2], bars]], sizing_mode="stretch_width", toolbar_location=None)
         self.root = column(self._headline, self._choice, grid, sizing_mode="stretch_width")
 

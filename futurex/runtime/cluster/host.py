@@ -15,6 +15,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from futurex.runtime import config
+from futurex.runtime.cluster.membership import topic
 from futurex.runtime.cluster.participant import Participant
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
@@ -252,8 +253,3 @@ def _resolved(arg: Any, host: Host, mine: tuple[Any, ...]) -> Any:
     if isinstance(arg, dict):
         return {key: _resolved(entry, host, mine) for key, entry in arg.items()}
     return arg
-
-
-def topic(run: str) -> str:
-    """The Dask event topic of a run."""
-    return f"futurex-{run}"

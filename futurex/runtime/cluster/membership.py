@@ -19,3 +19,8 @@ class MembershipPlugin(SchedulerPlugin):
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         scheduler.log_event(TOPIC, {"left": worker})
+
+
+def topic(run: str) -> str:
+    """The Dask event topic of a run."""
+    return f"futurex-{run}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from distributed import Client, Future
 from distributed.client import ClosedClientError
 
 from futurex.runtime.cluster.errors import LocalityLost
-from futurex.runtime.cluster.host import deliver_command, topic
+from futurex.runtime.cluster.host import deliver_command
+from futurex.runtime.cluster.membership import topic
 from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
 from futurex.runtime.stall import Stall, log, silent
@@ -34,7 +36,7 @@ class ClusterRun(SpmdRun):
         self._abort = abort
         self._tasks: list[Future] = []
         self._errors: dict[int, BaseException] = {}
-        self._stalls: dict[int, Stall] = {}
+        self._stalls: dict[int, tuple[Stall, float]] = {}
         self._done = 0
         self._state = threading.Lock()
         self._settling: threading.Timer | None = None
@@ -66,9 +68,14 @@ class ClusterRun(SpmdRun):
 
     def _stalled(self, stall: Stall) -> None:
         with self._state:
-            self._stalls[stall.rank] = stall
-            others = silent(self.size, self._stalls.values())
+            self._stalls[stall.rank] = stall, time.monotonic()
+            others = silent(self.size, self._lasting())
         log.warning("run %r: %s\n  %s", self.name, stall, others)
+
+    def _lasting(self) -> list[Stall]:
+        """The reports of those who still wait: they would say so again after twice the time."""
+        now = time.monotonic()
+        return [stall for stall, heard in self._stalls.values() if now - heard <= 2 * stall.seconds]
 
     def _finished(self, rank: int) -> None:
         task = self._tasks[rank]
@@ -116,9 +123,9 @@ class ClusterRun(SpmdRun):
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
         cause = [*lost, *others, *causes][0]
-        if self._stalls and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
-            reports = [*map(str, self._stalls.values()), silent(self.size, self._stalls.values())]
-            cause.add_note("\n".join(reports))
+        lasting = self._lasting()
+        if lasting and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
+            cause.add_note("\n".join([*map(str, lasting), silent(self.size, lasting)]))
         self._close()
         self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
         with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts

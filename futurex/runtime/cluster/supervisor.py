@@ -14,6 +14,7 @@ from typing import Any
 
 from distributed import Scheduler, SchedulerPlugin
 
+from futurex.runtime.cluster.membership import topic
 from futurex.runtime.elastic.coordinator import (
     Action,
     Alive,
@@ -88,6 +89,7 @@ class SupervisedRun:
             self._events = [each for each in self._events if (each[1], each[2].get("kind")) != (rank, kind)]
         self._events.append((self._numbered, rank, event))
         self._numbered += 1
+        self._scheduler.log_event(topic(self.name), {"rank": rank, "event": event})  # for the dashboard
         self._wake()
 
     async def watch(self, since: int, patience: float) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -31,11 +30,11 @@ class Watched:
         self.epochs: list[dict[str, Any]] = []
         self._totals: dict[int, Traffic] = {}
 
-    def heard(self, rank: int, event: Mapping[str, Any], now: float) -> None:
+    def heard(self, rank: int, event: Mapping[str, Any]) -> None:
         """Take in an event of a locality; those of other kinds are not for the dashboard."""
         match event.get("kind"):
             case "step":
-                self._step(event, now)
+                self._step(event)
             case "epoch":
                 self.epochs.append(dict(event))
             case "traffic":
@@ -43,7 +42,8 @@ class Watched:
             case "stall":
                 self.stalls.append(str(Stall.heard(event)))
 
-    def _step(self, event: Mapping[str, Any], now: float) -> None:
+    def _step(self, event: Mapping[str, Any]) -> None:
+        now = event["at"]  # by the locality's clock: events may arrive in bursts
         last = self.steps[-1] if self.steps else None
         rate = 0.0
         if last is not None and now > last["time"]:
@@ -102,4 +102,4 @@ class TrainingPlugin(SchedulerPlugin):
             while len(self.runs) >= KEPT_RUNS:
                 del self.runs[next(iter(self.runs))]
             self.runs[name] = Watched(name)
-        self.runs[name].heard(int(msg["rank"]), msg["event"], time.time())
+        self.runs[name].heard(int(msg["rank"]), msg["event"])
