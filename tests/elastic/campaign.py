@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import futurex as fx
-from tests.elastic.faults import MODES, POINTS, Fault, Faults, struck
+from tests.elastic.faults import MODES, POINTS, Fault, arm, struck
 
 EXAMPLES, BATCH, EPOCHS, EVERY, SAVED = 136, 16, 25, 7, 25  # the last batch of an epoch has 8 rows
 STEPS = EPOCHS * -(-EXAMPLES // BATCH)
@@ -70,7 +70,7 @@ def trial(
     want, history = right
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cluster.client.register_plugin(Faults(name, faults))
+        arm(cluster.client, folder, faults)
         start = time.monotonic()
         run = fx.fit(
             exact, params, data, on=cluster, commit_every=EVERY, min_workers=least, stall_seconds=STALL,

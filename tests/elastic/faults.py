@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distributed import WorkerPlugin
+from distributed import Client, WorkerPlugin
 
 from futurex.runtime import points
 
@@ -52,6 +52,19 @@ class Faults(WorkerPlugin):
 
     def teardown(self, worker: Any) -> None:
         points.hook = None
+
+
+def arm(client: Client, folder: Path, schedule: list[Fault]) -> None:
+    """Have a schedule strike from now on. Dask cannot register anything while a worker is dying: it is asked again."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            client.register_plugin(Faults(str(folder), schedule))
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def struck(folder: Path) -> list[int]:

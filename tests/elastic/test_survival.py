@@ -17,7 +17,7 @@ import futurex as fx
 from futurex.runtime import points
 from futurex.training.checkpoint import Checkpoint, latest, newest, save
 from tests.elastic.campaign import EPOCHS, EVERY, STALL, exact, expected, problem, schedule, trial
-from tests.elastic.faults import MODES, POINTS, Fault, Faults, struck
+from tests.elastic.faults import MODES, POINTS, Fault, arm, struck
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 WAIT = 240.0
@@ -78,7 +78,7 @@ def test_other_networks_agree_to_rounding_and_history_is_whole(cluster, tmp_path
     alone = fx.fit(loss, params, data, **options)
     want = alone.result(WAIT)
     faults = [Fault("all-reduce", 10, "kill", 0), Fault("step", 31, "socket")]
-    cluster.client.register_plugin(Faults(str(tmp_path), faults))
+    arm(cluster.client, tmp_path, faults)
     until(lambda: len(workers(cluster)) == 2, "the workers did not come back")
     run = fx.fit(loss, params, data, on=cluster, commit_every=5, stall_seconds=STALL, **options)
     got = run.result(WAIT)
@@ -100,7 +100,7 @@ def test_every_example_is_seen_once_an_epoch_whoever_comes_and_goes(cluster, tmp
     n, epochs = 64, 100
     until(lambda: len(workers(cluster)) == 2, "the workers did not come back")
     faults = [Fault("step", 100, "kill", 1), Fault("commit", 250, "exit", 0)]
-    cluster.client.register_plugin(Faults(str(tmp_path), faults))
+    arm(cluster.client, tmp_path, faults)
     run = fx.fit(
         counting, np.zeros(n), np.eye(n), optimizer=fx.optim.sgd(8.0), epochs=epochs, batch_size=8, on=cluster,
         commit_every=9, stall_seconds=STALL, progress=False,
@@ -127,6 +127,15 @@ def test_workers_join_and_leave_while_it_trains():
     assert run.status == "stopped"
     assert seen.sum() == run.step * batch
     assert seen.max() - seen.min() <= 1  # not one was left out or seen twice, wherever in the epoch the run was stopped
+
+
+def test_a_run_begins_while_its_workers_die(cluster, right):
+    params, data, options = problem()
+    for process in cluster.client.run(os.getpid).values():
+        os.kill(process, signal.SIGKILL)
+    # the scheduler may know of none, some or all of the deaths by now
+    run = fx.fit(exact, params, data, on=cluster, commit_every=EVERY, stall_seconds=STALL, **options)
+    np.testing.assert_array_equal(run.result(WAIT)["w"], right[0]["w"])
 
 
 def test_too_few_workers_are_waited_for_and_named(cluster):

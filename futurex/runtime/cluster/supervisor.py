@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from distributed import Scheduler, SchedulerPlugin
+from distributed.comm import CommClosedError
 
 from futurex.runtime.cluster.membership import topic
 from futurex.runtime.elastic.coordinator import (
@@ -152,8 +153,9 @@ class SupervisedRun:
 
     def _post(self, worker: str, **message: Any) -> None:
         stream = self._scheduler.stream_comms.get(worker)
-        if stream is not None:  # otherwise it has just left, which the coordinator will hear
-            stream.send({"op": OP, "run": self.name, **message})
+        if stream is not None:  # otherwise it has left; the coordinator hears of that, and of closed channels
+            with contextlib.suppress(CommClosedError):
+                stream.send({"op": OP, "run": self.name, **message})
 
 
 class ElasticPlugin(SchedulerPlugin):
