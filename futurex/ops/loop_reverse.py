@@ -60,9 +60,13 @@ class _Backward:
         return (min(range(self.n_carry), key=lambda k: self.body.params[k].aval.nbytes),)
 
     def run(
-        self, sequences: dict[int, Node], consts: Sequence[Node], g: Sequence[Node | None], taped: dict[int, Node]
+        self, sequences: dict[int, Node], consts: Sequence[Node], g: Sequence[Node | None], taped: dict[int, Node],
+        results: Sequence[Any],
     ) -> dict[int, Node]:
-        """Cotangents of the body's inputs from those of its outputs ``g`` (carry, then sequences) and of tapes."""
+        """Cotangents of the body's inputs from those of its outputs ``g`` (carry, then sequences) and of tapes.
+
+        ``results``: what the loop's results are; extents that change from round to round end as theirs.
+        """
         first_const = self.n_carry + self.n_xs
         carried = [k for k in self.active if k < self.n_carry]
         over = [k for k in self.active if self.n_carry <= k < first_const]
@@ -92,8 +96,8 @@ class _Backward:
             [*(cots[k] for k in carried), *totals, *(cots[k] for k in over)],
             f"{self.body.name}_pullback",
         )
-        starts = [_or_zeros(g[k], self.body.outs[k].aval) for k in carried]
-        starts += [zeros_like(total.aval) for total in sums]
+        starts = [_or_zeros(g[k], results[k]) for k in carried]
+        starts += [zeros_like(plain(consts[k - first_const].aval)) for k in summed]
         inputs = [sequences[k] for k, _ in on_tape]
         inputs += [g_k for k, _ in ys if (g_k := g[k]) is not None]
         inputs += [taped[k] for k, _ in more]
@@ -127,7 +131,7 @@ def pull_loop(
     back = _backward(g, body, n, 0, None, False, pullback, needed)
     taped = _taped(out, back.tape)
     tapes = {k: item(taped, n + place) for place, k in enumerate(taped.attrs["tape"]) if k in back.tape}
-    cots = back.run(tapes, inputs[n:], g[:n], _tape_seeds(g[n:], tape))
+    cots = back.run(tapes, inputs[n:], g[:n], _tape_seeds(g[n:], tape), out.aval)
     return tuple(cots.get(k) if needed[k] else None for k in range(len(inputs)))
 
 
@@ -143,7 +147,8 @@ def pull_scan(
         sequences |= {k: item(taped, n_outs + place) for place, k in enumerate(taped.attrs["tape"]) if k in back.tape}
     if not sequences and length is None:
         sequences = {n_carry: inputs[n_carry]}
-    cots = back.run(sequences, inputs[n_carry + n_xs :], g[:n_outs], _tape_seeds(g[n_outs:], tape))
+    consts = inputs[n_carry + n_xs :]
+    cots = back.run(sequences, consts, g[:n_outs], _tape_seeds(g[n_outs:], tape), out.aval)
     return tuple(cots.get(k) if needed[k] else None for k in range(len(inputs)))
 
 

@@ -158,6 +158,21 @@ def loop_with_rows(x):
 
 
 @case
+def a_loop_over_shrinking_arrays(x):
+    levels = np.concatenate([x, x[::-1] * 0.5, W])
+    values = levels * 2
+    for _ in range(15):
+        levels = levels[:-1] * 0.9
+        values = values[:-1] + np.tanh(values[1:]) * levels
+    return values.sum()
+
+
+@case
+def merged_axes_of_a_broadcast_scalar(x):
+    return (np.broadcast_to(np.tanh(x).sum(), (3, 4)).T.reshape(-1)[2:] * 0.7).sum()
+
+
+@case
 def broadcast_views(x):
     wide = np.broadcast_to(x, (3, 6))
     return (
