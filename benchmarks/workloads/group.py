@@ -93,11 +93,19 @@ def serve(link: Connection, factory: str, rank: int, size: int, elements: int, o
         member: Rank = getattr(importlib.import_module(module), name)(rank, size, elements, gather, **options)
         link.send("ready")
         while (command := link.recv())[0] != "stop":
-            link.send(error_of(member, rank, size) if command[0] == "check" else time_rank(member, command[1]))
+            link.send(answer(member, rank, size, command))
         link.send(None)
         member.close()
     except Exception as error:  # the coordinator raises it, so that the benchmark says why the group is missing
         link.send(error if isinstance(error, ImportError) else RuntimeError(f"rank {rank}: {error!r}"))
+
+
+def answer(member: Any, rank: int, size: int, command: tuple[Any, ...]) -> Any:
+    """Do what the coordinator asks: what the rank itself can answer, and for arrays that are summed the common way."""
+    own = getattr(member, command[0], None)
+    if own is not None:
+        return own(*command[1:])
+    return error_of(member, rank, size) if command[0] == "check" else time_rank(member, command[1])
 
 
 def error_of(member: Rank, rank: int, size: int) -> float:
