@@ -92,7 +92,7 @@ class Board:
 
     @property
     def cores(self) -> int:
-        """How many processors the owner may use."""
+        """Which processors the owner may use, a bit each; those above the 64th count as one of the first."""
         return self._words[_CORES]
 
     @cores.setter

@@ -14,6 +14,7 @@ by the peers.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import threading
 import time
@@ -108,7 +109,7 @@ class SharedGroup:
         self.endpoint = endpoint
         self.memory = endpoint.memory
         self.board = Board(endpoint.memory)
-        self.board.cores = len(os.sched_getaffinity(0))
+        self.board.cores = sum({1 << core % 64 for core in os.sched_getaffinity(0)})
         self._boards: list[Board] = []
         self._others: list[tuple[int, Board]] = []
         self._driving = threading.Lock()  # held by whoever runs stages
@@ -152,7 +153,8 @@ class SharedGroup:
         if not self._boards:
             peers = self.endpoint.peer_memory
             self._boards = [self.board if rank == self.endpoint.rank else Board(peers[rank]) for rank in self.members]
-            self.yields = self.size > min(board.cores for board in self._boards)
+            cores = functools.reduce(operator.or_, (board.cores for board in self._boards))
+            self.yields = self.size > cores.bit_count()
             both = zip(self.members, self._boards, strict=True)
             self._others = [(rank, board) for rank, board in both if rank != self.endpoint.rank]
         return self._boards
