@@ -237,7 +237,7 @@ class TorchTrainer:
         return step
 
 
-def timed(step: Callable[[], float], repetitions: int) -> list[float]:
+def timed(step: Callable[[], object], repetitions: int) -> list[float]:
     """Return the seconds of each step."""
     import time
 
