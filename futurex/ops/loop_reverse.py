@@ -10,8 +10,9 @@ from futurex.ops.elementwise import zeros_like
 from futurex.ops.tapes import element, plain
 from futurex.tree.activity import active_outs
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim, new_symbol, same
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, build, item, param
+from futurex.tree.node import Node, apply, build, dimensions_of, item, param
 from futurex.tree.record import record
 
 Pullback = Callable[..., Graph]
@@ -79,7 +80,22 @@ class _Backward:
             arguments[node] = param(aval or node.aval, node.attrs["name"])
             return arguments[node]
 
-        cts = [stand_in(seeds[k]) for k in carried]
+        def cotangent(k: int) -> Node:
+            """What a round is given: as large as what the round gave, but the first and the last may be of others."""
+            seed = seeds[k]
+            ends = zip(seed.aval.shape, results[k].shape, self.body.params[k].aval.shape, strict=True)
+            shape = tuple(
+                n if isinstance(n, Dim) or (same(n, last) and same(n, first)) else Dim.of(new_symbol())
+                for n, last, first in ends
+            )
+            if same(shape, seed.aval.shape):
+                return stand_in(seed)
+            entry = param(Aval(shape, seed.dtype), "g")
+            with dimensions_of([entry]):
+                arguments[seed] = apply("reshape", entry, shape=seed.aval.shape)
+            return entry
+
+        cts = [cotangent(k) for k in carried]
         sums = [param(plain(params[k].aval), "sum") for k in summed]
         on_tape = [(k, stand_in(params[k], element(sequences[k].aval))) for k in sequences]
         ys = [(k, stand_in(seeds[k])) for k in self.seeded if k >= self.n_carry]

@@ -1098,3 +1098,38 @@ def a_choice_that_hides_later_ones(x, a):
     if w is not None and (x * 2).max() > 1:
         x[0] += 1
     return x * 1.0
+
+
+@cases(V)
+@cases(-V)
+def a_break_in_the_else_of_an_inner_loop(x):
+    total = 0.0
+    for row in x:
+        for each in x:
+            if each > 1.5:
+                break
+            total += each
+        else:
+            total -= row
+            if row > -0.5:
+                break
+            continue
+        total += 100
+    return total
+
+
+@cases(V)
+@cases(-V)
+def a_break_in_the_else_of_an_inner_while(x):
+    total, n = 0.0, 0
+    while n < 3 and x[0] < 0:
+        n += 1
+        while total < n * x[-1]:
+            total += 1
+            if total > 2:
+                break
+        else:
+            if x[1] > 0:
+                break
+        total += x[n]
+    return total, n

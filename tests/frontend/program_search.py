@@ -99,7 +99,8 @@ def slope_disagreement(text, folder, seeds=(1, 2)):
             moved = list(module.inputs(seed))
             for k, way in zip(numbers, direction, strict=True):
                 moved[k] = moved[k] + step * way if isinstance(moved[k], np.ndarray) else float(moved[k] + step * way)
-            return float(module.program(*moved))
+            result = module.program(*moved)
+            return float("nan") if np.iscomplexobj(result) else float(result)  # only real functions have slopes
 
         with np.errstate(all="ignore"):
             try:
@@ -110,7 +111,7 @@ def slope_disagreement(text, folder, seeds=(1, 2)):
             except Exception:
                 continue
         size = 1 + max(map(abs, estimates))
-        if not np.isfinite([value, *estimates]).all() or np.ptp(estimates) > 1e-5 * size or size > 1e8:
+        if not np.isfinite([value, *estimates]).all() or np.ptp(estimates) > 1e-5 * size or max(size, abs(value)) > 1e8:
             continue  # not smooth here
         with np.errstate(all="ignore"):
             ahead, behind = (along(1e-5) - value) / 1e-5, (value - along(-1e-5)) / 1e-5

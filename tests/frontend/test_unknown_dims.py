@@ -454,3 +454,29 @@ def test_a_graph_used_twice_has_extents_of_its_own_each_time():
     np.testing.assert_array_equal(results[2], np.concatenate([X[X > 0] * 2, -X[X < 0] * 2]))
     with pytest.raises(ValueError, match="broadcast"):
         Graph([a, b], [first + second])(X, np.where(np.arange(20) < 3, 1.0, -1.0))
+
+
+def ends_with_another_shape(x):
+    y, left = np.tanh(x) * 2, x[0] + 2.5
+    while left > 0:
+        y = y.reshape(2, -1)[:, :2].ravel() * left
+        left -= 1
+    return (y**2).sum()
+
+
+def would_end_with_another_shape(x):
+    y, left = np.tanh(x) * 2, x[0] - 2.5
+    while left > 0:
+        y = np.repeat(y[:1], 2) * left
+        left -= 1
+    return (y**2).sum()
+
+
+@pytest.mark.parametrize("function", [ends_with_another_shape, would_end_with_another_shape])
+@pytest.mark.parametrize("start", [-0.7, 0.4, 3.1])
+def test_gradients_of_loops_that_end_with_another_shape(function, start):
+    x, step = np.array([start, 0.3, -1.1, 0.9, 0.2, 1.4]), 1e-6 * np.eye(6)
+    expected = [(function(x + each) - function(x - each)) / 2e-6 for each in step]
+    value, gradient = fx.value_and_grad(function)(x)
+    assert float(value) == function(x)
+    np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-6, atol=1e-6)

@@ -51,13 +51,19 @@ def stored(nodes: Sequence[ast.AST]) -> list[str]:
 
 
 def contains(nodes: Sequence[ast.AST], kinds: tuple[type, ...], *, into_loops: bool = True) -> bool:
-    """Does any statement hold a node of these kinds in this function (not in nested functions)?"""
+    """Does any statement hold a node of these kinds in this function (not in nested functions)?
+
+    Without ``into_loops``, what belongs to an inner loop does not count; its ``else`` belongs to what it stands in.
+    """
     for node in nodes:
         if isinstance(node, kinds):
             return True
-        if isinstance(node, SCOPES) or (not into_loops and isinstance(node, ast.For | ast.While)):
+        if isinstance(node, SCOPES):
             continue
-        if contains(list(ast.iter_child_nodes(node)), kinds, into_loops=into_loops):
+        inside: list[Any] = list(ast.iter_child_nodes(node))
+        if not into_loops and isinstance(node, ast.For | ast.While):
+            inside = list(node.orelse)
+        if contains(inside, kinds, into_loops=into_loops):
             return True
     return False
 
