@@ -58,7 +58,7 @@ def test_two_localities_say_how_much_communication_was_hidden(tmp_path, capsys):
         (["train", "har", "--epoch", "3"], "unrecognized arguments: --epoch 3; did you mean --epochs?"),
         (["train", "har", "--batchsize=3"], "did you mean --batch-size?"),
         (["train", "har", "--epochs", "many"], "invalid int value: 'many'"),
-        (["train", "har", "--transport", "udp"], "choose from 'local', 'tcp', 'ucx'"),
+        (["train", "har", "--transport", "udp"], "choose from 'auto', 'local', 'tcp', 'ucx'"),
         ([], "required: COMMAND"),
     ],
 )
