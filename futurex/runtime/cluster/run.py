@@ -19,7 +19,7 @@ from futurex.runtime.group import Command, SpmdRun
 from futurex.runtime.stall import Stall, log, silent
 from futurex.runtime.transport import TransportError
 
-SETTLE_SECONDS = 3.0  # how long the cause of a failure may take to arrive after its first symptom
+SETTLE_SECONDS = 10.0  # how long the cause of a failure may take to arrive after its first symptom
 _SYMPTOMS = (CollectiveError, TransportError)
 
 
@@ -107,7 +107,7 @@ class ClusterRun(SpmdRun):
             self._errors.setdefault(rank, error)
             if isinstance(error, LocalityLost):
                 self._errors[rank] = error
-            certain = not isinstance(error, _SYMPTOMS)
+            certain = not isinstance(error, _SYMPTOMS) or len(self._errors) == self.size  # nobody is left to say why
             if self._settling is not None and not certain:
                 return
             if self._settling is not None:
