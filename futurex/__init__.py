@@ -48,17 +48,17 @@ __all__ = [
     "stop_gradient", "strategy", "trace", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-_MODULES = ("data", "models", "numpy", "optim")
+_MODULES = {"data": "data", "models": "models", "numpy": "numpy", "optim": "optim", "strategy": "training.strategy"}
 _LATE = {
     "Cluster": "runtime.cluster", "ClusterUnreachable": "runtime.cluster", "LocalityLost": "runtime.cluster",
-    "TooFewWorkers": "runtime.cluster", "attach": "training.fit", "fit": "training.fit", "strategy": "training",
+    "TooFewWorkers": "runtime.cluster", "attach": "training.fit", "fit": "training.fit",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What not every program needs is imported when it is asked for; programs on this machine never load Dask."""
     if name in _MODULES:
-        return importlib.import_module(f"futurex.{name}")
+        return importlib.import_module(f"futurex.{_MODULES[name]}")
     if name not in _LATE:
         raise AttributeError(f"module 'futurex' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"futurex.{_LATE[name]}"), name)

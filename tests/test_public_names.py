@@ -1,0 +1,23 @@
+"""Every public name is there in a program that has asked for no other before."""
+
+import subprocess
+import sys
+
+import pytest
+
+import futurex as fx
+
+LATE = [name for name in fx.__all__ if name in (*fx._LATE, *fx._MODULES)]
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_name_that_is_imported_when_it_is_asked_for(name):
+    program = f"import futurex as fx; print(type(fx.{name}).__name__, {name!r} in dir(fx))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == "True"
+
+
+def test_every_public_name_exists():
+    assert all(getattr(fx, name) is not None for name in fx.__all__)
+    assert set(fx.__all__) <= set(dir(fx))
