@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,16 @@ class Options:
 
     accumulate: int = 1
     compression: str | None = None
+
+    def refused_by(self, strategy: str) -> None:
+        """Raise ValueError if any is given: ``strategy``, as it was written, goes with none of them."""
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if given != field.default:
+                raise ValueError(
+                    f"{field.name}={given!r} does not go with strategy {strategy}; leave it out, or use "
+                    "strategy=fx.strategy.all_reduce()"
+                )
 
 
 class Strategy(ABC):

@@ -44,14 +44,7 @@ class CrossBarrier(Strategy):
 
     def check(self, size: int, options: Options) -> None:
         """A step is turned around one batch, and the codecs' memory belongs to sums at its end."""
-        for name, given, default in (
-            ("compression", options.compression, None), ("accumulate", options.accumulate, 1),
-        ):  # fmt: skip
-            if given != default:
-                raise ValueError(
-                    f"{name}={given!r} does not go with strategy cross_barrier(share={self.share:g}); leave it out, or "
-                    "use strategy=fx.strategy.all_reduce()"
-                )
+        options.refused_by(f"cross_barrier(share={self.share:g})")
 
     def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
         """ "next" updates and goes on, "first" has nothing to update with yet, "last" only updates."""

@@ -42,14 +42,7 @@ class ParameterServer(Strategy):
 
     def check(self, size: int, options: Options) -> None:
         """Gradients are not summed by a collective, and come once a step."""
-        for name, given, default in (
-            ("compression", options.compression, None), ("accumulate", options.accumulate, 1),
-        ):  # fmt: skip
-            if given != default:
-                raise ValueError(
-                    f"{name}={given!r} does not go with strategy parameter_server(staleness={self.staleness}); leave "
-                    "it out, or use strategy=fx.strategy.all_reduce()"
-                )
+        options.refused_by(f"parameter_server(staleness={self.staleness})")
 
     def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
         """ "part" is the gradient of a locality's share, "update" what the server does; one locality just trains."""
