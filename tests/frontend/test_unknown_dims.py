@@ -480,3 +480,18 @@ def test_gradients_of_loops_that_end_with_another_shape(function, start):
     value, gradient = fx.value_and_grad(function)(x)
     assert float(value) == function(x)
     np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-6, atol=1e-6)
+
+
+def shrinks_beside_what_nobody_reads_later(start):
+    values = start * np.arange(1.0, 51.0)
+    shares = values * 2
+    for _ in range(49):
+        shares = shares[:-1]
+        values = values[:-1] * 0.02 * shares + np.sin(values[1:])
+    return values[0]
+
+
+def test_the_gradient_of_a_loop_that_shrinks_an_array_nobody_reads_later():
+    found = float(fx.grad(shrinks_beside_what_nobody_reads_later)(0.3))
+    f = shrinks_beside_what_nobody_reads_later
+    np.testing.assert_allclose(found, (f(0.3 + 1e-6) - f(0.3 - 1e-6)) / 2e-6, rtol=1e-4)
