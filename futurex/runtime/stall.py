@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -72,3 +74,39 @@ def silent(size: int, stalls: Iterable[Stall]) -> str:
     if not quiet:
         return "every rank says that it waits: the ranks disagree on what comes next"
     return f"not waiting, or unable to say so: rank{'s' if len(quiet) > 1 else ''} {', '.join(map(str, quiet))}"
+
+
+class Reports:
+    """The stalls of a run as its driver hears of them: it logs each of them, and knows which last."""
+
+    def __init__(self, run: str, size: int) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self.begin(size)
+
+    def begin(self, size: int) -> None:
+        """So many ranks begin together; what was heard before is over."""
+        with self._lock:
+            self._size = size
+            self._heard: dict[int, tuple[Stall, float]] = {}
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """A rank has said something; nothing happens where that is no stall."""
+        if event.get("kind") != "stall":
+            return
+        stall = Stall.heard(event)
+        with self._lock:
+            self._heard[stall.rank] = stall, time.monotonic()
+            others = silent(self._size, self._lasting())
+        log.warning("run %r: %s\n  %s", self._run, stall, others)
+
+    def lasting(self) -> list[str]:
+        """What those say who still wait, and who has not said that it does; nothing where nobody waits."""
+        with self._lock:
+            found = self._lasting()
+            return [*map(str, found), silent(self._size, found)] if found else []
+
+    def _lasting(self) -> list[Stall]:
+        """Those who still wait would say so again after twice the time."""
+        now = time.monotonic()
+        return [stall for stall, heard in self._heard.values() if now - heard <= 2 * stall.seconds]

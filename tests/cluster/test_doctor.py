@@ -23,7 +23,7 @@ def test_a_sound_cluster(capsys):
     for name, finding in (
         ("workers", "2 on 1 hosts"), ("versions", "equal here and on all workers: python"),
         ("connections", "every worker reaches every other one"), ("clock", r"tcp://\S+ is [+-]"),
-        ("transports", "local, tcp"), ("shared memory", "anonymous"), ("loopback", r"connections to 127\.0\.0\.1 work"),
+        ("transports", "auto, local, tcp"), ("shared memory", "anonymous"), ("loopback", r"connections to 127\.0\.0\.1 work"),
         ("ports", "localities listen at ports"),
     ):  # fmt: skip
         assert re.search(rf"^{name} +{finding}", said, re.MULTILINE), name
@@ -82,7 +82,7 @@ def test_what_transports_there_are():
         [(_, finding)] = checkup._transports(dict(enumerate(workers)))
         return finding.partition(";")[0]
 
-    assert said(about(), about()) == "local, tcp, ucx"
-    assert said(about(), about(host="other")) == "tcp, ucx"
-    assert said(about(), about(user=2, ucx=False)) == "tcp"
-    assert said(about(address="tls://h:1"), about(address="tls://h:2")) == "local, tcp"
+    assert said(about(), about()) == "auto, local, tcp, ucx"
+    assert said(about(), about(host="other")) == "auto, tcp, ucx"
+    assert said(about(), about(user=2, ucx=False)) == "auto, tcp"
+    assert said(about(address="tls://h:1"), about(address="tls://h:2")) == "auto, local, tcp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -68,6 +69,33 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     assert f"not waiting, or unable to say so: rank {victim}" in text
     assert isinstance(caught.value, TimeoutError)
     assert any(f"for rank {victim}:" in record.getMessage() for record in caplog.records)
+
+
+def test_a_stall_of_an_elastic_run_is_in_the_log_and_over_when_the_worker_goes_on(monkeypatch, caplog):
+    monkeypatch.setenv("FUTUREX_STALL", "0.5")
+    caplog.set_level(logging.INFO)
+    x = np.ones((8, 3))
+    with fx.Cluster(2) as cluster:
+        pids = cluster.client.run(os.getpid)
+        run = fx.fit(loss, np.ones((3, 2)), x, on=cluster, epochs=10**9, commit_every=1000, progress=False, name="late")
+        _wait(lambda: run.step > 0, "the run did not start")
+        [begun] = [each["workers"] for each in run.generations if each["what"] == "started"]
+        with _stopped(pids[begun[1]]):
+            _wait(lambda: any(_names(record, 1) for record in caplog.records), "nobody complains")
+        step = run.step
+        _wait(lambda: run.step > step, "the run does not go on")
+        run.stop()
+        run.result(60)
+    [record, *_] = [record for record in caplog.records if _names(record, 1)]
+    assert "run 'late': rank 0 has waited" in record.getMessage()
+    assert "test_stalls.py:" in record.getMessage()
+    assert "not waiting, or unable to say so: rank 1" in record.getMessage()
+    assert any("run 'late': forming, generation 1 of 2 workers" in each.getMessage() for each in caplog.records)
+    assert any("for rank 1:" in stall for stall in run.stalls)
+
+
+def _names(record, rank):
+    return f"for rank {rank}:" in record.getMessage() and "run 'late'" in record.getMessage()
 
 
 def _complains(event, rank):

@@ -124,6 +124,6 @@ if __name__ == "__main__":
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--each", type=int, default=8, help="faults in one training")
     parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--transport", default=None, choices=["local", "tcp"])
+    parser.add_argument("--transport", default="auto", choices=["auto", "local", "tcp", "ucx"])
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds after which a training counts as hung")
     sys.exit(main(parser.parse_args()))

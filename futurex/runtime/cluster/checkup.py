@@ -146,9 +146,9 @@ def _clocks(client: Client, workers: Sequence[str]) -> Iterator[Finding]:
 
 def _transports(workers: Mapping[str, Any]) -> Iterator[Finding]:
     about = workers.values()
-    usable = ["tcp"]
+    usable = ["auto", "tcp"]
     if len({(each["host"], each["user"]) for each in about}) == 1:
-        usable.insert(0, "local")
+        usable.insert(1, "local")
     encrypted = any(each["address"].startswith("tls://") for each in about)
     if all(each["ucx"] for each in about) and not encrypted:
         usable.append("ucx")

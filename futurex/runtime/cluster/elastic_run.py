@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 import time
@@ -12,10 +13,14 @@ from distributed import Client
 from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import Settings
-from futurex.runtime.group import Command, SpmdRun
+from futurex.runtime.group import Command, Event, SpmdRun
+from futurex.runtime.stall import Reports
+
+log = logging.getLogger("futurex.elastic")
 
 _PATIENCE = 1.0  # seconds that the scheduler waits for something new before it answers
 _UNREACHABLE = 10.0  # seconds without any answer after which the scheduler counts as lost
+_TRIES = 3  # questions without an answer, besides: this process may have been stopped or swapped out itself
 
 
 class ElasticRun(SpmdRun):
@@ -24,6 +29,7 @@ class ElasticRun(SpmdRun):
     def __init__(self, name: str, client: Client, settings: Settings) -> None:
         super().__init__(name, settings.min_workers)
         self._client, self._settings = client, settings
+        self._stalls = Reports(name, settings.min_workers)
         threading.Thread(target=self._follow, name=f"follow-{name}", daemon=True).start()
 
     def send(self, command: Command) -> None:
@@ -39,7 +45,7 @@ class ElasticRun(SpmdRun):
         ))  # fmt: skip
 
     def _follow(self) -> None:
-        since, answered = 0, time.monotonic()
+        since, answered, tries = 0, time.monotonic(), 0
         while not self.done():
             try:
                 reply = ask(self._client, do="watch", run=self.name, since=since, patience=_PATIENCE)
@@ -47,16 +53,30 @@ class ElasticRun(SpmdRun):
                 self.finish(None, error)
                 return
             except Exception as error:  # Dask has many words for a connection that is no more
-                if time.monotonic() > answered + _UNREACHABLE or self._client.status == "closed":
+                tries += 1
+                late = time.monotonic() > answered + _UNREACHABLE and tries >= _TRIES
+                if late or self._client.status == "closed":
                     self.finish(None, _scheduler_lost(self.name, error))
                     return
                 time.sleep(0.1)
                 continue
-            since, answered = reply["next"], time.monotonic()
+            since, answered, tries = reply["next"], time.monotonic(), 0
             for rank, event in reply["events"]:
+                self._hear(event)
                 self.publish(rank, event)
             if reply["over"] is not None:
                 self._complete(reply["over"])
+
+    def _hear(self, event: Event) -> None:
+        """Log what whoever looks at this driver wants to know: who keeps whom waiting, who was lost, who has come."""
+        self._stalls.hear(event)
+        if event.get("kind") == "generation":
+            self._stalls.begin(len(event["workers"]))
+            if event["what"] != "started":
+                log.info(
+                    "run %r: %s, generation %d of %d workers behind step %d: %s", self.name, event["what"],
+                    event["generation"], len(event["workers"]), event["step"], event["reason"],
+                )  # fmt: skip
 
     def _complete(self, over: dict[str, Any]) -> None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from futurex.runtime.cluster.host import deliver_command
 from futurex.runtime.cluster.membership import topic
 from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
-from futurex.runtime.stall import Stall, log, silent
+from futurex.runtime.stall import Reports
 from futurex.runtime.transport import TransportError
 
 SETTLE_SECONDS = 10.0  # how long the cause of a failure may take to arrive after its first symptom
@@ -36,7 +35,7 @@ class ClusterRun(SpmdRun):
         self._abort = abort
         self._tasks: list[Future] = []
         self._errors: dict[int, BaseException] = {}
-        self._stalls: dict[int, tuple[Stall, float]] = {}
+        self._stalls = Reports(name, self.size)
         self._done = 0
         self._state = threading.Lock()
         self._settling: threading.Timer | None = None
@@ -62,20 +61,8 @@ class ClusterRun(SpmdRun):
         _, message = event
         if not isinstance(message, dict) or "rank" not in message:
             return
-        if message["event"].get("kind") == "stall":
-            self._stalled(Stall.heard(message["event"]))
+        self._stalls.hear(message["event"])
         self.publish(int(message["rank"]), message["event"])
-
-    def _stalled(self, stall: Stall) -> None:
-        with self._state:
-            self._stalls[stall.rank] = stall, time.monotonic()
-            others = silent(self.size, self._lasting())
-        log.warning("run %r: %s\n  %s", self.name, stall, others)
-
-    def _lasting(self) -> list[Stall]:
-        """The reports of those who still wait: they would say so again after twice the time."""
-        now = time.monotonic()
-        return [stall for stall, heard in self._stalls.values() if now - heard <= 2 * stall.seconds]
 
     def _finished(self, rank: int) -> None:
         task = self._tasks[rank]
@@ -123,9 +110,9 @@ class ClusterRun(SpmdRun):
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
         cause = [*lost, *others, *causes][0]
-        lasting = self._lasting()
+        lasting = self._stalls.lasting()
         if lasting and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
-            cause.add_note("\n".join([*map(str, lasting), silent(self.size, lasting)]))
+            cause.add_note("\n".join(lasting))
         self._close()
         self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
         with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
