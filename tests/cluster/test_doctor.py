@@ -23,7 +23,8 @@ def test_a_sound_cluster(capsys):
     for name, finding in (
         ("workers", "2 on 1 hosts"), ("versions", "equal here and on all workers: python"),
         ("connections", "every worker reaches every other one"), ("clock", r"tcp://\S+ is [+-]"),
-        ("transports", "auto, local, tcp"), ("shared memory", "anonymous"), ("loopback", r"connections to 127\.0\.0\.1 work"),
+        ("transports", "auto, local, tcp"), ("shared memory", "anonymous"),
+        ("loopback", r"connections to 127\.0\.0\.1 work"),
         ("ports", "localities listen at ports"),
     ):  # fmt: skip
         assert re.search(rf"^{name} +{finding}", said, re.MULTILINE), name
