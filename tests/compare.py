@@ -35,6 +35,15 @@ class Cases(list):
 
         return add
 
+    def signs(self, x, *more, staged=True):
+        """A case for `x` and one for its negative: tests of signs go either way."""
+
+        def add(function):
+            self(x, *more, staged=staged)(function)
+            return self(-x, *more, staged=staged)(function)
+
+        return add
+
 
 def plain(value):
     """A result with every future replaced by its value."""

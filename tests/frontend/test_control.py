@@ -1,14 +1,18 @@
 """Control flow on data means in staged code what it means in Python."""
 
+import branch_cases
+import exception_cases
+import loop_cases
 import numpy as np
 import pytest
 from compare import check
-from control_cases import cases
 
 import futurex as fx
 
+CASES = [*branch_cases.cases, *loop_cases.cases, *exception_cases.cases]
 
-@pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_control_flow(case):
     check(case.function, *case.args, staged=case.staged)
 

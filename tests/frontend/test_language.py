@@ -4,13 +4,20 @@ import contextlib
 import copy
 import io
 
+import language_exceptions
+import language_loops
+import language_objects
+import language_values
 import numpy as np
 import pytest
 from compare import bits, is_staged, plain
-from language_cases import cases
 from language_programs import disagreement
 
 import futurex as fx
+
+CASES = [
+    case for room in (language_values, language_loops, language_exceptions, language_objects) for case in room.cases
+]
 
 
 def state(value):
@@ -37,7 +44,7 @@ def observed(function, args):
     return result, state(list(args)), printed.getvalue()
 
 
-@pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_language(case):
     expected = observed(case.function, case.args)
     futurized = fx.futurize(case.function)
