@@ -25,8 +25,9 @@ class Bound:
     Results are whole arrays (:class:`fx.Array`, futures), equal to those on this machine up to the order of summation.
     """
 
-    def __init__(self, function: Any, group: Group) -> None:
-        self._function = function
+    def __init__(self, function: Any, group: Group, limit: int | None = None) -> None:
+        """``limit``: bytes that a run may take on each locality."""
+        self._function, self._limit = function, limit
         self._group = group
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
@@ -43,7 +44,7 @@ class Bound:
         traced = [leaves[position] for position in program.traced]
         placements = [Shard(leaf.axis) if _is_tiled(leaf) else Replicate() for leaf in traced]
         values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in traced]
-        run = self._group.spmd(run_program, program.graph, placements, values, name=program.graph.name)
+        run = self._group.spmd(run_program, program.graph, placements, values, self._limit, name=program.graph.name)
         return _results(program, run)
 
 

@@ -409,10 +409,10 @@ class Futurized(Generic[P, R]):
         return "\n".join(lines)
 
     def on(self, cluster: Any) -> Any:
-        """The function on a cluster: ``f.on(cluster)(...)``."""
+        """The function on a cluster: ``f.on(cluster)(...)``; a ``memory_limit`` is that of each locality."""
         from futurex.frontend.bound import Bound
 
-        return Bound(self, cluster)
+        return Bound(self, cluster, self._limit)
 
     def moved(self, device: str) -> Futurized[P, R]:
         """The same function for another device; itself where it runs there already."""
@@ -505,8 +505,9 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
 
     memory_limit: bytes that a run may take, as a number or a text such as ``"512 MB"`` or ``"1.5 GiB"``; what
     ``f.memory(*args).peak`` predicts, arguments not counted. Where more would be needed, values that the backward pass
-    reads late are computed again instead of being kept; results are the same, bit for bit. Raises MemoryError at the
-    first call, which says how few bytes would do, where that is not enough. Of loops see :func:`fx.checkpoint`.
+    reads late are computed again instead of being kept, and loops keep every k-th state instead of every round; results
+    are the same, bit for bit. Raises MemoryError at the first call, which says how few bytes would do, where that is
+    not enough. On a cluster (``f.on(cluster)``) it holds on every locality.
 
     >>> import numpy as np, futurex as fx
     >>> @fx.futurize

@@ -23,6 +23,7 @@ from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator, Correspondence
 from futurex.runtime.plan import Plan, compile_plan
+from futurex.runtime.remat import within
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Ledger
 from futurex.runtime.transport.clock import recording
@@ -72,6 +73,8 @@ class Locality:
         if communicator is not None:
             communicator.on_stall = lambda stall: emit(stall.event())
         self._plans = plans if plans is not None else {}
+        self.limit: int | None = None
+        """Bytes that a run of a program may take."""
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[trace.Event] = []
         self._clock_error = 0.0
@@ -87,13 +90,14 @@ class Locality:
         """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
 
         ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs, ``compression`` in
-        what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated.
+        what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated. Raises
+        MemoryError where no plan stays within the locality's ``limit``.
         """
         donate = dict(donate or {})
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
-            compression, repr(outs),
+            compression, repr(outs), self.limit,
         )  # fmt: skip
         if key not in self._plans:
             local = graph
@@ -101,13 +105,16 @@ class Locality:
                 mesh = Mesh((("data", self.size),))
                 local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
-            self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
+            if self.limit is None:
+                self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
+            else:
+                self._plans[key] = within(local, self.limit, threads=self.threads, donate=donate, background=False)
         return Step(self._plans[key], self._communicator, self.ledger)
 
     def alone(self) -> Locality:
         """This locality as one without others, for programs of its own; what they do counts as this one's."""
         single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
-        single.ledger = self.ledger
+        single.ledger, single.limit = self.ledger, self.limit
         return single
 
     def correspondence(self) -> Correspondence:
@@ -282,6 +289,12 @@ class SoloGroup:
         return run
 
 
-def run_program(locality: Locality, graph: Graph, placements: Sequence[Placement], args: Sequence[Any]) -> list[Any]:
-    """One run of a program, as a function for :meth:`Group.spmd`; every rank returns the whole results."""
+def run_program(
+    locality: Locality, graph: Graph, placements: Sequence[Placement], args: Sequence[Any], limit: int | None = None
+) -> list[Any]:
+    """One run of a program, as a function for :meth:`Group.spmd`; every rank returns the whole results.
+
+    ``limit``: bytes that it may take on each rank.
+    """
+    locality.limit = limit
     return locality.compile(graph, placements)(args)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.passes.pipeline import optimise
+from futurex.ops.comm import COMMUNICATION
+from futurex.passes.checkpoints import keep_states
+from futurex.passes.pipeline import PASSES, optimise
 from futurex.passes.rewrite import is_effect
+from futurex.passes.stack_tapes import stack_tapes
 from futurex.runtime.lower import Draft, Kind, seconds
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.runtime.prediction import beside, slot_bytes
@@ -38,12 +41,24 @@ Cuts = Mapping[Value, int]
 def within(graph: Graph, limit: int, *, threads: int, donate: Mapping[int, int], background: bool) -> Plan:
     """A plan of the graph whose predicted peak is at most ``limit`` bytes; its results are the same, bit for bit.
 
-    Raises MemoryError, which tells how few bytes would do, where none is found.
+    Loops keep all of their rounds where that fits, else every k-th state. Raises MemoryError, which tells how few bytes
+    would do, where none is found.
     """
-    graph = optimise(graph)
     compiled = functools.partial(
         compile_plan, threads=threads, donate=donate, optimised=True, background=background, frugal=True
     )
+    try:
+        return _fitted(optimise(graph), limit, compiled)
+    except MemoryError:
+        taped = optimise(graph, passes=[each for each in PASSES if each is not stack_tapes])
+        fewer = keep_states(taped)
+        if fewer is taped:
+            raise
+    return _fitted(fewer, limit, compiled)
+
+
+def _fitted(graph: Graph, limit: int, compiled: Callable[[Graph], Plan]) -> Plan:
+    """A plan within the limit, where computing single operations again is enough."""
     plan = compiled(graph)
     if plan.memory.peak <= limit:
         return plan
@@ -63,7 +78,7 @@ def within(graph: Graph, limit: int, *, threads: int, donate: Mapping[int, int],
         target -= max(other.memory.peak - limit, limit // 100)
     raise MemoryError(
         f"memory_limit={limit}: {graph.name} takes {plan.memory.peak} bytes, and {least} where values are computed "
-        "again; arguments are not counted. What loops keep of their rounds fx.checkpoint(f, every=k) makes less"
+        "again; arguments are not counted"
     )
 
 
@@ -226,7 +241,7 @@ class Schedule:
                 new[k, 0] = build(node.record, tuple(inputs), node.attrs, node.aval, node.src)
             else:
                 new[k, 0] = rebuilt(node, inputs)
-            array = _array(new[k, 0])
+            array = _array(new[k, 0]) if node.op not in COMMUNICATION else None
             before = before if array is None else array
         end = _View(self, {}, new, len(self.order))
         return Graph(self.graph.params, [end.of(out) for out in self.graph.outs], self.graph.name)
@@ -273,7 +288,9 @@ def _array(node: Node) -> Node | None:
 
 def _is_pure(node: Node) -> bool:
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
-    return not is_effect(node) and not any(not _is_pure(each) for graph in inner for each in graph.nodes)
+    if is_effect(node) or node.op in COMMUNICATION:
+        return False
+    return not any(not _is_pure(each) for graph in inner for each in graph.nodes)
 
 
 def _has_argument(draft: Draft) -> bool:

@@ -21,6 +21,7 @@ from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import ElasticGroup, Group, SoloGroup
+from futurex.runtime.memory import size_of
 from futurex.training.batches import chunks
 from futurex.training.checkpoint import newest
 from futurex.training.loop import Task, train
@@ -59,6 +60,7 @@ def fit(
     compression: str | None = None,
     accumulate: int = 1,
     strategy: Strategy | None = None,
+    memory_limit: int | str | None = None,
     commit_every: int | None = None,
     min_workers: int = 1,
     stall_seconds: float = 30.0,
@@ -87,6 +89,8 @@ def fit(
     accumulate: in how many parts a batch is worked on, one after the other, whose gradients are summed up: less memory,
         the same step to rounding. What is random or normalised inside ``loss`` is so for each part on its own.
     strategy: one of ``fx.strategy``: how localities share the work; ``all_reduce()`` if none is given.
+    memory_limit: bytes that a step may take on each locality, as in :func:`fx.futurize`: ``"512 MB"``. Values that the
+        backward pass reads late are computed again; parameters, state and batches are not counted.
     commit_every: on a cluster, go on when workers are lost or come: every so many steps all localities keep a copy of
         parameters and state, and at most as many are done again. Fewer than ``min_workers`` wait ``wait_seconds`` for
         others, then the run raises TooFewWorkers; a worker that is silent for ``stall_seconds`` is left out.
@@ -107,6 +111,7 @@ def fit(
     task = Task(
         _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
         trace_steps=_count("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
+        memory_limit=None if memory_limit is None else size_of(memory_limit),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)

@@ -37,7 +37,8 @@ class Task:
     """What a run is asked to do; ``trace_steps`` steps are recorded.
 
     ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
-    written; a run without a commit begins with the newest sound one.
+    written; a run without a commit begins with the newest sound one. ``memory_limit``: bytes that a step may take on
+    each locality.
     """
 
     epochs: int
@@ -50,6 +51,7 @@ class Task:
     options: Options = field(default_factory=Options)
     commit_every: int = 0
     saving: Saving | None = None
+    memory_limit: int | None = None
 
 
 @dataclass
@@ -125,6 +127,7 @@ class _Loop:
         params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
+        locality.limit = task.memory_limit
         self._elastic = locality if isinstance(locality, ElasticLocality) else None
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
         self._step, kept, self._begun = self._found([*params, *state])
