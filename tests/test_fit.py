@@ -345,8 +345,8 @@ def test_all_localities_stop_after_the_same_step_if_one_hears_of_it(cluster, hea
     """If they did not, one of them would wait for the other in the next step."""
     params, data = problem()
     run = fit(mean_square, params, data, epochs=10**6, batch_size=10, on=cluster, trace_steps=2)
-    with pytest.raises(TimeoutError):
-        run.result(0.5)
+    while run.step < 10 and not run.done():  # the recorded steps are behind it
+        time.sleep(0.01)
     with monkeypatch.context() as patched:
         patched.setattr(run._work, "_addresses", [cluster.addresses[heard_by]])
         run.stop()
