@@ -2,6 +2,7 @@
 
 import itertools
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from compare import agree, bits, plain
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend
+from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.program import LONG, reducing
 from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Space, holds_reduction, levels, space_of
 from futurex.passes.fuse import fuse
@@ -86,6 +87,42 @@ def test_nan_infinity_and_zeros(name):
                 (expected,) = Graph([x], [reduce(name, x, axis)], "region")(values)
             (actual,) = run(Graph([x], [reduce(name, x, axis)], "region"), [values])
             assert np.array_equal(actual, expected, equal_nan=True)
+
+
+def extreme(name, row):
+    """NaN before all, then what is largest or smallest; a zero without sign is above one with it."""
+    best = getattr(np, name)(row)
+    signs = np.signbit(row[row == 0])
+    if best == 0:
+        return np.copysign(best, -1.0 if (signs.all() if name == "max" else signs.any()) else 1.0)
+    return best
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shorter", [False, True], ids=["as here", "AVX2"])
+def test_extremes_are_found_at_every_place(name, dtype, shorter, monkeypatch, tmp_path):
+    """Whole rounds of vectors, what is left of them, rows too short for one."""
+    if shorter:
+        if not llvm.get_host_cpu_features().get("avx2"):
+            pytest.skip("the processor has no AVX2")
+        target = compiler._target()
+        monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+        monkeypatch.setattr(compiler, "_entries", {})
+        monkeypatch.setattr(compiler, "_machine", lambda: target.create_target_machine(cpu="haswell", opt=3, jit=True))
+    rng = np.random.default_rng(8)
+    for n in (9, 31, 32, 33, 64, 65, 127, 200, 1000):
+        kinds = [(-1.0, np.nan), (-1.0, 5.0), (1.0, -5.0), (-1.0, 0.0), (-0.0, 0.0), (0.0, -0.0), (1.0, -0.0), (-1.0, -0.0)]
+        rows = np.array([[rest] * n for rest, _ in kinds for _ in range(n if n < 70 else 40)], dtype)
+        places = range(n) if n < 70 else rng.integers(0, n, 40)
+        for row, (place, (_, odd)) in zip(rows, ((place, kind) for kind in kinds for place in places), strict=True):
+            row[place] = odd
+        x = p(rows.shape, dtype)
+        for source in (x, x * 1.0):  # as it lies in memory, and computed
+            (found,) = run(Graph([x], [reduce(name, source, (1,))], "region"), [rows])
+            expected = np.array([extreme(name, row) for row in rows], dtype)
+            assert np.array_equal(found, expected, equal_nan=True)
+            assert np.array_equal(np.signbit(found[found == 0]), np.signbit(expected[expected == 0]))
 
 
 def test_a_long_row_is_shared_by_the_threads():

@@ -1,8 +1,8 @@
 """exp, exp2, expm1, tanh, sinh, cosh and the logistic function for generated loops: polynomials without branches.
 
 ``x = n log 2 + r`` with ``|r| <= log(2) / 2``: two to the n is a shift of bits, the exponential of r a polynomial
-(minimax fits in 60 digits). The scheme is that of fdlibm's ``e_exp.c`` and ``s_expm1.c`` (Sun Microsystems, 1993), tanh
-that of Cephes (S. Moshier); with fused multiply-adds, and in steps that do not overflow or round twice at the ends.
+(minimax fits in 60 digits). The scheme is that of fdlibm's ``e_exp.c``, ``s_expm1.c`` and ``s_tanh.c`` (Sun Microsystems,
+1993); with fused multiply-adds, and in steps that do not overflow or round twice at the ends.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _reduced(x: Real) -> tuple[Bits, Real]:
 
 
 def _grown(r: Real) -> Real:
-    """e^r."""
-    return r.polynomial(1.0, 1.0, *_OF[r.format].exp)
+    """e^r: all but the one at once, so that one rounding counts."""
+    return (r * r).fma(r.polynomial(*_OF[r.format].exp), r) + 1.0
 
 
 def within(x: Real) -> Real:
@@ -92,28 +92,19 @@ def expm1(x: Real) -> Real:
     return x.choose(abs(x).compare("olt", own.tiny), grown)
 
 
-_TANH_FLOAT = (
-    -0.33333328433318589256, 0.13332718845589666647, -0.053843263175278767977, 0.020961329108563816505,
-    -0.0060451650965224005985,
-)  # fmt: skip
-_TANH_ABOVE = (-1.61468768441708447952e3, -9.92877231001918586564e1, -9.64399179425052238628e-1)
-_TANH_BELOW = (4.84406305325125486048e3, 2.23548839060100448583e3, 1.12811678491632931402e2, 1.0)
-
-
 def tanh(x: Real) -> Real:
-    """Up to 0.625 an odd polynomial or quotient, then 1 - 2 / (e^2|x| + 1): one division serves both."""
-    size = abs(x)
-    small = size.compare("olt", 0.625)
-    square = x * x
-    grown = within((size + size).at_most(2.0 * _OF[x.format].flat)) + 1.0
-    if x.format is FLOAT:
-        near = (square * square.polynomial(*_TANH_FLOAT)).fma(x, x)
-        far = 1.0 - 2.0 / grown
-    else:
-        above = (square * square.polynomial(*_TANH_ABOVE)).choose(small, -2.0)
-        quotient = above / square.polynomial(*_TANH_BELOW).choose(small, grown)
-        near, far = quotient.fma(x, x), quotient + 1.0
-    return near.choose(small, far).with_sign_of(x)
+    """F / (F + 1) with F = (e^2|x| - 1) / 2, which near zero is |x|: one formula, in which all of a lane's work counts.
+
+    Few powers of two are met, so one rounded constant reduces; F is small where what that loses would matter.
+    """
+    own = _OF[x.format]
+    size = abs(x).at_most(own.flat / 2.0)
+    n, bits = size.nearest(2.0 * LOG2_E)
+    h = n.fma(-LN2 / 2.0, size)
+    curve = (h * h).fma(h.polynomial(*(each * 2.0 ** (k + 1) for k, each in enumerate(own.exp))), h)
+    power = bits.power_of_two()
+    grown = power.fma(curve, power.fma(0.5, -0.5))
+    return (grown / (grown + 1.0)).with_sign_of(x)
 
 
 def sinh(x: Real) -> Real:

@@ -88,6 +88,11 @@ def in_order(node: Node) -> bool:
     return node.op in ("sum", "prod") and node.dtype.kind == "f"
 
 
+def laid_down(node: Node) -> bool:
+    """Is it a function of numbers that lie next to each other in memory, an operand's or those of a buffer?"""
+    return in_order(node) or (node.op in ("max", "min") and node.dtype.kind == "f" and node.dtype.itemsize > 2)
+
+
 def parameters_of(sweep: Sweep, numbers: list[str]) -> list[tuple[str, str]]:
     """The slots of the block."""
     own = [("i64", name) for name in numbers]

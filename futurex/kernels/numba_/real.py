@@ -137,11 +137,21 @@ class Real:
         return self.const(limit).choose(self.compare("olt", limit), self)
 
     def polynomial(self, *coefficients: float) -> Real:
-        """By Horner's scheme, the constant term first."""
-        total = self.const(coefficients[-1])
-        for each in reversed(coefficients[:-1]):
-            total = total.fma(self, each)
-        return total
+        """The constant term first: the first two by Horner's scheme, which rounds best, the others in pairs.
+
+        Pairs (G. Estrin, 1960) wait for one another half as often, and a loop of such chains is bound by their length.
+        """
+        last = self._paired([self.const(each) for each in coefficients[2:]]) if len(coefficients) > 2 else None
+        for each in reversed(coefficients[:2]):
+            last = self.const(each) if last is None else last.fma(self, each)
+        assert last is not None
+        return last
+
+    def _paired(self, terms: list[Real]) -> Real:
+        if len(terms) <= 2:
+            return terms[0] if len(terms) == 1 else terms[1].fma(self, terms[0])
+        pairs = [self._paired(terms[k : k + 2]) for k in range(0, len(terms), 2)]
+        return (self * self)._paired(pairs)
 
     def as_bits(self) -> Bits:
         held = self.body.emit(f"bitcast {self.format.kind} {self.name} to {self.format.bits}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import pairwise
+from futurex.kernels.numba_ import extremes, pairwise
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import (
     Elements,
@@ -19,6 +19,7 @@ from futurex.kernels.numba_.places import (
     freely_joined,
     in_order,
     joined,
+    laid_down,
     literal,
     parameters_of,
     report,
@@ -101,6 +102,13 @@ class Rows:
         kinds = {(register_type(node.dtype), node.dtype.itemsize) for node in self.sweep.nodes if in_order(node)}
         for kind, size in sorted(kinds):
             self.functions += pairwise.declarations(kind, size)
+        best = {
+            (node.op, register_type(node.dtype), node.dtype.itemsize)
+            for node in self.sweep.nodes if node.op in REDUCTIONS and laid_down(node) and not in_order(node)
+        }  # fmt: skip
+        for op, kind, size in sorted(best):
+            self.functions += extremes.declarations(op, kind, size)
+            self.declared |= extremes.intrinsics(op, kind, size)
         return module(self.parameters, code, threaded, [*sorted(self.declared), *self.functions])
 
     # -- one pass over (a piece of) a row ----------------------------------------------------------------------------
@@ -118,7 +126,7 @@ class Rows:
         return [*given, ("ptr", "%scratch")]
 
     def _buffers(self) -> int:
-        return max(sum(map(in_order, self.sweep.reductions(stage))) for stage in range(self.sweep.stages))
+        return max(sum(map(laid_down, self.sweep.reductions(stage))) for stage in range(self.sweep.stages))
 
     def _pass(self, stage: int) -> _Made:
         """``@fill`` computes a piece of the row, ``@tree`` cuts the row into pieces as NumPy's sums do."""
@@ -126,7 +134,7 @@ class Rows:
         code = Code()
         elements = _Pass(sweep, code, stage)
         reductions = sweep.reductions(stage)
-        ordered = [node for node in reductions if in_order(node)]
+        ordered = [node for node in reductions if laid_down(node)]
         joins = [node for node in reductions if node not in ordered]
         if sweep.guarded:
             code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
@@ -245,7 +253,7 @@ class Rows:
                 pointer = f"%j{self.joins.index(node)}"
                 lines += [
                     f"  %p{k} = load {kind}, ptr {pointer}, align {node.dtype.itemsize}",
-                    f"  %q{k} = call {kind} @product.{kind}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
+                    f"  %q{k} = call {kind} @{'product' if node.op == 'prod' else node.op}.{kind}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
                     f"  store {kind} %q{k}, ptr {pointer}, align {node.dtype.itemsize}",
                 ]
         lines += [f"  ret {result} {held}" if sums else "  ret void", "}"]
