@@ -111,8 +111,8 @@ def test_extremes_are_found_at_every_place(name, dtype, shorter, monkeypatch, tm
         monkeypatch.setattr(compiler, "_entries", {})
         monkeypatch.setattr(compiler, "_machine", lambda: target.create_target_machine(cpu="haswell", opt=3, jit=True))
     rng = np.random.default_rng(8)
+    kinds = [(-1.0, odd) for odd in (np.nan, 5.0, 0.0, -0.0)] + [(1.0, -5.0), (1.0, -0.0), (-0.0, 0.0), (0.0, -0.0)]
     for n in (9, 31, 32, 33, 64, 65, 127, 200, 1000):
-        kinds = [(-1.0, np.nan), (-1.0, 5.0), (1.0, -5.0), (-1.0, 0.0), (-0.0, 0.0), (0.0, -0.0), (1.0, -0.0), (-1.0, -0.0)]
         rows = np.array([[rest] * n for rest, _ in kinds for _ in range(n if n < 70 else 40)], dtype)
         places = range(n) if n < 70 else rng.integers(0, n, 40)
         for row, (place, (_, odd)) in zip(rows, ((place, kind) for kind in kinds for place in places), strict=True):

@@ -1,8 +1,8 @@
 """exp, exp2, expm1, tanh, sinh, cosh and the logistic function for generated loops: polynomials without branches.
 
 ``x = n log 2 + r`` with ``|r| <= log(2) / 2``: two to the n is a shift of bits, the exponential of r a polynomial
-(minimax fits in 60 digits). The scheme is that of fdlibm's ``e_exp.c``, ``s_expm1.c`` and ``s_tanh.c`` (Sun Microsystems,
-1993); with fused multiply-adds, and in steps that do not overflow or round twice at the ends.
+(minimax fits in 60 digits). The scheme is that of fdlibm's ``e_exp.c``, ``s_expm1.c`` and ``s_tanh.c`` (Sun
+Microsystems, 1993); with fused multiply-adds, and in steps that do not overflow or round twice at the ends.
 """
 
 from __future__ import annotations

@@ -251,9 +251,10 @@ class Rows:
                 held = f"%h{k}"
             else:
                 pointer = f"%j{self.joins.index(node)}"
+                function = f"@{'product' if node.op == 'prod' else node.op}.{kind}"
                 lines += [
                     f"  %p{k} = load {kind}, ptr {pointer}, align {node.dtype.itemsize}",
-                    f"  %q{k} = call {kind} @{'product' if node.op == 'prod' else node.op}.{kind}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
+                    f"  %q{k} = call {kind} {function}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
                     f"  store {kind} %q{k}, ptr {pointer}, align {node.dtype.itemsize}",
                 ]
         lines += [f"  ret {result} {held}" if sums else "  ret void", "}"]
