@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ def pool_shape(x: Sizes, window: Sizes, stride: Sizes, padding: Padding) -> Size
     return (x[0], *sizes, x[-1])
 
 
+def place_dtype(window: Sizes) -> np.dtype[Any]:
+    """The type of the number of a position inside a window.
+
+    >>> place_dtype((3, 3)), place_dtype((20, 20))
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.min_scalar_type(math.prod(window))
+
+
 def _lowest(dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "f":
         return -np.inf
@@ -49,7 +59,7 @@ def _first_maxima(x: Any, window: Sizes, stride: Sizes, padding: Padding, sizes:
     x = padded(x, padding, _lowest(x.dtype))
     views = (x[view] for _, view in shifts(window, stride, dense(window), sizes))
     best = next(views).copy()
-    first = np.zeros(best.shape, np.min_scalar_type(math.prod(window)))
+    first = np.zeros(best.shape, place_dtype(window))
     for number, view in enumerate(views, start=1):
         better = ~(view <= best) & (best == best)  # a NaN beats all before it and is never beaten
         first[better] = number
@@ -59,10 +69,7 @@ def _first_maxima(x: Any, window: Sizes, stride: Sizes, padding: Padding, sizes:
 
 def _max_pool_grad(g: Any, x: Any, window: Sizes, stride: Sizes, padding: Padding) -> Any:
     first = _first_maxima(x, window, stride, padding, _checked(g.shape, x.shape, window, stride, padding))
-    buffer, inside = padded_zeros(x.shape, padding, g.dtype)
-    for number, (_, view) in enumerate(shifts(window, stride, dense(window), g.shape[1:-1])):
-        buffer[view] += np.where(first == number, g, g.dtype.type(0))
-    return np.ascontiguousarray(inside)
+    return _max_pool_spread(g, first, x.shape, window, stride, padding)
 
 
 def _max_pool_pick(t: Any, x: Any, window: Sizes, stride: Sizes, padding: Padding) -> Any:
@@ -80,6 +87,19 @@ def _checked(g: Sizes, x: Sizes, window: Sizes, stride: Sizes, padding: Padding)
     if g != expected:
         raise ValueError(f"the gradient of a pooling of {x} with window {window} has shape {expected}, got {g}")
     return expected[1:-1]
+
+
+def _max_pool_places(x: Any, window: Sizes, stride: Sizes, padding: Padding) -> Any:
+    sizes = pool_shape(x.shape, window, stride, padding)[1:-1]
+    return _max_pool(x, window, stride, padding), _first_maxima(x, window, stride, padding, sizes)
+
+
+def _max_pool_spread(g: Any, places: Any, input_shape: Sizes, window: Sizes, stride: Sizes, padding: Padding) -> Any:
+    _checked(g.shape, input_shape, window, stride, padding)
+    buffer, inside = padded_zeros(input_shape, padding, g.dtype)
+    for number, (_, view) in enumerate(shifts(window, stride, dense(window), g.shape[1:-1])):
+        buffer[view] += np.where(places == number, g, g.dtype.type(0))
+    return np.ascontiguousarray(inside)
 
 
 def _mean_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -116,6 +136,18 @@ def _pick_aval(t: Aval, x: Aval, **attrs: Any) -> Aval:
     return Aval(pool_shape(x.shape, **attrs), t.dtype)
 
 
+def _places_aval(x: Aval, **attrs: Any) -> tuple[Aval, Aval]:
+    shape = pool_shape(x.shape, **attrs)
+    return Aval(shape, x.dtype), Aval(shape, place_dtype(attrs["window"]))
+
+
+def _spread_aval(g: Aval, places: Aval, input_shape: Sizes, **attrs: Any) -> Aval:
+    _checked(g.shape, input_shape, **attrs)
+    if places.shape != g.shape or places.dtype != place_dtype(attrs["window"]):
+        raise ValueError(f"max_pool_spread: {places!r} does not say where {g!r} belongs")
+    return Aval(input_shape, g.dtype)
+
+
 def _avg_grad_aval(g: Aval, input_shape: Sizes, **attrs: Any) -> Aval:
     _checked(g.shape, input_shape, **attrs)
     return Aval(input_shape, _mean_dtype(g.dtype))
@@ -142,6 +174,11 @@ def _forward_cost(x: Aval, **attrs: Any) -> Cost:
 
 def _backward_cost(g: Aval, x: Aval, window: Sizes, **_: Any) -> Cost:
     return _cost(x, g.shape, window, 2)
+
+
+def _spread_cost(g: Aval, places: Aval, input_shape: Sizes, window: Sizes, **_: Any) -> Cost:
+    cost = _cost(Aval(input_shape, g.dtype), g.shape, window, 1)
+    return Cost(cost.flops, cost.bytes + places.nbytes)
 
 
 def _avg_backward_cost(g: Aval, input_shape: Sizes, window: Sizes, **_: Any) -> Cost:
@@ -172,6 +209,18 @@ def _samples(which: str) -> Any:
     return samples
 
 
+def _places_factors(x: Aval, **_: Any) -> str:
+    names = _factors("x", "p")(x)
+    return f"{names}, {names.rpartition(' -> ')[2]}"
+
+
+def _spread_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for sample in _samples("gx")(rng):
+        g, x = sample.inputs
+        _, places = _max_pool_places(x, **sample.attrs)
+        yield Sample((g, places), {"input_shape": x.shape, **sample.attrs}, order=0)
+
+
 op(
     "max_pool", _max_pool, aval=lambda x, **attrs: Aval(pool_shape(x.shape, **attrs), x.dtype),
     vjp=lambda g, out, x, **attrs: (apply("max_pool_grad", g, x, **attrs),),
@@ -186,6 +235,17 @@ op(
     "max_pool_pick", _max_pool_pick, aval=_pick_aval,
     vjp=lambda g, out, t, x, **attrs: (apply("max_pool_grad", g, x, **attrs), None),
     factors=_factors("xx", "p"), cost=lambda t, x, **attrs: _forward_cost(x, **attrs), samples=_samples("tx"),
+)  # fmt: skip
+
+
+# A pass makes these two of the forward and the backward one, so that the maxima are looked for once.
+op(
+    "max_pool_places", _max_pool_places, aval=_places_aval, factors=_places_factors, cost=_forward_cost,
+    samples=lambda rng: (replace(sample, order=0) for sample in _samples("x")(rng)),
+)  # fmt: skip
+op(
+    "max_pool_spread", _max_pool_spread, aval=_spread_aval, factors=_factors("pp", "x"), shape_attr="input_shape",
+    cost=_spread_cost, samples=_spread_samples,
 )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import futurex.ops  # noqa: F401  (registers the records)
 from futurex.kernels.numba_ import NumbaBackend
 from futurex.kernels.numba_ import channels as module
-from futurex.ops.pool import pool_shape
 from futurex.tree import Aval, apply, param, record
 
 SPECIAL = np.array([np.nan, -np.inf, np.inf, -1.0, 0.0, -0.0, 2.0])
@@ -35,12 +34,20 @@ def claimed(name, *arrays, threads=1, **attrs):
     kernel = NumbaBackend().claim(node, threads)
     assert kernel is not None
     assert kernel.into
-    out = np.full(node.shape, 7, node.dtype)
+    several = isinstance(node.aval, tuple)
+    outs = tuple(np.full(aval.shape, 7, aval.dtype) for aval in (node.aval if several else (node.aval,)))
+    out = outs if several else outs[0]
     assert kernel.call(out, *arrays) is out
-    return out, record(name).kernel(*arrays, **attrs)
+    expected = record(name).kernel(*arrays, **attrs)
+    return list(zip(outs, expected if several else (expected,), strict=True))
 
 
-def same_bits(got, expected):
+def same_bits(pairs):
+    for got, expected in pairs:
+        same_bits_of(got, expected)
+
+
+def same_bits_of(got, expected):
     bits = f"i{got.dtype.itemsize}"
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
     known = ~np.isnan(got)
@@ -53,9 +60,11 @@ def test_bits_of_the_reference(geometry, channels, dtype, seed):
     spatial, attrs = geometry
     rng = np.random.default_rng(seed)
     x = rng.choice(SPECIAL, (2, *spatial, channels)).astype(dtype)
-    same_bits(*claimed("max_pool", x, **attrs))
-    g = rng.normal(size=pool_shape(x.shape, **attrs)).astype(dtype)
-    same_bits(*claimed("max_pool_grad", g, x, **attrs))
+    same_bits(claimed("max_pool", x, **attrs))
+    (y, _), (places, _) = pairs = claimed("max_pool_places", x, **attrs)
+    same_bits(pairs)
+    g = rng.normal(size=y.shape).astype(dtype)
+    same_bits(claimed("max_pool_spread", g, places, input_shape=x.shape, **attrs))
 
 
 @pytest.mark.parametrize(("batch", "channels"), list(itertools.product([1, 3], [40, 150])))
@@ -64,9 +73,11 @@ def test_threads_share_examples_and_channels(batch, channels, monkeypatch):
     attrs = {"window": (3, 2), "stride": (2, 1), "padding": ((1, 1), (0, 1))}
     rng = np.random.default_rng(0)
     x = rng.normal(size=(batch, 7, 5, channels)).astype("f4")
-    same_bits(*claimed("max_pool", x, threads=3, **attrs))
-    g = rng.normal(size=pool_shape(x.shape, **attrs)).astype("f4")
-    same_bits(*claimed("max_pool_grad", g, x, threads=3, **attrs))
+    same_bits(claimed("max_pool", x, threads=3, **attrs))
+    (y, _), (places, _) = pairs = claimed("max_pool_places", x, threads=3, **attrs)
+    same_bits(pairs)
+    g = rng.normal(size=y.shape).astype("f4")
+    same_bits(claimed("max_pool_spread", g, places, threads=3, input_shape=x.shape, **attrs))
 
 
 def test_a_wrong_array_is_refused():

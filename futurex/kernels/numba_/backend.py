@@ -23,8 +23,8 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
 _WRITTEN = {
-    "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_grad": pool.claim,
-    "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
+    "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
+    "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
 }  # fmt: skip
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE

@@ -28,7 +28,8 @@ TASKS = ["tasks", "channels", "chunk", "chunks"]
 
 def threads_for(node: Node, threads: int) -> int:
     """How many of the threads a node is worth."""
-    moved = sum(each.aval.nbytes for each in (node, *node.inputs))
+    outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    moved = sum(aval.nbytes for aval in outs) + sum(each.aval.nbytes for each in node.inputs)
     return threads if openmp() is not None and moved >= PARALLEL_BYTES else 1
 
 
@@ -50,7 +51,9 @@ class Written:
         self.text = text
         self.wait = not is_behind()
         self.interpreted = 0
-        arrays = (node, *node.inputs)
+        self.several = isinstance(node.aval, tuple)
+        outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        arrays = (*outs, *(each.aval for each in node.inputs))
         self.checks = tuple((each.shape, each.dtype) for each in arrays)
         self.fixed = struct.pack(f"={len(geometry)}q", *geometry)
         self.pack = struct.Struct(f"={len(arrays)}q").pack
@@ -70,7 +73,8 @@ class Written:
         return lambda _: _BoundWritten(self)
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
-        arrays = (out, *inputs)
+        outs = out if self.several else (out,)
+        arrays = (*outs, *inputs)
         for array, (shape, dtype) in zip(arrays, self.checks, strict=True):
             if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 raise ValueError(
@@ -81,7 +85,9 @@ class Written:
             self.entry = compiled(self.text, wait=self.wait)
         if not self.entry.ready:
             self.interpreted += 1
-            np.copyto(out, self.node.record.run(inputs, self.node.attrs))
+            found = self.node.record.run(inputs, self.node.attrs)
+            for target, value in zip(outs, found if self.several else (found,), strict=True):
+                np.copyto(target, value)
             return out
         block = self.fixed + self.pack(*map(address_of, arrays))
         if self.threads > 1:
@@ -103,7 +109,7 @@ class _BoundWritten:
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The step on these arrays; None where one does not lie as the code wants it, or the code is not there."""
-        arrays = (out, *inputs)
+        arrays = (*(out if self.kernel.several else (out,)), *inputs)
         for array, (shape, dtype) in zip(arrays, self.kernel.checks, strict=True):
             if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 return None
@@ -156,26 +162,31 @@ class Writer:
         with code.loop(whole, end) as (channel, _):
             yield 0, channel
 
-    def kind(self, vectors: int) -> str:
-        """The type of a vector, or of one element for none."""
-        return f"<{self.lanes} x {self.element}>" if vectors else self.element
+    def kind(self, vectors: int, element: str = "") -> str:
+        """The type of a vector, or of one element for none, of the kernel's own elements or others."""
+        element = element or self.element
+        return f"<{self.lanes} x {element}>" if vectors else element
 
-    def load(self, vectors: int, array: str, offset: str) -> list[str]:
-        """The vectors, or the one element, that begin at an offset."""
-        kind = self.kind(vectors)
+    def load(self, vectors: int, array: str, offset: str, element: str = "") -> list[str]:
+        """The vectors, or the one element, that begin at an offset; ``element``: if they have a type of their own."""
+        kind, align = self._held(vectors, element)
         return [
-            self.code.do(f"load {kind}, ptr {self._place(array, offset, k)}, align {self.align}")
+            self.code.do(f"load {kind}, ptr {self._place(array, offset, k, element)}, align {align}")
             for k in range(max(vectors, 1))
         ]
 
-    def store(self, vectors: int, values: Sequence[str], array: str, offset: str) -> None:
+    def store(self, vectors: int, values: Sequence[str], array: str, offset: str, element: str = "") -> None:
         """The reverse of :meth:`load`."""
-        kind = self.kind(vectors)
+        kind, align = self._held(vectors, element)
         for k, value in enumerate(values):
-            self.code.run(f"store {kind} {value}, ptr {self._place(array, offset, k)}, align {self.align}")
+            self.code.run(f"store {kind} {value}, ptr {self._place(array, offset, k, element)}, align {align}")
 
-    def _place(self, array: str, offset: str, k: int) -> str:
-        return self.code.at(self.element, array, self.code.add(offset, str(k * self.lanes)) if k else offset)
+    def _held(self, vectors: int, element: str) -> tuple[str, int]:
+        return (self.kind(vectors, element), int(element[1:]) // 8) if element else (self.kind(vectors), self.align)
+
+    def _place(self, array: str, offset: str, k: int, element: str) -> str:
+        at = self.code.add(offset, str(k * self.lanes)) if k else offset
+        return self.code.at(element or self.element, array, at)
 
 
 def splat(kind: str, value: str) -> str:
