@@ -11,6 +11,14 @@ from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend
 
 
+def _gemm() -> Backend | None:
+    if importlib.util.find_spec("llvmlite") is None:
+        return None
+    from futurex.kernels.gemm import GemmBackend
+
+    return GemmBackend()
+
+
 def _onednn() -> Backend | None:
     from futurex.kernels.onednn_backend import OneDNNBackend
 
@@ -40,13 +48,13 @@ def _loops() -> Backend | None:
 
 
 _MAKERS: dict[str, Callable[[], Backend | None]] = {
-    "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
+    "gemm": _gemm, "onednn": _onednn, "blas": _blas, "numba": _numba, "loops": _loops, "numpy": NumpyBackend,
 }  # fmt: skip
 
 
 def default_backends() -> tuple[Backend, ...]:
-    """The backends named by FUTUREX_BACKENDS (a comma list; default ``onednn,blas,numba,loops,numpy``), those whose
-    libraries are there.
+    """The backends named by FUTUREX_BACKENDS (a comma list; default ``gemm,onednn,blas,numba,loops,numpy``), those
+    whose libraries are there.
 
     NumPy stands at the end whatever is named: it runs what no other claims. Raises ValueError for an unknown name.
 

@@ -13,6 +13,9 @@ from futurex.kernels.steps import Bound, Workspace
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
+LIBRARIES = ("gemm", "onednn")
+"""Backends whose products in single precision have last bits of their own."""
+
 
 class Late(Protocol):
     """A kernel whose machine code may come after its first calls, which NumPy computes."""

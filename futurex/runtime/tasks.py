@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from futurex.kernels.numpy_ import uses_blas
-from futurex.kernels.registry import threads_of
+from futurex.kernels.registry import LIBRARIES, threads_of
 from futurex.runtime.lower import Draft, Kind, Lowering
 
 WORTH_SHARING, MIN_WIDTH = 200e-6, 1.2  # seconds of a plan, and total time over the longest path
@@ -56,5 +56,6 @@ def longest_path(drafts: Sequence[Draft]) -> float:
 
 def _needs_blas(draft: Draft) -> bool:
     """Sums inside a product are split among the threads of OpenBLAS, so its bits depend on how many there are; and it
-    would be asked by several workers at once. (oneDNN's results in single precision may differ in the last bits.)"""
-    return draft.kernel.backend != "onednn" and uses_blas(draft.node)
+    would be asked by several workers at once. (Those of other products, in single
+    precision, may differ in the last bits.)"""
+    return draft.kernel.backend not in LIBRARIES and uses_blas(draft.node)

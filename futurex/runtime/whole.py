@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from futurex.kernels.compiling import background
-from futurex.kernels.registry import Backend, Compiler, Late
+from futurex.kernels.registry import LIBRARIES, Backend, Compiler, Late
 from futurex.runtime import trace
 from futurex.runtime.counters import Grain
 from futurex.tree.aval import Aval
@@ -155,7 +155,7 @@ class Whole:
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
     """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
-    if compiler is None or len(instructions) < 2 or any(each.kernel.backend == "onednn" for each in instructions):
+    if compiler is None or len(instructions) < 2 or any(each.kernel.backend in LIBRARIES for each in instructions):
         return None
     return compiler if _is_small(graph) else None
 

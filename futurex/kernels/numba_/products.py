@@ -1,0 +1,316 @@
+"""Compiled float32 matrix products: panels of the second operand are packed, tiles of the result stay in registers.
+
+The blocking is that of K. Goto and R. van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) without
+its outer levels: a task is a panel of columns and some rows of one product of the batch. What the panel needs of the
+second operand is copied into a buffer that the first-level cache holds; then tiles of a few rows by a few vectors are
+accumulated, one element of the first operand times a row of the panel at a time. So the first operand is read as it
+lies, whichever axis is dense, and the second one is turned while it is packed.
+
+Each element is a chain of fused multiply-adds over the inner axis, in its order; every 256 of them are added up apart.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from futurex.kernels.numba_.code import Code, module
+
+LANES = 16
+VECTOR = f"<{LANES} x float>"
+ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
+"""Rows of a tile by its vectors: as many as leave registers for a row of the panel."""
+WIDEST = 4
+"""Vectors of a panel; five where those make no odd panel at the end."""
+DEEPEST = 256
+"""Inner elements that are packed at once: a panel of 64 columns takes 64 KB."""
+_WASTE = 0.02
+_NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
+          "x_row", "y_row", "out_row")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Columns of the result that are made together: whole vectors, the last of which has only ``last`` columns.
+
+    They are made in tiles of ``rows`` rows.
+    """
+
+    vectors: int
+    last: int
+    rows: int
+
+    @property
+    def width(self) -> int:
+        """In columns, those of the last vector that are not there included."""
+        return self.vectors * LANES
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the code of a product depends on: all else are numbers that it is given.
+
+    ``whole``: the panel that most columns are made in; ``end``: the last one, if it is another. ``x_turned``,
+    ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
+    vector is added to each row.
+    """
+
+    whole: Panel
+    end: Panel | None
+    x_turned: bool
+    y_turned: bool
+    deep: bool
+    bias: bool
+
+
+def panels_of(rows: int, columns: int) -> tuple[Panel, Panel | None, int]:
+    """The panel that most columns are made in, the one at the end if that is another, and how many there are.
+
+    >>> panels_of(128, 100)
+    (Panel(vectors=4, last=16, rows=5), Panel(vectors=3, last=4, rows=8), 2)
+    """
+    vectors = -(-columns // LANES)
+    widest = WIDEST + 1 if vectors % (WIDEST + 1) == 0 and vectors % WIDEST else WIDEST
+    count = -(-vectors // widest)
+    width = -(-vectors // count)
+    rest = vectors - (count - 1) * width
+    end = Panel(rest, columns - (vectors - 1) * LANES, _height(rows, rest))
+    whole = Panel(width, LANES, _height(rows, width))
+    if count == 1:
+        return end, None, 1
+    return whole, end if end != whole else None, count
+
+
+def _height(rows: int, vectors: int) -> int:
+    """Rows of a tile: the most, or somewhat fewer where the last tile would be nearly empty."""
+    heights = range(ROWS[vectors], ROWS[vectors] * 2 // 3 - 1, -1)
+    wasted = {height: (-rows % height) / rows for height in heights}
+    return next((height for height in heights if wasted[height] <= _WASTE), min(heights, key=wasted.__getitem__))
+
+
+def _fma(code: Code, x: str, y: str, z: str) -> str:
+    return code.do(f"call {VECTOR} @llvm.fma.v{LANES}f32({VECTOR} {x}, {VECTOR} {y}, {VECTOR} {z})")
+
+
+class _Writer:
+    """Writes the code of one form."""
+
+    def __init__(self, form: Form, threaded: bool) -> None:
+        self.form, self.code, self.threaded = form, Code(), threaded
+
+    def text(self) -> str:
+        form, code = self.form, self.code
+        whole, end = form.whole, form.end
+        self.buffer = code.do(f"alloca i8, i64 {4 * whole.width * DEEPEST}, align 64")
+        with code.loop("%low", "%high") as (task, _):
+            chunk = code.do(f"srem i64 {task}, %chunks")
+            place = code.do(f"sdiv i64 {task}, %chunks")
+            number = code.do(f"srem i64 {place}, %panels")
+            batch = code.do(f"sdiv i64 {place}, %panels")
+            first = code.multiply(chunk, "%height")
+            last = code.least(code.add(first, "%height"), "%rows")
+            self.column = code.multiply(number, str(whole.width))
+            self.x = code.at("float", "%x", code.multiply(batch, "%x_step"))
+            y = code.at("float", "%y", code.multiply(batch, "%y_step"))
+            self.y = code.at("float", y, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
+            self.out = code.at("float", code.at("float", "%out", code.multiply(batch, "%out_step")), self.column)
+            if end is None:
+                self._panel(whole, first, last, at_end=True)
+            else:
+                following = code.add(number, "1")
+                at_end = code.do(f"zext i1 {code.do(f'icmp eq i64 {following}, %panels')} to i64")
+                with code.loop(at_end, "1"):
+                    self._panel(whole, first, last, at_end=False)
+                with code.loop("0", at_end):
+                    self._panel(end, first, last, at_end=True)
+        arrays = ("out", "x", "y", *(("bias",) if form.bias else ()))
+        parameters = [*(("i64", name) for name in _NAMES), *(("ptr", name) for name in arrays)]
+        declarations = [
+            f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
+            f"declare {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr, i32, <{LANES} x i1>, {VECTOR})",
+            f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        ]
+        return module(parameters, code, self.threaded, declarations)
+
+    def _panel(self, panel: Panel, first: str, last: str, *, at_end: bool) -> None:
+        """The rows of one panel; ``at_end``: of the last one, behind which another product of the batch comes."""
+        code = self.code
+        self.ahead = code.do(f"sub i64 %y_step, {self.column}") if at_end else str(panel.width)
+        self.fetches_x = at_end
+        if not self.form.deep:
+            self._pack(panel, "0", "%inner")
+            self._tiles(panel, first, last, "0", "%inner")
+            return
+        with code.loop("0", "%inner", "%depth") as (begin, _):
+            count = code.least(code.do(f"sub i64 %inner, {begin}"), "%depth")
+            self._pack(panel, begin, count)
+            self._tiles(panel, first, last, begin, count)
+
+    def _pack(self, panel: Panel, begin: str, count: str) -> None:
+        code = self.code
+        if self.form.y_turned:
+            self._pack_turned(panel, begin, count)
+            return
+        source = code.at("float", self.y, code.multiply(begin, "%y_row"))
+        with code.loop("0", count) as (k, _):
+            row = code.at("float", source, code.multiply(k, "%y_row"))
+            target = code.multiply(k, str(panel.width))
+            for v, mask in enumerate(_masks(panel)):
+                self._fetch(code.at("float", row, code.add(self.ahead, str(v * LANES))), write=False)
+                value = self._load(code.at("float", row, str(v * LANES)), mask)
+                code.run(f"store {VECTOR} {value}, ptr {self._packed(target, str(v * LANES))}, align 64")
+
+    def _pack_turned(self, panel: Panel, begin: str, count: str) -> None:
+        """Squares of sixteen rows of the operand become sixteen rows of the panel; the last row stands in for those
+        that are not there."""
+        code = self.code
+        most = str((panel.vectors - 1) * LANES + panel.last - 1)
+        with code.loop("0", count, str(LANES)) as (k, _), code.loop("0", str(panel.width), str(LANES)) as (first, _):
+            mask = _up_to(code, code.do(f"sub i64 {count}, {k}"))
+            square = []
+            for n in range(LANES):
+                row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
+                square.append(self._load(code.at("float", self.y, code.add(row, begin, k)), mask))
+            for j, value in enumerate(_turned(code, square)):
+                target = code.multiply(code.add(k, str(j)), str(panel.width))
+                code.run(f"store {VECTOR} {value}, ptr {self._packed(target, first)}, align 64")
+
+    def _fetch(self, pointer: str, *, write: bool) -> None:
+        """Have a line brought to the second-level cache, or for writing to the first."""
+        self.code.run(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if write else 2}, i32 1)")
+
+    def _packed(self, row: str, column: str) -> str:
+        return self.code.at("float", self.buffer, self.code.add(row, column))
+
+    def _load(self, pointer: str, mask: str | None) -> str:
+        if mask is None:
+            return self.code.do(f"load {VECTOR}, ptr {pointer}, align 4")
+        return self.code.do(
+            f"call {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr {pointer}, i32 4, <{LANES} x i1> {mask}, "
+            f"{VECTOR} zeroinitializer)"
+        )
+
+    def _store(self, value: str, pointer: str, mask: str | None) -> None:
+        if mask is None:
+            self.code.run(f"store {VECTOR} {value}, ptr {pointer}, align 4")
+            return
+        self.code.run(
+            f"call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} {value}, ptr {pointer}, i32 4, "
+            f"<{LANES} x i1> {mask})"
+        )
+
+    def _tiles(self, panel: Panel, first: str, last: str, begin: str, count: str) -> None:
+        """All tiles of some rows; the last row stands in for those that the last tile lacks, and is made again."""
+        code = self.code
+        most = code.do(f"sub i64 {last}, 1")
+        with code.loop(first, last, str(panel.rows)) as (row, _):
+            rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
+            lines = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
+            targets = [
+                (code.at("float", line, str(v * LANES)), mask) for line in lines for v, mask in enumerate(_masks(panel))
+            ]
+            for pointer, _ in targets:
+                self._fetch(pointer, write=True)
+            if self.fetches_x:
+                self._fetch_x(panel, row)
+            values = self._tile(panel, rows, begin, count)
+            if self.form.deep:
+                values = [self._added(begin, *each) for each in zip(values, targets, strict=True)]
+            for value, target in zip(values, targets, strict=True):
+                self._store(value, *target)
+
+    def _fetch_x(self, panel: Panel, row: str) -> None:
+        """As much of the batch's next first operand as these rows are of this one."""
+        code = self.code
+        ahead = code.at("float", self.x, code.add("%x_step", code.multiply(row, "%inner")))
+        with code.loop("0", code.multiply(str(panel.rows), "%inner"), str(LANES)) as (at, _):
+            self._fetch(code.at("float", ahead, at), write=False)
+
+    def _added(self, begin: str, value: str, target: tuple[str, str | None]) -> str:
+        """A value with the sum of the packings before it, which lies in the result."""
+        code = self.code
+        before = self._load(*target)
+        old = code.do(f"select i1 {code.do(f'icmp eq i64 {begin}, 0')}, {VECTOR} zeroinitializer, {VECTOR} {before}")
+        return code.do(f"fadd {VECTOR} {old}, {value}")
+
+    def _tile(self, panel: Panel, rows: list[str], begin: str, count: str) -> list[str]:
+        """The sums of one tile, row by row."""
+        code, form = self.code, self.form
+        if form.x_turned:
+            line = code.at("float", self.x, code.multiply(begin, "%x_row"))
+            bases = [code.at("float", line, row) for row in rows]
+        else:
+            bases = [code.at("float", self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
+        start = self._start(panel, begin) * len(rows)
+        with code.loop("0", count, carried=[(VECTOR, value) for value in start]) as (k, held):
+            packed = code.multiply(k, str(panel.width))
+            y = [
+                code.do(f"load {VECTOR}, ptr {self._packed(packed, str(v * LANES))}, align 64")
+                for v in range(panel.vectors)
+            ]
+            step = code.multiply(k, "%x_row") if form.x_turned else k
+            for r, base in enumerate(bases):
+                x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
+                for v, other in enumerate(y):
+                    held[r * panel.vectors + v] = _fma(code, x, other, held[r * panel.vectors + v])
+        return held
+
+    def _start(self, panel: Panel, begin: str) -> list[str]:
+        """What the sums of a row begin with: nothing or the bias, that in the first packing alone."""
+        code = self.code
+        if not self.form.bias:
+            return ["zeroinitializer"] * panel.vectors
+        bias = code.at("float", "%bias", self.column)
+        values = [self._load(code.at("float", bias, str(v * LANES)), mask) for v, mask in enumerate(_masks(panel))]
+        if not self.form.deep:
+            return values
+        first = code.do(f"icmp eq i64 {begin}, 0")
+        return [code.do(f"select i1 {first}, {VECTOR} {value}, {VECTOR} zeroinitializer") for value in values]
+
+
+def _masks(panel: Panel) -> list[str | None]:
+    """For each vector of a row of a panel, which of its columns there are: None for all."""
+    last = None if panel.last == LANES else f"<{', '.join(f'i1 {int(k < panel.last)}' for k in range(LANES))}>"
+    return [None] * (panel.vectors - 1) + [last]
+
+
+def _up_to(code: Code, count: str) -> str:
+    """A mask of the first ``count`` lanes."""
+    numbers = f"<{LANES} x i64>"
+    one = code.do(f"insertelement {numbers} poison, i64 {count}, i64 0")
+    every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{LANES} x i32> zeroinitializer")
+    return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(LANES))}>, {every}")
+
+
+def _everywhere(code: Code, value: str) -> str:
+    one = code.do(f"insertelement {VECTOR} poison, float {value}, i64 0")
+    return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
+
+
+def _turned(code: Code, rows: list[str]) -> list[str]:
+    """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change."""
+    held = list(rows)
+    size = LANES // 2
+    while size:
+        for k in range(LANES):
+            if k & size:
+                continue
+            first, second = held[k], held[k + size]
+            low = [j if not j & size else LANES + j - size for j in range(LANES)]
+            high = [j + size if not j & size else LANES + j for j in range(LANES)]
+            held[k], held[k + size] = (
+                code.do(
+                    f"shufflevector {VECTOR} {first}, {VECTOR} {second}, "
+                    f"<{LANES} x i32> <{', '.join(f'i32 {j}' for j in order)}>"
+                )
+                for order in (low, high)
+            )
+        size //= 2
+    return held
+
+
+@functools.lru_cache(maxsize=256)
+def text_of(form: Form, threaded: bool) -> str:
+    """The module of a form."""
+    return _Writer(form, threaded).text()

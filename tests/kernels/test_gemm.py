@@ -1,0 +1,148 @@
+"""Generated matrix products against products in double precision: every edge of tiles, panels and packings."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.kernels.backends import default_backends
+from futurex.kernels.gemm import suits
+from futurex.kernels.numba_ import compiler
+from futurex.kernels.numba_.products import DEEPEST, ROWS, panels_of
+from futurex.kernels.steps import Row, Workspace
+from futurex.tree import Aval, apply, param
+
+pytestmark = pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no vectors of 512 bits")
+FLOAT32 = np.dtype("f4")
+
+
+def backend():
+    return next(each for each in default_backends() if each.name == "gemm")
+
+
+def operand(rng, shape, turned):
+    array = rng.standard_normal(shape, dtype=FLOAT32)
+    return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else array
+
+
+def source(shape, turned):
+    """The node of an operand that lies so."""
+    if not turned:
+        return param(Aval(shape, FLOAT32))
+    below = param(Aval((*shape[:-2], shape[-1], shape[-2]), FLOAT32))
+    return apply("transpose", below, axes=(*range(len(shape) - 2), len(shape) - 1, len(shape) - 2))
+
+
+def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
+    inputs = [source(x_shape, turned[0]), source(y_shape, turned[1])]
+    if not bias:
+        return apply("matmul", *inputs), backend().claim(apply("matmul", *inputs), threads)
+    node = apply("matmul_epilogue", *inputs, param(Aval(y_shape[-1:], FLOAT32)), activation="none")
+    return node, backend().claim(node, threads)
+
+
+def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
+    rng = np.random.default_rng(sum(x_shape + y_shape))
+    node, kernel = claimed(x_shape, y_shape, turned, bias, threads)
+    inputs = [operand(rng, x_shape, turned[0]), operand(rng, y_shape, turned[1])]
+    exact = inputs[0].astype("f8") @ inputs[1].astype("f8")
+    if bias:
+        inputs.append(rng.standard_normal(y_shape[-1], dtype=FLOAT32))
+        exact = exact + inputs[2]
+    scale = np.abs(inputs[0]).astype("f8") @ np.abs(inputs[1]).astype("f8") + 1
+    framed = np.full(node.size + 64, np.nan, FLOAT32)  # nothing around the result is written
+    out = framed[32 : 32 + node.size].reshape(node.shape)
+    assert kernel.call(out, *inputs) is out
+    assert kernel.late.interpreted == 0
+    assert (np.abs(out - exact) <= 1e-6 * scale).all()
+    assert np.isnan(framed[:32]).all()
+    assert np.isnan(framed[-32:]).all()
+    again = np.empty_like(out)
+    Row(kernel.bind(Workspace()).aim(again, *inputs)).run()
+    np.testing.assert_array_equal(again, out)
+
+
+@pytest.mark.parametrize("columns", [17, 100, 160])
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_edges_of_panels_and_tiles(columns, turned):
+    check((9, 61, 37), (9, 37, columns), turned)
+    check((97, DEEPEST + 41), (DEEPEST + 41, columns), turned, bias=True, threads=2)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.integers(1, 3), st.integers(16, 100), st.integers(2, 600), st.integers(20, 140), st.booleans(), st.booleans(),
+    st.booleans(), st.integers(1, 2),
+)  # fmt: skip
+def test_any_sizes(batch, rows, inner, columns, x_turned, y_turned, bias, threads):
+    if suits(batch, rows, inner, columns):
+        check((batch, rows, inner), (batch, inner, columns), (x_turned, y_turned), bias, threads)
+
+
+def test_few_rows_of_many_columns_and_leading_axes():
+    check((10, 106), (106, 5000), threads=2)
+    check((5, 7, 40), (40, 200), bias=True, threads=2)
+    check((2, 3, 33, 65), (2, 3, 65, 48), (True, False), threads=2)
+
+
+def test_not_a_number_and_infinity_stay_in_their_row_and_column():
+    _, kernel = claimed((64, 70), (70, 68))
+    x, y = np.ones((64, 70), FLOAT32), np.ones((70, 68), FLOAT32)
+    x[3, 4], y[5, 67] = np.inf, np.nan
+    out = np.empty((64, 68), FLOAT32)
+    kernel.call(out, x, y)
+    np.testing.assert_array_equal(out, x @ y)
+
+
+def test_threads_do_not_change_a_bit():
+    rng = np.random.default_rng(1)
+    x, y = operand(rng, (200, 300), False), operand(rng, (300, 90), False)
+    outs = []
+    for threads in (1, 2, 3):
+        outs.append(np.empty((200, 90), FLOAT32))
+        claimed((200, 300), (300, 90), threads=threads)[1].call(outs[-1], x, y)
+    assert all((out == outs[0]).all() for out in outs)
+
+
+def test_what_lies_otherwise_is_copied_or_left_to_others():
+    rng = np.random.default_rng(2)
+    _, kernel = claimed((64, 80), (80, 90))
+    x, y = rng.standard_normal((64, 160), dtype=FLOAT32)[:, ::2], rng.standard_normal((90, 80), dtype=FLOAT32).T
+    out = np.empty((64, 90), FLOAT32)
+    kernel.call(out, x, y)
+    np.testing.assert_allclose(out, x @ y, rtol=1e-4, atol=1e-4)
+    assert kernel.bind(Workspace()).aim(out, x, y) is None
+    with pytest.raises(ValueError, match="built for float32 arrays"):
+        kernel.call(out, x[:, :70], y)
+    copied = apply("reshape", apply("transpose", param(Aval((8, 90, 70), FLOAT32)), axes=(0, 2, 1)), shape=(560, 90))
+    assert backend().claim(apply("matmul", copied, param(Aval((90, 64), FLOAT32))), 1) is not None
+    heads = apply("transpose", param(Aval((8, 90, 4, 70), FLOAT32)), axes=(0, 2, 1, 3))
+    node = apply("matmul", heads, param(Aval((8, 4, 70, 90), FLOAT32)))
+    assert backend().claim(node, 1) is None
+
+
+@pytest.mark.parametrize("x, y, dtype", [
+    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((8, 1000), (1000, 100), "f4"),
+    ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
+])  # fmt: skip
+def test_not_claimed(x, y, dtype):
+    node = apply("matmul", param(Aval(x, np.dtype(dtype))), param(Aval(y, np.dtype(dtype))))
+    assert backend().claim(node, 1) is None
+
+
+def test_panels_cover_all_columns():
+    for columns in range(1, 200):
+        whole, end, count = panels_of(columns + 20, columns)
+        last = end or whole
+        assert (count - 1) * whole.width + (last.vectors - 1) * 16 + last.last == columns
+        assert all(1 <= each.rows <= ROWS[each.vectors] for each in (whole, last))
+
+
+def test_a_function_uses_it():
+    f = fx.futurize(lambda x, w, b: x @ w + b)
+    rng = np.random.default_rng(3)
+    x, w, b = (rng.standard_normal(shape, dtype=FLOAT32) for shape in ((64, 90), (90, 70), (70,)))
+    fx.precompile(f, x, w, b)
+    np.testing.assert_allclose(f(x, w, b), x.astype("f8") @ w + b, rtol=1e-4, atol=1e-4)
+    assert "gemm" in {row.backend for row in f.profile()}
