@@ -3,11 +3,17 @@
 NumPy's ``einsum`` takes BLAS only where no index is common to both operands and the result, and its own loops for
 batches. As ``matmul`` either kind goes to the fastest kernel there is and takes a bias and an activation along. Floats
 may differ in the last bits, as they do with NumPy's ``optimize=``.
+
+The gradient of weights that see one position at a time is a product, too: ``x.T @ g`` over all positions. The library's
+kernel for it is slower than its product where there are many filters (2048 to 512 channels at 8 x 7 x 7: 11.4 against
+5.2 ms on one thread), and faster for a few filters over many channels.
 """
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from futurex.ops.contract import multiplies_matrices, split_subscripts
 from futurex.passes.rewrite import rewrite
@@ -15,14 +21,39 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply
 
+MANY_FILTERS, SOME_FILTERS = 256, 96
+"""Filters from which a product is faster, and those where it is if the channels are at most twice as many and ..."""
+FEW_POSITIONS = 8192
+"""... the operands stay in the cache. Measured on shapes of GoogLeNet and ResNet-50."""
+
 
 def lower_contractions(graph: Graph) -> Graph:
-    """The graph with ``matmul`` for each ``einsum`` that multiplies floating matrices."""
-    return rewrite(graph, _as_matmul) if any(node.op == "einsum" for node in graph.nodes) else graph
+    """The graph with ``matmul`` for each ``einsum`` that multiplies floating matrices, and for gradients of pointwise
+    weights where it is faster."""
+    found = any(node.op in _RULES for node in graph.nodes)
+    return rewrite(graph, lambda node: _RULES.get(node.op, _stays)(node)) if found else graph
+
+
+def _stays(node: Node) -> Node | None:
+    return None
+
+
+def _pointwise_weights(node: Node) -> Node | None:
+    attrs = node.attrs
+    plain = {*attrs["kernel_shape"], *attrs["stride"], attrs["groups"]} == {1} and not any(map(any, attrs["padding"]))
+    if not node.is_static or not plain or any(each.dtype != np.float32 for each in (node, *node.inputs)):
+        return None
+    channels, filters = node.shape[-2:]
+    positions = math.prod(node.inputs[1].shape[:-1])
+    small = filters >= SOME_FILTERS and channels <= 2 * filters and positions <= FEW_POSITIONS
+    if (not small and filters < MANY_FILTERS) or not positions:
+        return None
+    x, g = (_reshaped(each, (positions, each.shape[-1])) for each in node.inputs)
+    return _reshaped(apply("matmul", apply("transpose", x, axes=(1, 0)), g), node.shape)
 
 
 def _as_matmul(node: Node) -> Node | None:
-    if node.op != "einsum" or not node.attrs["optimize"] or not multiplies_matrices(node.attrs["subscripts"]):
+    if not node.attrs["optimize"] or not multiplies_matrices(node.attrs["subscripts"]):
         return None
     dtypes = {each.dtype for each in (node, *node.inputs)}
     if not node.is_static or len(dtypes) > 1 or node.dtype.kind not in "fc" or not isinstance(node.aval, Aval):
@@ -55,3 +86,6 @@ def _as_matmul(node: Node) -> Node | None:
 
 def _reshaped(node: Node, shape: tuple[int, ...]) -> Node:
     return node if node.shape == shape else apply("reshape", node, shape=shape)
+
+
+_RULES = {"einsum": _as_matmul, "conv_weight_grad": _pointwise_weights}

@@ -75,3 +75,33 @@ def test_bias_and_activation_go_with_a_contraction():
     x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((8, 64, 64), (64, 96), (96,)))
     graph = fx.lower(lambda x, w, b: np.tanh(np.einsum("bij,jk->bik", x, w) + b), x, w, b).graph
     assert "matmul_epilogue" in [node.op for node in optimise(graph).nodes]
+
+
+def pointwise(channels, filters, kernel=1, dtype=np.float32, batch=2):
+    """The gradient of a convolution's weights over images of 5 x 6."""
+    attrs = {"stride": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+    x = param(Aval((batch, 5, 6, channels), np.dtype(dtype)), "x")
+    g = param(Aval((batch, 6 - kernel, 7 - kernel, filters), np.dtype(dtype)), "g")
+    return Graph([x, g], [apply("conv_weight_grad", x, g, kernel_shape=(kernel, kernel), **attrs)])
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(4, 256), (70, 100)], ids=["many filters", "some filters"])
+def test_the_gradient_of_pointwise_weights_is_a_product(channels, filters):
+    graph = pointwise(channels, filters)
+    after = optimise(graph)
+    assert {"matmul"} == {node.op for node in after.nodes if node.op in ("matmul", "conv_weight_grad")}
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=each.shape).astype(np.float32) for each in graph.params]
+    for run in (after, compile_plan(graph).run):
+        found = run(*args) if run is after else run(args)
+        exact = np.einsum("nhwc,nhwo->co", *(each.astype(float) for each in args))[None, None]
+        np.testing.assert_allclose(found[0], exact, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "other", [{"filters": 64}, {"channels": 300, "filters": 100}, {"kernel": 3}, {"dtype": np.float64}, {"batch": 0}],
+    ids=["few filters", "more channels", "windows", "double precision", "nothing"],
+)  # fmt: skip
+def test_other_gradients_of_weights_stay(other):
+    graph = pointwise(**{"channels": 8, "filters": 256, **other})
+    assert [node.op for node in optimise(graph).nodes].count("conv_weight_grad") == 1
