@@ -27,7 +27,7 @@ from futurex.runtime.prediction import predicted
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
-from futurex.runtime.tasks import is_wide, worth_tasks
+from futurex.runtime.tasks import worth_sharing, worth_tasks
 from futurex.runtime.whole import Whole, compiler_for
 from futurex.tree.aval import Aval
 from futurex.tree.dims import nominal
@@ -126,6 +126,8 @@ class Plan:
         self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
+        costs = [each.cost for each in self.instructions]
+        self._shared = self.threads == 1 and not self.collectives and worth_sharing(costs, self.critical)
         self.habit = Habit()
         self.grain = Grain([*(each.cost for each in self.instructions), self.cost])
         self.low, self.layout = low, layout
@@ -148,8 +150,7 @@ class Plan:
             return None
         if self._for_tasks is not None:
             self._tasks, self._for_tasks = self._for_tasks(), None
-        own = self.threads == 1 and not self.collectives and is_wide(self.cost, self.critical)
-        return self._tasks or (self if own else None)
+        return self._tasks or (self if self._shared else None)
 
     @functools.cached_property
     def memory(self) -> Memory:

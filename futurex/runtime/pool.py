@@ -7,6 +7,7 @@ polls. Threads are daemons and are joined at exit. A process that has forked mus
 from __future__ import annotations
 
 import atexit
+import heapq
 import itertools
 import sys
 import threading
@@ -182,26 +183,31 @@ class PoolRun:
             self._finish()
         self._work(ready)
 
-    def _work(self, local: list[int]) -> None:
+    def _work(self, ready: list[int]) -> None:
         """Run instructions that are ready and the cheap ones they make ready; push all but one of the others."""
-        local = self._share(local)
-        while local:
-            ready, last = self._execute(local.pop())
+        cheap: list[tuple[float, int]] = []  # a heap: the most urgent first
+        held: list[int] = []
+        while True:
+            held = self._share(ready, cheap, held)
+            if not (cheap or held):
+                return
+            ready, last = self._execute(heapq.heappop(cheap)[1] if cheap else held.pop())
             if last:
                 self._finish()
-            local += ready
-            if len(ready) > 1 or (ready and len(local) > 1):
-                local = self._share(local)
 
-    def _share(self, ready: list[int]) -> list[int]:
-        """Keep the cheap instructions and the most urgent of the others; hand the rest to the pool."""
-        ready.sort(key=lambda index: self._plan.instructions[index].priority)
-        keep = [index for index in ready if self._plan.grain.inline(index)]
-        long = [index for index in ready if not self._plan.grain.inline(index)]
-        for index in long[:-1]:
+    def _share(self, ready: list[int], cheap: list[tuple[float, int]], held: list[int]) -> list[int]:
+        """Keep the cheap instructions and the most urgent of the others, which is returned; the pool gets the rest."""
+        instructions = self._plan.instructions
+        for index in ready:
+            if self._plan.grain.inline(index):
+                heapq.heappush(cheap, (-instructions[index].priority, index))
+            else:
+                held.append(index)
+        held.sort(key=lambda index: instructions[index].priority)
+        for index in held[:-1]:
             self._instance.counters.spawned[index] += 1
             self._pool.push(carried(lambda index=index: self._work([index])))  # type: ignore[misc]
-        return long[-1:] + keep
+        return held[-1:]
 
     def _execute(self, index: int) -> tuple[list[int], bool]:
         start = time.perf_counter()

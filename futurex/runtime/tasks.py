@@ -15,13 +15,29 @@ WORTH_SHARING, MIN_WIDTH = 200e-6, 1.2  # seconds of a plan, and total time over
 MOST_BYTES = 1 << 28  # of memory, none of which is used twice: reuse would make one branch wait for another
 _SYNC, _FORK = 0.15, 60e-6  # what several threads lose in one kernel: a share of its time, at most so many seconds
 _HAND_OVER = 15e-6
+_BOOKKEEPING = 4e-6  # of each instruction, one at a time: who is ready now
 _GAIN = 0.9  # of the time of kernels one after the other
 _MOST = 4000  # instructions
 
 
-def is_wide(work: float, path: float) -> bool:
+def worth_sharing(costs: Sequence[float], path: float) -> bool:
+    """Are instructions of one thread estimated to be faster on two workers than one after the other?
+
+    ``path``: seconds of the longest chain among them.
+    """
+    work = sum(costs)
+    return _is_wide(work, path) and _beside(costs, path, 2) < _GAIN * work
+
+
+def _is_wide(work: float, path: float) -> bool:
     """Is there enough to do beside the longest path?"""
     return work > WORTH_SHARING and work > MIN_WIDTH * path
+
+
+def _beside(costs: Sequence[float], path: float, workers: int) -> float:
+    """Seconds of instructions that several workers share."""
+    hand_overs = _HAND_OVER * sum(cost > _HAND_OVER for cost in costs) / workers
+    return max(path, sum(costs) / workers) + hand_overs + _BOOKKEEPING * len(costs)
 
 
 def worth_tasks(low: Lowering, threads: int) -> bool:
@@ -32,8 +48,8 @@ def worth_tasks(low: Lowering, threads: int) -> bool:
     drafts = low.drafts
     if threads == 1 or not 1 < len(drafts) <= _MOST or any(draft.communicates for draft in drafts):
         return False
-    work, path = sum(draft.cost for draft in drafts), longest_path(drafts)
-    if not is_wide(work, path) or any(map(_needs_blas, drafts)):
+    costs, path = [draft.cost for draft in drafts], longest_path(drafts)
+    if not _is_wide(sum(costs), path) or any(map(_needs_blas, drafts)):
         return False
     if sum(slot.layout.nbytes for slot in low.slots if slot.kind is Kind.BUFFER) > MOST_BYTES:
         return False
@@ -42,8 +58,7 @@ def worth_tasks(low: Lowering, threads: int) -> bool:
         for draft in drafts
         if (cost := draft.cost)
     )
-    beside = max(path, work / threads) + _HAND_OVER * sum(draft.cost > _HAND_OVER for draft in drafts) / threads
-    return beside < _GAIN * serial
+    return _beside(costs, path, threads) < _GAIN * serial
 
 
 def longest_path(drafts: Sequence[Draft]) -> float:
