@@ -8,16 +8,17 @@ import re
 import warnings
 
 import numpy as np
-from program_words import ALL, HEAD, METHODS, RARE_EXPRESSIONS, RARE_STATEMENTS, REDUCE, SMOOTH, TESTS
+from program_words import ALL, HEAD, LARGE, METHODS, RARE_EXPRESSIONS, RARE_STATEMENTS, REDUCE, SMOOTH, TESTS
 
 PLACES = re.compile(r"\{(\w)\}")
-LARGEST = 160
+ROUNDS = 160
 
 
 class ArrayWriter:
     """Writes one program. ``pick(n)`` gives a number below n, from a seed or from Hypothesis."""
 
     vocabulary = ALL
+    largest = 160  # elements of an array
 
     def __init__(self, pick):
         self.pick = pick
@@ -29,6 +30,9 @@ class ArrayWriter:
 
     def one(self, choices):
         return choices[self.pick(len(choices))]
+
+    def usable(self, value):
+        return usable(value, self.largest)
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,7 @@ class ArrayWriter:
                 text = self.fill(self.one(RARE_EXPRESSIONS), deep)
             else:
                 text = self.fill(self.one(templates if deep > 0 else ("{v}", *words.scalars)), deep)
-            if self.run(f"_ = {text}") is None and usable(self.environment["_"]):
+            if self.run(f"_ = {text}") is None and self.usable(self.environment["_"]):
                 return text
         return self.of_kind(lambda value: isinstance(value, np.ndarray))
 
@@ -144,7 +148,7 @@ class ArrayWriter:
             error = self.run(text)
             made = [name for name in self.environment if re.fullmatch(r"v\d+", name)]
             now = {name: self.environment[name] for name in {*made, *self.names} & self.environment.keys()}
-            fine = error is None and all(map(usable, now.values()))
+            fine = error is None and all(map(self.usable, now.values()))
             if fine and self.depth:  # a loop must not double an array
                 fine = all(np.size(now[name]) <= np.size(before[name]) for name in now.keys() & before.keys())
             if fine:
@@ -178,7 +182,7 @@ class ArrayWriter:
             if re.fullmatch(r"[vqrz]\d+", name):
                 del self.environment[name]
         for name in self.names:
-            if not usable(self.environment.get(name)):
+            if not self.usable(self.environment.get(name)):
                 self.environment[name] = before[name]
 
     def statements(self, most=3):
@@ -200,7 +204,7 @@ class ArrayWriter:
         q, r, array = (
             f"q{self.fresh}",
             f"r{self.fresh}",
-            self.of_kind(lambda value: isinstance(value, np.ndarray) and value.ndim),
+            self.of_kind(lambda value: isinstance(value, np.ndarray) and value.ndim and len(value) <= ROUNDS),
         )
         header, enter = self.one((
             (f"for {q} in range({self.one(('2', '3', '20', 'len(' + array + ')', '1, 4', '5, -1, -2'))}):", f"{q} = 1"),
@@ -279,6 +283,13 @@ class ArrayWriter:
         return f"{HEAD}{head}\n\ndef program({', '.join(names)}):\n" + "\n".join(self.lines) + "\n"
 
 
+class LargeWriter(ArrayWriter):
+    """Programs over arrays of hundreds to tens of thousands of elements."""
+
+    vocabulary = LARGE
+    largest = 150_000
+
+
 class SmoothWriter(ArrayWriter):
     """Programs whose result is a scalar that can be differentiated nearly everywhere."""
 
@@ -292,14 +303,14 @@ class SmoothWriter(ArrayWriter):
         )
 
 
-def usable(value):
-    """May a value take part in further statements? Numbers and arrays of a modest size."""
+def usable(value, largest):
+    """May a value take part in further statements? Numbers and arrays of at most ``largest`` elements."""
     if isinstance(value, np.ndarray | np.generic):
         return (
             value.dtype.kind in "biufc"
             and value.dtype.itemsize <= 16
             and value.dtype.char not in "gG"
-            and value.size <= LARGEST
+            and value.size <= largest
             and value.ndim <= 4
         )
     if isinstance(value, bool | float | complex | str):

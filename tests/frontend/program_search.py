@@ -1,7 +1,7 @@
 """Random programs, plain and futurized: do they mean the same? A failing one is cut down to what matters.
 
-Run as a script for a longer search: ``python program_search.py 5000 [first seed]`` with ``tests`` on the path. Prints
-every program that means something else, and how many were staged.
+Run as a script for a longer search: ``python program_search.py 5000 [first seed [array|flow|smooth|large]]`` with
+``tests`` on the path. Prints every program that means something else, and how many were staged.
 """
 
 import collections
@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from array_programs import ArrayWriter, SmoothWriter
+from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from compare import agree, bits, is_staged, plain
 from programs import Writer
 
@@ -231,9 +231,8 @@ def why_not(text, folder):
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    writers = {"array": (ArrayWriter,), "flow": (Writer,), "smooth": (SmoothWriter,)}.get(
-        sys.argv[3] if len(sys.argv) > 3 else "", (ArrayWriter, Writer, SmoothWriter)
-    )
+    kinds_of_programs = {"array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter}
+    writers = [kinds_of_programs[name] for name in sys.argv[3:] or kinds_of_programs]
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     n_staged, kinds, reasons, start = 0, collections.Counter(), collections.Counter(), time.monotonic()

@@ -181,3 +181,14 @@ SMOOTH = Vocabulary(
     SMOOTH_EXPRESSIONS, SMOOTH_SCALARS, SMOOTH_INDICES, SMOOTH_STATEMENTS, ("sin", "cos", "tanh", "exp", "square", "arctan", "negative", "abs"), ("maximum", "minimum", "multiply", "add"),
     ("+", "-", "*"), ("+=", "-=", "*="), ("float64",), ((4,), (3, 4), (4, 4), (3,), (2, 3, 2)), ("smooth",), ("float(rng.normal())",), ("({v} > {S})", "({v} < 0.3)"),
 )  # fmt: skip
+# Arrays that compiled regions and several threads compute, and functions that they compute bit for bit as NumPy does:
+# a last bit that differs may turn a comparison over.
+LARGE = dataclasses.replace(
+    ALL,
+    shapes=((400,), (40, 30), (30, 40), (300, 5), (5, 300), (1, 30), (30,), (), (8, 20, 12), (256, 260), (70000,)),
+    unary=(
+        "negative", "positive", "absolute", "fabs", "sign", "floor", "ceil", "trunc", "rint", "sqrt", "square", "reciprocal",
+        "isnan", "isinf", "isfinite", "signbit", "logical_not", "invert", "conj", "spacing", "bitwise_count",
+    ),
+    binary=tuple(name for name in BINARY if name not in {"arctan2", "hypot", "logaddexp", "float_power", "power"}),
+)  # fmt: skip

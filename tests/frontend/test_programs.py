@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_programs import ArrayWriter, SmoothWriter
+from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from program_search import disagreement, slope_disagreement, written
@@ -15,14 +15,15 @@ pytestmark = [
 ]
 # The share of programs that are staged, at least: the others choose between types or aliases by data, which no trace
 # can hold, or call what has no translation.
-STAGED = {Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25}
+STAGED = {Writer: 0.5, ArrayWriter: 0.3, SmoothWriter: 0.25, LargeWriter: 0.4}
+PROGRAMS = {LargeWriter: 40}  # they take longer
 
 
 @pytest.mark.parametrize("writer", STAGED)
 def test_a_fixed_set_of_programs(writer, tmp_path):
     judge = slope_disagreement if writer is SmoothWriter else disagreement
     staged = []
-    for seed in range(150):
+    for seed in range(PROGRAMS.get(writer, 150)):
         text = written(seed, writer)
         wrong, traced = judge(text, tmp_path)
         assert not wrong, f"seed {seed}\n{text}\n{wrong}"
