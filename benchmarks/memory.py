@@ -1,89 +1,116 @@
-"""What memory does a training step take: predicted, measured, and the pages that a step touches for the first time?"""
+"""What memory does a training step take: predicted, measured, within a limit, and beside PyTorch?"""
 
 from __future__ import annotations
 
 import argparse
-import resource
-import tracemalloc
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import futurex as fx
 from benchmarks import report
-from benchmarks.workloads.cases import CASES, DROPOUT, batch, weights
-from benchmarks.workloads.futurex_side import loss_of, optimizer_for, settle
+from benchmarks.harness import Child, Peer, PeerFailed
+from benchmarks.workloads import networks
+from benchmarks.workloads.cases import CASES
+from benchmarks.workloads.memory_side import GIVEN_AWAY
 
-DEFAULT_CASES = ("har-adam", "mlp-sgd", "mlp-adam", "logistic-sgd")
-HEAD = ["step", "arguments", "given away", "predicted peak", "measured peak", "ratio", "page faults a step"]
-
-
-def step_of(case: str, donate: tuple[str, ...]) -> Any:
-    """Return the futurized training step of a case."""
-    one = CASES[case]
-    loss_and_gradient = fx.value_and_grad(loss_of(one.model, DROPOUT[one.model]))
-    optimizer = optimizer_for(one.optimizer, one.rate)
-
-    @fx.futurize(donate=donate)
-    def train(params: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
-        loss, gradient = loss_and_gradient(params, x, y, key)
-        params, state = optimizer.update(params, gradient, state)
-        return params, state, loss
-
-    return train
+TITLES = {name: case.title for name, case in CASES.items()} | {n: each.title for n, each in networks.NETWORKS.items()}
+DEFAULT_CASES = ("har-adam", "mlp-sgd", "mlp-adam", "logistic-sgd", *networks.NETWORKS)
+LIMITS = (0.8, 0.6)
+HEAD = ["step", "arguments", "given away", "limit", "predicted peak", "measured peak", "ratio", "page faults a step"]
+OWN_HEAD = ["step", "futurex", "torch eager", "torch eager, channels last", "futurex / the least of torch"]
+SIDE = "benchmarks.workloads.memory_side"
 
 
-def arenas(plan: Any) -> int:
-    """Return the bytes that a plan and those inside it keep between runs."""
-    own = sum(each.arena.nbytes for each in plan._instances if each.arena is not None)
-    return int(own) + sum(arenas(inner) for each in plan.instructions for inner in each.kernel.plans)
+def peers_for(name: str, weights: str, threads: int) -> Iterator[Peer]:
+    """Yield futurex and PyTorch, whose processes' memory is compared."""
+    if name in networks.NETWORKS:
+        own, torch_ = (f"benchmarks.workloads.networks_{stack}:TrainingStep" for stack in ("futurex", "torch"))
+        options: dict[str, Any] = {"name": name, "weights": weights}
+    else:
+        own, torch_ = (f"benchmarks.workloads.{stack}_side:TrainingStep" for stack in ("futurex", "torch"))
+        options = {"case": name}
+    images = name in networks.NETWORKS and networks.NETWORKS[name].images
+    made = [("futurex", own, options), ("torch eager", torch_, options)]
+    made += [("torch eager, channels last", torch_, {**options, "channels_last": True})] if images else []
+    for title, factory, each in made:
+        yield Peer(title, f"{SIDE}:Resident", {"factory": factory, "options": each}, threads)
 
 
-def row(case: str, donate: tuple[str, ...], steps: int) -> tuple[list[str], dict[str, Any]]:
-    """Return the line of one case, and its figures."""
-    one = CASES[case]
-    train, params = step_of(case, donate), weights(one.model)
-    held: Any = [params, optimizer_for(one.optimizer, one.rate).init(params)]
-    x, y = batch(one.model)
-    for count in range(10):
-        *held[:], loss = train(*held, x, y, np.uint64(count))
-        settle([*held, loss])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for count in range(steps):
-        *held[:], loss = train(*held, x, y, np.uint64(count))
-        settle([*held, loss])
-    faults = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / steps
-    variant = train.trace(*held, x, y, np.uint64(0))
-    program = train.lower(*held, x, y, np.uint64(0))
-    leaves = program.flatten(*held, x, y, np.uint64(0))
-    values = [leaf.result() if isinstance(leaf, fx.Array) else leaf for leaf in leaves]
-    inputs = [np.array(value) if isinstance(value, np.ndarray) else value for value in values]
-    plan, size = variant.plan, sum(np.asarray(each).nbytes for each in inputs)
-    tracemalloc.start()
-    base = tracemalloc.get_traced_memory()[0]
-    results = plan.run(inputs)
-    measured = tracemalloc.get_traced_memory()[1] - base + arenas(plan) + plan.memory.constants
-    tracemalloc.stop()
-    del results
-    figures = {
-        "case": case, "donate": donate, "arguments": size, "predicted": plan.memory.peak, "measured": measured,
-        "faults": faults,
-    }  # fmt: skip
-    shown = [f"{value / 1e6:.2f} MB" for value in (size, plan.memory.peak, measured)]
-    given = "parameters, state" if donate else "nothing"
-    return [one.title, shown[0], given, *shown[1:], f"{plan.memory.peak / measured:.3f}", f"{faults:.1f}"], figures
+def residents(name: str, weights: str, threads: int, steps: int) -> dict[str, tuple[int, int]]:
+    """Return the peak of each stack's resident memory: without what it holds before it makes the network, and all."""
+    found = {}
+    for peer in peers_for(name, weights, threads):
+        try:
+            child = Child(peer)
+        except PeerFailed as error:
+            print(error)
+            continue
+        try:
+            found[peer.name] = tuple(child.call("peak", steps=steps))
+        finally:
+            child.close()
+    return found
+
+
+def plans(name: str, weights: str, threads: int, steps: int, limits: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Return what is predicted and measured, with nothing given away, parameters and state given away, and limits."""
+    child = Child(Peer("futurex", f"{SIDE}:Planned", {"name": name, "weights": weights}, threads))
+    try:
+        wanted = [((), 1.0), (GIVEN_AWAY, 1.0), *((GIVEN_AWAY, share) for share in limits)]
+        return [
+            {"case": name, "donate": donate, "share": share}
+            | child.call("figures", donate=donate, share=share, steps=steps)
+            for donate, share in wanted
+        ]
+    finally:
+        child.close()
+
+
+def line(one: dict[str, Any]) -> list[str]:
+    """Return the table row of one plan."""
+    given = "parameters, state" if one["donate"] else "nothing"
+    limit = "–" if one["limit"] is None else f"{one['limit'] / 1e6:.2f} MB"
+    predicted, measured = one["predicted"], one["measured"]
+    shown = [f"{value / 1e6:.2f} MB" for value in (predicted, measured)]
+    arguments = f"{one['arguments'] / 1e6:.2f} MB"
+    return [
+        TITLES[one["case"]], arguments, given, limit, *shown, f"{predicted / measured:.3f}", f"{one['faults']:.1f}"
+    ]  # fmt: skip
+
+
+def own_line(name: str, found: dict[str, tuple[int, int]]) -> list[str]:
+    """Return the table row of what the processes hold."""
+    names = ("futurex", "torch eager", "torch eager, channels last")
+    sizes = {each: [size / 1e6 for size in both] for each, both in found.items()}
+    shown = ["{:.1f} MB of {:.0f}".format(*sizes[each]) if each in sizes else "–" for each in names]
+    peers = [size for each, size in sizes.items() if each != "futurex"]
+    ratios = [f"{sizes['futurex'][k] / min(size[k] for size in peers):.2f}" if peers else "–" for k in (0, 1)]
+    return [TITLES[name], *shown, " of ".join(ratios)]
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run the cases, print and write the table."""
-    steps = 5 if arguments.quick else 100
-    found = [
-        row(case, donate, steps)
-        for case in arguments.cases or DEFAULT_CASES for donate in ((), ("params", "state"))
-    ]  # fmt: skip
-    body = report.table(HEAD, [line for line, _ in found]) + (
-        "\n\nMeasured: what NumPy allocates in a run (tracemalloc), with the plan's arenas and constants; arguments "
-        "are part of neither figure."
-    )
-    report.publish("memory", "Memory of training steps", body, {"steps": [each for _, each in found]}, arguments.out)
-    return 0
+    """Run the cases, print and write the tables; return 1 where a prediction is off by more than five per cent."""
+    steps, threads = (3, 1) if arguments.quick else (20, max(arguments.threads))
+    rows, own = [], {}
+    for name in arguments.cases or (("mlp-sgd", "transformer") if arguments.quick else DEFAULT_CASES):
+        print(TITLES[name], flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "weights.pickle"
+            if name in networks.NETWORKS:
+                networks.write_weights(name, path)
+            rows += plans(name, str(path), threads, steps, LIMITS[1:] if arguments.quick else LIMITS)
+            own[name] = residents(name, str(path), threads, steps)
+    body = "\n\n".join([
+        report.table(HEAD, [line(one) for one in rows]),
+        "Measured: what NumPy allocates in a run (tracemalloc), with the plan's arenas and constants; arguments are "
+        "part of neither figure. Page faults: of the whole process, by steps of the function after five of them.",
+        report.table(OWN_HEAD, [own_line(name, found) for name, found in own.items()]),
+        "The peak of resident memory while steps run, less what was resident before the network was made: weights, "
+        "state, batch, what a step takes, and code that is loaded with the first step; and of all that is resident.",
+    ])  # fmt: skip
+    report.publish("memory", "Memory of training steps", body, {"steps": rows, "resident": own}, arguments.out)
+    off = [one for one in rows if abs(one["predicted"] / one["measured"] - 1) > 0.05]
+    for one in off:
+        print(f"{TITLES[one['case']]}: predicted {one['predicted']}, measured {one['measured']}")
+    return 1 if off else 0

@@ -1,0 +1,118 @@
+"""What a training step takes of memory: what is predicted, what its plan allocates, and what the process holds."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import cases, networks
+
+GIVEN_AWAY = ("params", "running", "moments")
+
+
+def resident() -> int:
+    """Return the bytes of memory that are resident now."""
+    return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
+
+
+class Resident:
+    """A stack's training step in a process of its own; counted from when the stack itself has been imported."""
+
+    def __init__(self, factory: str, options: Mapping[str, Any]) -> None:
+        module, _, name = factory.partition(":")
+        made = getattr(importlib.import_module(module), name)
+        self._before = resident()
+        self._workload = made(**options)
+
+    def peak(self, steps: int) -> tuple[int, int]:
+        """Return the most bytes that were resident while steps ran: more than before the network was made, and all."""
+        for _ in range(3):
+            self._workload.step()
+        networks.forget_peak()
+        for _ in range(steps):
+            self._workload.step()
+        whole = networks.peak()
+        return whole - self._before, whole
+
+
+def training_step(name: str, weights: str) -> tuple[Callable[..., Any], list[Any], tuple[Any, Any]]:
+    """Return ``step(params, running, moments, x, y, key)`` of a case or a network, its first three, and a batch."""
+    import futurex as fx
+    from benchmarks.workloads import futurex_side, networks_futurex
+
+    if name in networks.NETWORKS:
+        step, optimizer = networks_futurex.training_step(name, networks.NETWORKS[name].dropout)
+        return step, networks_futurex.initial(name, weights, optimizer), networks.batch(name)
+    case = cases.CASES[name]
+    loss_and_gradient = fx.value_and_grad(futurex_side.loss_of(case.model, cases.DROPOUT[case.model]))
+    optimizer = futurex_side.optimizer_for(case.optimizer, case.rate)
+
+    def train(params: Any, running: Any, moments: Any, x: Any, y: Any, key: Any) -> Any:
+        loss, gradient = loss_and_gradient(params, x, y, key)
+        params, moments = optimizer.update(params, gradient, moments)
+        return params, running, moments, loss
+
+    params = cases.weights(case.model)
+    return train, [params, (), optimizer.init(params)], cases.batch(case.model)
+
+
+def arenas(plan: Any) -> int:
+    """Return the bytes that a plan and those inside it keep between runs."""
+    own = sum(each.arena.nbytes for each in plan._instances if each.arena is not None)
+    return int(own) + sum(arenas(inner) for each in plan.instructions for inner in each.kernel.plans)
+
+
+class Planned:
+    """The training step of a case or network in futurex."""
+
+    def __init__(self, name: str, weights: str) -> None:
+        self._step, self._held, self._batch = training_step(name, weights)
+
+    def figures(self, donate: Sequence[str], share: float, steps: int) -> dict[str, Any]:
+        """Return what is predicted and measured of a step that is given these parameters.
+
+        Where ``share`` is less than one, it may take that share of what it would; or what the error says would do.
+        """
+        import futurex as fx
+        from benchmarks.workloads.futurex_side import settle
+
+        train = fx.futurize(self._step, donate=tuple(donate))
+        held = list(self._held)
+        limit = None
+        if share < 1:
+            limit = int(share * train.memory(*held, *self._batch, np.uint64(0)).peak)
+            try:
+                fx.futurize(train, memory_limit=limit).memory(*held, *self._batch, np.uint64(0))
+            except MemoryError as error:
+                limit = int(str(error).partition("bytes, and ")[2].split()[0])
+            train = fx.futurize(train, memory_limit=limit)
+        for count in range(5):
+            *held[:], loss = train(*held, *self._batch, np.uint64(count))
+            settle([*held, loss])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for count in range(steps):
+            *held[:], loss = train(*held, *self._batch, np.uint64(count))
+            settle([*held, loss])
+        faults = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / steps
+        plan = train.trace(*held, *self._batch, np.uint64(0)).plan
+        leaves = fx.lower(train, *held, *self._batch, np.uint64(0)).flatten(*held, *self._batch, np.uint64(0))
+        values = [leaf.result() if isinstance(leaf, fx.Array) else leaf for leaf in leaves]
+        inputs = [np.array(value) if isinstance(value, np.ndarray) else value for value in values]
+        del held, leaves, values
+        tracemalloc.start()
+        base = tracemalloc.get_traced_memory()[0]
+        results = plan.run(inputs)
+        measured = tracemalloc.get_traced_memory()[1] - base + arenas(plan) + plan.memory.constants
+        tracemalloc.stop()
+        del results
+        size = sum(np.asarray(each).nbytes for each in inputs)
+        return {
+            "arguments": size, "predicted": plan.memory.peak, "measured": measured, "faults": faults, "limit": limit,
+            "instructions": len(plan.instructions),
+        }  # fmt: skip
