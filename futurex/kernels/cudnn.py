@@ -17,27 +17,37 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.formats import convert
 from futurex.ops.convolution import conv_shape
+from futurex.ops.precision import STORAGE
 from futurex.tree.node import Node
 
 OPS = frozenset(("conv", "conv_input_grad", "conv_weight_grad"))
-_TYPES = {np.dtype(np.float32): "FLOAT", np.dtype(np.float16): "HALF"}
+_TYPES = {"float32": "FLOAT", "tfloat32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One of the three convolutions: ``x`` is (N, *spatial, C), ``w`` (*kernel, C // groups, K), ``y`` like ``x``."""
+    """One of the three convolutions: ``x`` is (N, *spatial, C), ``w`` (*kernel, C // groups, K), ``y`` like ``x``.
+
+    ``kind`` is ``"float32"`` or one of the formats of :mod:`futurex.ops.precision`.
+    """
 
     op: str
     x: Shape
     w: Shape
     y: Shape
-    dtype: np.dtype[Any]
+    kind: str
     stride: Shape
     padding: tuple[tuple[int, int], ...]
     dilation: Shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """In which elements lie."""
+        return STORAGE.get(self.kind, np.dtype(np.float32))
 
     @property
     def widened(self) -> Task:
@@ -45,14 +55,14 @@ class Task:
         if len(self.x) != 3:
             return self
         return Task(
-            self.op, (self.x[0], 1, *self.x[1:]), (1, *self.w), (self.y[0], 1, *self.y[1:]), self.dtype,
+            self.op, (self.x[0], 1, *self.x[1:]), (1, *self.w), (self.y[0], 1, *self.y[1:]), self.kind,
             (1, *self.stride), ((0, 0), *self.padding), (1, *self.dilation),
         )  # fmt: skip
 
 
-def task_of(name: str, shapes: Sequence[Shape], dtype: np.dtype[Any], attrs: Mapping[str, Any]) -> Task | None:
+def task_of(name: str, shapes: Sequence[Shape], kind: str, attrs: Mapping[str, Any]) -> Task | None:
     """What cuDNN is to do for an op on operands of these shapes; None where it is not asked."""
-    if name not in OPS or dtype not in _TYPES or not 3 <= len(shapes[0]) <= 5 or 0 in (*shapes[0], *shapes[1]):
+    if name not in OPS or kind not in _TYPES or not 3 <= len(shapes[0]) <= 5 or 0 in (*shapes[0], *shapes[1]):
         return None
     options = {key: attrs[key] for key in ("stride", "padding", "dilation")}
     if name == "conv":
@@ -63,15 +73,15 @@ def task_of(name: str, shapes: Sequence[Shape], dtype: np.dtype[Any], attrs: Map
     else:
         x, y = shapes
         w = (*attrs["kernel_shape"], x[-1] // attrs["groups"], y[-1])
-    return Task(name, x, w, y, dtype, **options)
+    return Task(name, x, w, y, kind, **options)
 
 
 def node_task(node: Node) -> Task | None:
-    """The task of a node: a convolution, or one in halves that ``fx.autocast`` made."""
+    """The task of a node: a convolution, or one in a narrow format that ``fx.autocast`` made."""
     shapes = [source.shape for source in node.inputs]
     if node.op == "narrow_product":
-        return task_of(node.attrs["product"], shapes, node.dtype, node.attrs) if node.attrs["to"] == "float16" else None
-    return task_of(node.op, shapes, node.dtype, node.attrs) if node.op in OPS else None
+        return task_of(node.attrs["product"], shapes, node.attrs["to"], node.attrs)
+    return task_of(node.op, shapes, str(node.dtype), node.attrs) if node.op in OPS else None
 
 
 def _outer(shape: Shape) -> tuple[list[int], list[int]]:
@@ -86,7 +96,7 @@ def graph_of(cudnn: Any, handle: Any, task: Task) -> tuple[Any, list[Any]]:
 
     Not built yet: that needs a GPU.
     """
-    kind = getattr(cudnn.data_type, _TYPES[task.dtype])
+    kind = getattr(cudnn.data_type, _TYPES[task.kind])
     single = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(
         handle=handle, io_data_type=kind, intermediate_data_type=single, compute_data_type=single
@@ -144,7 +154,10 @@ class Convolution:
             shape = task.y if task.op == "conv" else task.x
             operands, out = [xp.ascontiguousarray(inputs[0]), turned], xp.empty(shape, task.dtype)
         space = xp.empty(max(1, size), np.uint8)
-        graph.execute(dict(zip(tensors, (*operands, out), strict=True)), space, handle=handle)
+        # Addresses: an array handed over by DLPack would have the default stream wait, which ends a capture.
+        places = {tensor: each.data.ptr for tensor, each in zip(tensors, (*operands, out), strict=True)}
+        graph.execute(places, space.data.ptr, handle=handle)
+        out = convert(self.device, "narrow", task.kind, out) if task.kind == "tfloat32" else out
         return (xp.ascontiguousarray(xp.moveaxis(out, 0, -1)) if task.op == "conv_weight_grad" else out,)
 
     def _handle(self) -> Any:
@@ -161,7 +174,7 @@ class Convolution:
             graph.validate()
             graph.build_operation_graph()
             graph.create_execution_plans([modes.A, modes.FALLBACK])
-            if self.task.dtype == np.float32:
+            if self.task.kind == "float32":
                 notes = self._cudnn.numerical_note
                 graph.deselect_numeric_notes([notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS])
             graph.check_support()

@@ -35,7 +35,7 @@ PASSES: tuple[Pass, ...] = (
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
-DEVICE_PASSES: tuple[Pass, ...] = (expand, simplify, prune, fuse)
+DEVICE_PASSES: tuple[Pass, ...] = (expand, simplify, prune, lower_contractions, fuse)
 """Those for graphs that run on a GPU, whose kernels other forms suit."""
 
 

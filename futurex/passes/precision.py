@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from futurex.ops.precision import PRODUCTS
+from futurex.passes.contractions import lower_contractions
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -17,7 +18,7 @@ def lower_precision(graph: Graph, to: str) -> Graph:
     Operands are rounded to the format and stored in it, sums are single precision, and the result is stored narrow.
     Everything else stays as it is, so values change by about the format's rounding.
     """
-    graph = rewrite(graph, map_subgraphs(lambda inner: lower_precision(inner, to)))
+    graph = rewrite(lower_contractions(graph), map_subgraphs(lambda inner: lower_precision(inner, to)))
     return rewrite(graph, lambda node: _lowered(node, to))
 
 

@@ -1,5 +1,6 @@
 """Convolutions handed to cuDNN: layouts and options by a reading of its graph in NumPy, and by cuDNN's own check."""
 
+import ctypes
 import itertools
 import sys
 from pathlib import Path
@@ -13,13 +14,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 
 from op_cases import cases
 
+from futurex.kernels import cudnn as cudnn_kernels
 from futurex.kernels.cudnn import OPS, graph_of, node_task, task_of
+from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.emulated import NAMESPACE
+from futurex.ops.precision import STORAGE
+from futurex.tree import Aval, apply, param
 
 CASES = [case for case in cases() if case.name in OPS]
 
 
 class Tensor(SimpleNamespace):
     """A tensor of a graph; the setters return it, as cuDNN's do."""
+
+    __hash__ = object.__hash__
 
     def __getattr__(self, name):
         if not name.startswith("set_"):
@@ -31,7 +39,7 @@ class Reading:
     """What a graph of one convolution means, by the definition in cuDNN's documentation: the sum over k and r of
     ``x[n, c, stride * p + dilation * r - pad] * w[k, c, r]``, and the two derivatives of it."""
 
-    data_type = SimpleNamespace(FLOAT="float", HALF="half")
+    data_type = SimpleNamespace(FLOAT="float", HALF="half", BFLOAT16="bfloat16")
 
     def __init__(self):
         self.work = None
@@ -85,8 +93,8 @@ def single(case):
     return [np.asarray(value).astype(np.float32) for value in case.inputs]
 
 
-def task_for(case):
-    return task_of(case.name, [np.shape(value) for value in case.inputs], np.dtype(np.float32), case.sample.attrs)
+def task_for(case, kind="float32"):
+    return task_of(case.name, [np.shape(value) for value in case.inputs], kind, case.sample.attrs)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -118,6 +126,77 @@ def test_cudnn_finds_the_graph_valid(case):
         pytest.skip(f"cuDNN itself is not to be had: {error}")
     wanted = {"conv": task.y, "conv_input_grad": task.x, "conv_weight_grad": (task.w[-1], *task.w[:-1])}[case.name]
     assert list(made.get_dim()) == [wanted[0], wanted[-1], *wanted[1:-1]]
+
+
+@pytest.mark.parametrize("to", STORAGE)
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_products_in_narrow_formats_are_cudnns(name, to):
+    case = next(case for case in CASES if case.name == name)
+    inputs = [param(Aval(np.shape(value), STORAGE[to])) for value in case.inputs]
+    task = node_task(apply("narrow_product", *inputs, product=name, to=to, **case.sample.attrs))
+    assert task == task_for(case, to)
+    assert task.dtype == STORAGE[to]
+    _, tensors = graph_of(Reading(), None, task.widened)
+    kind = {"float16": "half", "bfloat16": "bfloat16", "tfloat32": "float"}[to]
+    assert {tensor.data_type for tensor in tensors} == {kind}
+
+
+class Execution:
+    """cuDNN's frontend as a kernel calls it, the graph's meaning being that of :class:`Reading`."""
+
+    heur_mode = SimpleNamespace(A=1, FALLBACK=2)
+    numerical_note = SimpleNamespace(TENSOR_CORE=1, DOWN_CONVERT_INPUTS=2)
+    data_type = Reading.data_type
+
+    def __init__(self):
+        self.handles, self.deselected = 0, []
+
+    def create_handle(self):
+        self.handles += 1
+        return SimpleNamespace(stream=None)
+
+    def set_stream(self, handle, stream):
+        handle.stream = stream
+
+    def pygraph(self, **options):
+        graph = Reading()
+        graph.validate = graph.build_operation_graph = graph.check_support = graph.build_plans = lambda: None
+        graph.create_execution_plans = lambda modes: None
+        graph.deselect_numeric_notes = self.deselected.append
+        graph.get_workspace_size = lambda: 64
+
+        def execute(places, workspace, handle):
+            assert isinstance(workspace, int)
+            assert handle.stream is not None
+            result, tensors, _ = graph.work
+            buffers = {}
+            for tensor in tensors.values():
+                size = 1 + sum((n - 1) * step for n, step in zip(tensor.dim, tensor.stride, strict=True))
+                memory = (ctypes.c_float * size).from_address(places[_key(places, tensor)])
+                buffers[id(tensor)] = np.frombuffer(memory, np.float32)
+            buffers[id(tensors[result])][...] = 0
+            graph.run(buffers)
+
+        graph.execute = execute
+        return graph
+
+
+def _key(places, tensor):
+    return next(each for each in places if each is tensor)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_kernel_hands_addresses_to_cudnn(case, monkeypatch):
+    library = Execution()
+    monkeypatch.setitem(sys.modules, "cudnn", library)
+    monkeypatch.setattr(cudnn_kernels._handles, "handle", None)
+    there = Device(NAMESPACE, "emulated")
+    kernel = cudnn_kernels.Convolution(there, task_for(case))
+    for _ in range(2):
+        (result,) = kernel(*map(there.to_device, single(case)))
+        np.testing.assert_allclose(there.to_host(result), case.results[0], rtol=1e-4, atol=1e-4)
+    assert library.handles == 1
+    assert library.deselected == [[1, 2]]  # single precision is not rounded to fewer bits
 
 
 def test_double_precision_is_not_for_cudnn():

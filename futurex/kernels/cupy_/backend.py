@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels import cudnn
+from futurex.kernels import cublas, cudnn
+from futurex.kernels.cupy_ import formats
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
@@ -23,6 +24,10 @@ from futurex.tree.node import Node, param
 
 Call = Callable[..., Any]
 GENERATED: dict[str, Callable[[Device, Graph], Call]] = {"fused": Region, "fused_reduction": Sweep}
+
+LIBRARIES: dict[str, Callable[[Device, Node], Call | None]] = {
+    "cudnn": cudnn.kernel_for, "cublas": cublas.kernel_for, "cuda": formats.kernel_for,
+}  # fmt: skip
 
 
 class CupyBackend:
@@ -45,10 +50,15 @@ class CupyBackend:
         return Kernel(kernel, kernel.backend)
 
     def _kernel(self, node: Node) -> Placed | Generated:
-        convolution = cudnn.kernel_for(self.device, node)
-        if convolution is not None:
-            plain = Placed(self.device, node, *self._placed(node))
-            return Generated(node, convolution, "", lambda: lambda *inputs: (plain(None, *inputs),), "cudnn")
+        plain = self._plain(node)
+        for library, kernel_for in LIBRARIES.items():
+            kernel = kernel_for(self.device, node)
+            if kernel is not None:
+                return Generated(node, kernel, "", lambda: lambda *inputs: (plain(None, *inputs),), library)
+        return plain
+
+    def _plain(self, node: Node) -> Placed | Generated:
+        """The kernel without a library."""
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))
