@@ -6,7 +6,6 @@ One call of ``cublasGemmStridedBatchedEx`` a product. cuBLAS reads matrices by c
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,9 +102,8 @@ def kernel_for(device: Device, node: Node) -> Callable[..., tuple[Any, ...]] | N
     task = task_of(node) if device.kind == "cuda" else None
     if task is None:
         return None
+    cuda = device.xp.cuda
     try:
-        library = importlib.import_module("cupy_backends.cuda.libs.cublas")
-        kinds = importlib.import_module("cupy_backends.cuda.api.runtime")
-        return Product(device, task, library, device.xp.cuda.device.get_cublas_handle, kinds)
-    except (ImportError, OSError, AttributeError):
+        return Product(device, task, cuda.cublas, cuda.device.get_cublas_handle, cuda.runtime)
+    except (ImportError, AttributeError):  # no such library, or one without these formats
         return None

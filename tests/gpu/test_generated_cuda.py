@@ -1,11 +1,10 @@
 """Generated CUDA: its values on the processor for every operation, dtype and form of operand, and that it compiles."""
 
-import importlib
 
 import numpy as np
 import pytest
 
-from futurex.kernels.cuda_ import Operand, emulation, reduction_source, region_source
+from futurex.kernels.cuda_ import Operand, emulation, region_source
 from futurex.kernels.cuda_.scalar import EXPRESSIONS
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
@@ -166,37 +165,3 @@ def test_what_cannot_be_generated_is_refused():
     x = param(Aval((8,), np.dtype(complex)))
     with pytest.raises(ValueError, match="cannot be part of a generated kernel"):
         region_source(Graph([x], [x * 2]), [Operand.DENSE], 1)
-
-
-def nvrtc():
-    """NVRTC through CUDA's own Python binding, which needs no GPU."""
-    try:
-        module = importlib.import_module("cuda.bindings.nvrtc")
-        assert module.nvrtcVersion()[0] == 0
-    except (ImportError, RuntimeError, AssertionError) as error:
-        pytest.skip(f"NVRTC is not to be had: {error}")
-    return module
-
-
-def texts():
-    for dtype in DTYPES:
-        params = [param(Aval((8, 8), dtype)), param(Aval((8, 8), dtype))]
-        for form, loops in ((Operand.DENSE, 1), (Operand.STRIDED, 3), (Operand.ELEMENT, 1)):
-            nodes = list(operations(dtype, params))
-            yield f"{dtype}-{form.value}", region_source(Graph(params, nodes, "all"), [Operand.DENSE, form], loops)
-        body = Graph(params, [apply("maximum", *params)], "body")
-        for reduce, result in (("sum", np.dtype(float)), ("max", dtype), ("any", np.dtype(bool))):
-            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, result)
-
-
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_nvrtc_compiles_every_kernel(architecture):
-    compiler = nvrtc()
-    for name, text in texts():
-        _, program = compiler.nvrtcCreateProgram(text.encode(), b"region.cu", 0, [], [])
-        options = [f"--gpu-architecture={architecture}".encode(), b"--fmad=false"]
-        (status,) = compiler.nvrtcCompileProgram(program, len(options), options)
-        _, size = compiler.nvrtcGetProgramLogSize(program)
-        log = b" " * size
-        compiler.nvrtcGetProgramLog(program, log)
-        assert status == 0, f"{name}: {log.decode()}\n{text}"

@@ -1,0 +1,101 @@
+"""Every kernel that is generated or written for a GPU compiles for the architectures it is meant for."""
+
+import importlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from test_generated_cuda import DTYPES, operations
+
+import futurex as fx
+from futurex.kernels.cuda_ import OPTIONS, Operand, emulation, reduction_source, region_source
+from futurex.kernels.cuda_.scalar import PRELUDE
+from futurex.kernels.cupy_ import regions
+from futurex.kernels.cupy_.formats import SOURCES
+from futurex.tree import Aval, Graph, apply, param
+
+ARCHITECTURES = ("80", "90")
+
+
+def texts():
+    for dtype in DTYPES:
+        params = [param(Aval((8, 8), dtype)), param(Aval((8, 8), dtype))]
+        for form, loops in ((Operand.DENSE, 1), (Operand.STRIDED, 3), (Operand.ELEMENT, 1)):
+            nodes = list(operations(dtype, params))
+            yield f"{dtype}-{form.value}", region_source(Graph(params, nodes, "all"), [Operand.DENSE, form], loops)
+        body = Graph(params, [apply("maximum", *params)], "body")
+        for reduce, result in (("sum", np.dtype(float)), ("max", dtype), ("any", np.dtype(bool))):
+            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, result)
+    yield from ((f"{name}-{to}", text) for (name, to), text in SOURCES.items())
+
+
+def attention(params, x):
+    h = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + np.float32(1e-5))
+    q, k, v = (h @ params[name] for name in "qkv")
+    h = x + fx.nn.softmax(q @ k.transpose(0, 2, 1)) @ v
+    return (np.tanh(h @ params["out"]) * np.exp(-h)).mean()
+
+
+def network_texts():
+    """What a training step's plan asks to be compiled, as it is launched on the emulated device."""
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(size=(40, 40)).astype(np.float32) * 0.1 for name in ("q", "k", "v", "out")}
+    optimizer = fx.optim.adamw(1e-3)
+    slope = fx.value_and_grad(attention)
+
+    @fx.futurize(device="gpu")
+    def step(params, state, x):
+        loss, grads = slope(params, x)
+        return optimizer.update(params, grads, state), loss
+
+    before = set(regions._kernels)
+    _, loss = step(params, optimizer.init(params), rng.normal(size=(3, 8, 40)).astype(np.float32))
+    assert np.isfinite(float(loss))
+    return [text for kind, text in regions._kernels if (kind, text) not in before]
+
+
+def in_one(texts):
+    """One file of all kernels, each under a name of its own."""
+    whole = [PRELUDE]
+    for number, text in enumerate(texts):
+        body, count = re.subn(r"void region\(", f"void region_{number}(", text.removeprefix(PRELUDE))
+        assert count == 1
+        whole.append(body)
+    return "\n".join(whole)
+
+
+def test_nvcc_compiles_every_kernel(tmp_path):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not on the path")
+    found = [text for _, text in texts()]
+    if emulation.compiler() is not None:
+        found += network_texts()
+    source, made = tmp_path / "kernels.cu", tmp_path / "kernels.fatbin"
+    source.write_text(in_one(found))
+    targets = [f"-gencode=arch=compute_{each},code=sm_{each}" for each in ARCHITECTURES]
+    command = [nvcc, "--fatbin", *targets, *OPTIONS, "-o", str(made), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    code = made.read_bytes()
+    assert all(f"region_{number}".encode() in code for number in (0, len(found) - 1))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_nvrtc_compiles_every_kernel(architecture):
+    """By CUDA's own Python binding, which needs no GPU."""
+    try:
+        compiler = importlib.import_module("cuda.bindings.nvrtc")
+        assert compiler.nvrtcVersion()[0] == 0
+    except (ImportError, RuntimeError, AssertionError) as error:
+        pytest.skip(f"NVRTC is not to be had: {error}")
+    text = in_one([text for _, text in texts()])
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], [])
+    options = [f"--gpu-architecture=sm_{architecture}".encode(), *(each.encode() for each in OPTIONS)]
+    (status,) = compiler.nvrtcCompileProgram(program, len(options), options)
+    _, size = compiler.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    compiler.nvrtcGetProgramLog(program, log)
+    assert status == 0, log.decode()[-4000:]
