@@ -62,7 +62,10 @@ class Instance:
             if slot.kind is Kind.BUFFER:
                 self._place(slot)
         self.calls: list[Step] = [
-            step(kernel, each.ins, each.outs, low.loose(each.ins, kernel), several=isinstance(each.node.aval, tuple))
+            step(
+                kernel, each.ins, each.outs, low.loose(each.ins, kernel), several=isinstance(each.node.aval, tuple),
+                numbers=tuple(k for k, out in enumerate(each.outs) if low.slots[out].kind is Kind.SCALAR),
+            )
             for each, kernel in zip(low.drafts, kernels, strict=True)
         ]
 
@@ -118,12 +121,14 @@ def operands(ins: Sequence[int], loose: Sequence[int]) -> Callable[[Values], lis
 
 
 def step(
-    kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...], *, several: bool = False
+    kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...], loose: tuple[int, ...], *, several: bool = False,
+    numbers: tuple[int, ...] = (),
 ) -> Step:
-    """One instruction as a closure over its slots; ``several``: the kernel gives a tuple, even of one."""
+    """One instruction as a closure over its slots; ``several``: the kernel gives a tuple, even of one; ``numbers``:
+    which results are no arrays."""
     call = entry(kernel)
     if loose or several:
-        return _general(call, kernel.into, operands(ins, loose), outs, several)
+        return _general(call, kernel.into, operands(ins, loose), outs, several, numbers)
     if kernel.into and 1 <= len(ins) <= 3:
         return _INTO[len(ins)](call, outs[0], *ins)
     if not kernel.into and len(ins) == 1:
@@ -188,14 +193,22 @@ def _returning(call: Callable[..., Any], out: int, a: int) -> Step:
 
 
 def _general(
-    call: Callable[..., Any], into: bool, read: Callable[[Values], list[Any]], outs: tuple[int, ...], several: bool
+    call: Callable[..., Any], into: bool, read: Callable[[Values], list[Any]], outs: tuple[int, ...], several: bool,
+    numbers: tuple[int, ...] = (),
 ) -> Step:
     def write(values: Values) -> None:
         call(tuple(values[out] for out in outs) if several else values[outs[0]], *read(values))
+
+    def write_several(values: Values) -> None:
+        result = call(tuple(None if k in numbers else values[out] for k, out in enumerate(outs)), *read(values))
+        for k in numbers:
+            values[outs[k]] = result[k]
 
     def keep(values: Values) -> None:
         result = call(None, *read(values))
         for out, value in zip(outs, result if several else (result,), strict=True):
             values[out] = value
 
-    return write if into else keep
+    if into:
+        return write_several if several and numbers else write
+    return keep

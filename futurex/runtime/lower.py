@@ -63,6 +63,11 @@ class Draft:
     def communicates(self) -> bool:
         return self.node.op in COMMUNICATION
 
+    @property
+    def paired(self) -> bool:
+        """Does it write each result over its own input or nowhere? Collectives do, and loops what they carry."""
+        return self.communicates or self.node.op == "loop"
+
 
 Compile = Callable[[Graph], Any]
 

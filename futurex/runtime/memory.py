@@ -119,7 +119,7 @@ class Planner:
             if any(self.low.slots[index].root == target.index for index in self.low.outs):
                 continue
             readers = self._users(target.index) - {slot.writer}
-            if not self._reads_in_place(slot.writer, target) or _reaches(slot.writer, readers, dependents):
+            if not self._reads_in_place(slot.writer, target, slot.index) or _reaches(slot.writer, readers, dependents):
                 continue
             for reader in readers:
                 self.low.drafts[slot.writer].after.add(reader)
@@ -152,13 +152,16 @@ class Planner:
                 users.add(slot.writer)
         return users
 
-    def _reads_in_place(self, index: int, source: Slot) -> bool:
-        """True if the instruction reads the memory of ``source`` nowhere but where its kernel may overwrite it."""
+    def _reads_in_place(self, index: int, source: Slot, out: int) -> bool:
+        """True if the instruction reads the memory of ``source`` nowhere but where its kernel may write ``out`` over
+        it."""
         draft = self.low.drafts[index]
         shift = len(draft.ins) - len(draft.node.inputs)
+        allowed = [draft.outs.index(out)] if draft.paired else range(len(draft.node.inputs))
         for place, read in enumerate(draft.ins):
             same_memory = self.low.slots[read].root == source.root
-            if same_memory and (read != source.index or place - shift not in draft.kernel.inplace):
+            here = place - shift in draft.kernel.inplace and place - shift in allowed
+            if same_memory and (read != source.index or not here):
                 return False
         return True
 
@@ -175,12 +178,12 @@ class Planner:
 
     @staticmethod
     def _candidates(draft: Draft, out: int) -> list[int]:
-        """Input slots whose memory a result may take; a collective writes each result over its own input or nowhere."""
-        if draft.communicates:
-            number = draft.outs.index(out)
-            own = [draft.ins[number]] if number in draft.kernel.inplace else []
-            return [source for source in own if draft.ins.count(source) == 1]
+        """Input slots whose memory a result may take."""
         shift = len(draft.ins) - len(draft.node.inputs)
+        if draft.paired:
+            number = draft.outs.index(out)
+            own = [draft.ins[number + shift]] if number in draft.kernel.inplace else []
+            return [source for source in own if draft.ins.count(source) == 1]
         return list(dict.fromkeys(draft.ins[k + shift] for k in draft.kernel.inplace))
 
     def _may_take(
@@ -200,7 +203,8 @@ class Planner:
         if any(position[user] > here for user in users) or (self.apart and users - {index, root.writer}):
             return False
         outs = self.low.drafts[index].outs
-        return self._reads_in_place(index, source) and all(self.low.slots[out].root != root.index for out in outs)
+        apart = all(self.low.slots[out].root != root.index for out in outs)
+        return apart and self._reads_in_place(index, source, target.index)
 
     def _take(self, index: int, source: Slot, target: Slot, returned: set[int]) -> None:
         self.low.drafts[index].after |= self._users(source.root) - {index}

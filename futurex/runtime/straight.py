@@ -181,10 +181,15 @@ class Straight:
         outs = [self._names[out] for out in draft.outs]
         several = isinstance(draft.node.aval, tuple)
         targets = f"({''.join(f'{out}, ' for out in outs)})" if several else outs[0]
+        numbers = [self._low.slots[out].kind is Kind.SCALAR for out in draft.outs]
         if kernel.ufunc in _BY_NAME:
             line = f"k{index}({inputs}, out={targets})"
         elif kernel.ufunc is not None:
             line = f"k{index}({inputs}, {targets})"
+        elif kernel.into and several and any(numbers):
+            found = "".join(f"{out if number else '_'}, " for out, number in zip(outs, numbers, strict=True))
+            given = "".join(f"{None if number else out}, " for out, number in zip(outs, numbers, strict=True))
+            line = f"{found} = k{index}(({given}), {inputs})"
         elif kernel.into:
             line = f"k{index}({targets}, {inputs})"
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,7 +83,7 @@ def structured_kernel(node: Node, compile_sub: Compile, backends: Sequence[Backe
         claims = (backend.claim(node, threads) for backend in backends if backend.name != "numpy")
         whole = next((kernel for kernel in claims if kernel is not None), None)
         if whole is not None:
-            return Kernel(_compiled(whole, node, compile_sub), whole.backend, threads=whole.threads, late=whole.late)
+            return replace(whole, call=_compiled(whole, node, compile_sub))
     return _planned(node, compile_sub)
 
 
@@ -97,12 +98,23 @@ def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., 
     def plans() -> tuple[Runnable, Runnable]:
         return compile_sub(node.attrs["test"]), compile_sub(node.attrs["body"], written)
 
-    def call(out: None, communicator: Any, *inputs: Any) -> Any:
+    def call(out: Sequence[Any] | None, communicator: Any, *inputs: Any) -> Any:
         coming = whole if late is not None and not late.ready else None
-        results = whole.call(None, *inputs)
-        return results if results is not None else _loop(*plans(), (), written, coming)(out, communicator, *inputs)
+        results = whole.call(out, *inputs)
+        if results is None:
+            results = _loop(*plans(), (), written, coming)(None, communicator, *inputs)
+        return results if out is None else tuple(map(_delivered, results, out))
 
     return call
+
+
+def _delivered(result: Any, out: Any) -> Any:
+    """A result in the memory that was set aside for it; numbers have none."""
+    if out is None:
+        return result
+    if result is not out:
+        np.copyto(out, result)
+    return out
 
 
 def _planned(node: Node, compile_sub: Compile) -> Kernel:

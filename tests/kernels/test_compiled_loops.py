@@ -237,10 +237,10 @@ def test_numbers_that_outgrow_64_bits_are_not_wrapped_by_the_compiled_loop():
         np.testing.assert_array_equal(np.asarray(staged(np.ones(2))), np.asarray(small(np.ones(2))))
 
 
-def test_large_bodies_stay_with_numpy():
+def test_large_bodies_whose_elements_meet_stay_with_numpy():
     def wide(x):
         for i in range(20):
-            x = x * 1.5 + i
+            x = x * 0.5 + x[::-1] * i
         return x
 
     staged = fx.futurize(wide, escape="error")

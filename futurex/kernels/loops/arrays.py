@@ -241,7 +241,9 @@ def _indexed(function: Function, array: Array, entries: Sequence[tuple[Any, ...]
 
 def _bounded(function: Function, index: str, extent: Size) -> str:
     """An index as NumPy takes it: negative ones count from the end, those outside fail."""
-    limit = text(extent)
+    limit, known = text(extent), function.ranges.get(index)
+    if known is not None and isinstance(extent, int) and 0 <= known.start < known.stop <= extent:
+        return index
     negative = function.emit(f"icmp slt i64 {index}, 0")
     wrapped = function.select(negative, "i64", function.emit(f"add i64 {index}, {limit}"), index)
     function.fail_if(function.emit(f"icmp uge i64 {wrapped}, {limit}"))

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from futurex.kernels.loops import products
 from futurex.kernels.loops.arrays import Array
 from futurex.kernels.loops.control import rounds
-from futurex.kernels.loops.emit import Emitter
+from futurex.kernels.loops.emit import STORED, Emitter
 from futurex.kernels.loops.program import Program
+from futurex.kernels.loops.split import Split, extent, splits
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
-from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 LARGEST = 1 << 15
 """Elements of an array operation in a body from which NumPy's kernels, and threads, do as well."""
-_MOST_WORK = float(1 << 22)  # operations of a product in a body: the same
+_MOST_WORK = float(1 << 22)  # operations of a product in a body: the same, unless it is made of tiles
+_LEAST_SHARED = 1 << 13
+"""Elements of the largest operation from which threads share the rows of a loop."""
 _MOST_NODES = 600
-_FREE = frozenset(("store", "param", "const", "item", "cond", "loop"))
+_FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "transpose"))
+
+_MOST_PARTS = 16  # times as many as wanted
+
+Shape = tuple[int, ...]
 
 
 class LoopBackend:
@@ -31,21 +39,21 @@ class LoopBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a ``loop`` node, or None where it holds what cannot be compiled."""
-        if node.op != "loop" or not 0 < _size(node) <= _MOST_NODES:
+        if node.op != "loop":
+            return None
+        split = next((split for split in _ways(node, threads) if _profits(node, split)), _NONE)
+        if split is _NONE:
             return None
         try:
-            program = _loop(node)
+            return _kernel(node, split, threads)
         except (Unsupported, RuntimeError):
             return None
-        used = threads if uses_blas(node) else 1
-        return Kernel(lambda out, *inputs: program(*inputs), self.name, threads=used, late=program)
 
     refusals = (Unsupported, RuntimeError)
 
     def whole(self, graph: Graph) -> Program:
         """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
         avals = [node.aval for node in graph.params]
-
 
         def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
             results = emitter.graph(graph, inputs)
@@ -57,31 +65,79 @@ class LoopBackend:
         return Program(avals, 0, build)
 
 
-def _loop(node: Node) -> Program:
+def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     count = len(node.attrs["body"].outs)
     avals = [source.aval for source in node.inputs]
-    return Program(avals, count, lambda emitter, inputs: rounds(emitter, node, inputs[:count], inputs[count:]))
+
+    def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
+        return rounds(emitter, node, inputs[:count], inputs[count:])
+
+    program = Program(avals, count, build, split, threads)
+    used = program.threads if split is not None else threads if uses_blas(node) else 1
+    into = all(out.is_static and (out.aval.weak or out.dtype in STORED) for out in node.attrs["body"].outs)
+    inplace = tuple(range(count)) if into and not program.fails else ()
+    return Kernel(
+        lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program
+    )
 
 
-def _size(node: Node) -> int:
-    """How many nodes it has, inner graphs included; 0 if one of them is too large to profit."""
-    count = 0
-    graphs = [value for value in node.attrs.values() if isinstance(value, Graph)]
-    while graphs:
-        for each in graphs.pop().nodes:
-            count += 1
-            graphs += [value for value in each.attrs.values() if isinstance(value, Graph)]
+_NONE: Any = object()
+
+
+def _ways(node: Node, threads: int) -> Iterator[Split | None]:
+    """How the rows of a loop may be shared, the best way first; None for not at all."""
+    largest = max(map(math.prod, _sizes(node, None)), default=0)
+    if largest >= _LEAST_SHARED:
+        wanted = max(threads, -(-largest // LARGEST))
+        for split in splits(node):
+            rows = extent(node, split(1))
+            for parts in range(wanted, min(rows, _MOST_PARTS * wanted) + 1):
+                if parts > 1 and parts % threads == 0 and rows % parts == 0:
+                    yield split(parts)
+    yield None
+
+
+def _profits(node: Node, split: Split | None) -> bool:
+    """Is the loop small enough, each part of it, that no other way of running it is as good?"""
+    bodies = [body for _, body in _bodies(node)]
+    if not 0 < sum(len(each.nodes) for each in bodies) <= _MOST_NODES:
+        return False
+    if any(math.prod(shape) > LARGEST for shape in _sizes(node, split)):
+        return False
+    return not any(_is_work(each, split) for body in bodies for each in body.nodes if each.op not in _FREE)
+
+
+def _bodies(node: Node) -> Iterator[tuple[Node, Graph]]:
+    """The graphs in a node, and in the nodes of these, each with its owner."""
+    for value in node.attrs.values():
+        if isinstance(value, Graph):
+            yield node, value
+            for each in value.nodes:
+                yield from _bodies(each)
+
+
+def _sizes(node: Node, split: Split | None) -> Iterator[Shape]:
+    """The shapes of all that is computed, where they are known before the run."""
+    for owner, body in _bodies(node):
+        for each in body.nodes:
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
-            if each.op not in _FREE and (any(map(_is_large, avals)) or _is_work(each)):
-                return 0
-    return count
+            if each.op not in _FREE and owner.op != "fused":
+                yield from (_shape(each, k, split) for k, aval in enumerate(avals) if aval.static)
 
 
-def _is_work(node: Node) -> bool:
+def _shape(node: Node, number: int, split: Split | None) -> Shape:
+    if split is not None:
+        return split.shape(node, number)
+    return node.aval[number].shape if isinstance(node.aval, tuple) else node.shape
+
+
+def _is_work(node: Node, split: Split | None) -> bool:
+    """Does one operation take so long that threads of its own are worth it?"""
     sources = tuple(source.aval for source in node.inputs)
-    several = any(isinstance(aval, tuple) for aval in sources)
-    return not several and node.record.work(sources, node.aval, node.attrs).flops > _MOST_WORK
-
-
-def _is_large(aval: Aval) -> bool:
-    return aval.static and aval.size > LARGEST
+    if any(isinstance(aval, tuple) for aval in sources):
+        return False
+    if node.op == "matmul" and node.is_static and len(node.shape) == 2 == sources[1].ndim:
+        rows, columns = _shape(node, 0, split)
+        if products.fits(rows, sources[0].shape[-1], columns, node.dtype):
+            return False
+    return node.record.work(sources, node.aval, node.attrs).flops > _MOST_WORK

@@ -245,8 +245,19 @@ class _Rounds:
         return found
 
     def emit(self, shared: Sequence[Value]) -> list[Value]:
+        e, f = self.e, self.e.function
+        head, body, done, before = f.label(), f.label(), f.label(), f.label()
+        f.jump(before)
+        f.place(before)
+        lines, position = f.lines, len(f.lines)
+        unchanged = {value.place for value in shared if isinstance(value, Array)}
+        with e.entering(unchanged - {home.place for home in self.homes if home is not None}) as entrance:
+            now = self._rounds(shared, head, body, done)
+        lines[position:position] = entrance.lines
+        return now
+
+    def _rounds(self, shared: Sequence[Value], head: str, body: str, done: str) -> list[Value]:
         e, f, node = self.e, self.e.function, self.node
-        head, body, done = f.label(), f.label(), f.label()
         f.jump(head)
         f.place(head)
         now = self._now()
@@ -254,6 +265,10 @@ class _Rounds:
         (truth,) = e.graph(node.attrs["test"], [*read, *shared])
         f.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
         f.place(body)
+        for k, known in _counters(node).items():
+            value = now[k]
+            if isinstance(value, Scalar):
+                f.ranges[value.register] = known
         results = e.graph(node.attrs["body"], [*now, *shared])
         self._move(now, results)
         for value, cell in zip(results, self.cells, strict=True):
@@ -288,3 +303,27 @@ class _Rounds:
                 self._bring(k, value)
             else:
                 elementwise.assign(e, target, value)
+
+
+def _counters(node: Node) -> dict[int, range]:
+    """What the counters of a loop can be inside a round: those that go from a constant to a constant, by a constant."""
+    test, body = node.attrs["test"], node.attrs["body"]
+    found: dict[int, range] = {}
+    truth = test.outs[0]
+    if truth.op not in ("less", "greater") or truth.inputs[0] not in test.params or truth.inputs[1].op != "const":
+        return found
+    k = test.params.index(truth.inputs[0])
+    if k >= len(body.outs) or node.inputs[k].op != "const":
+        return found
+    following = body.outs[k]
+    if following.op != "add" or following.inputs[0] is not body.params[k] or following.inputs[1].op != "const":
+        return found
+    values = [each.value for each in (node.inputs[k], truth.inputs[1], following.inputs[1])]
+    if not all(type(value) is int for value in values):
+        return found
+    start, stop, step = values
+    if truth.op == "less" and step > 0:
+        found[k] = range(start, max(stop, start + 1))
+    elif truth.op == "greater" and step < 0:
+        found[k] = range(min(stop + 1, start), start + 1)
+    return found

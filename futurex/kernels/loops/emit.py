@@ -8,13 +8,15 @@ runs the graph another way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.loops import control, elementwise, indexing, linear, reductions, values
-from futurex.kernels.loops.arrays import Array, Extent, Opaque, Shape, is_whole, most
+from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.function import FAIL, Function
 from futurex.kernels.loops.kernels import Kernels
@@ -38,6 +40,16 @@ _LARGEST_UNKNOWN = 1 << 18
 """Elements that memory is set aside for where only the run knows how many there are."""
 
 
+@dataclass
+class Entrance:
+    """What is done before the first round of a loop: code that ends in ``block``, and what it made, by its source."""
+
+    unchanged: frozenset[Place]
+    block: str
+    lines: list[str] = field(default_factory=list)
+    made: dict[Any, Array] = field(default_factory=dict)
+
+
 class Emitter:
     """Collects one function and what it needs from outside."""
 
@@ -48,6 +60,8 @@ class Emitter:
         self.calls: list[Call] = []
         self.callback: int | None = None
         self.objects: dict[int, Any] = {}  # opaque constants
+        self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
+        self.entrances: list[Entrance] = []  # of the loops that are being emitted, the outermost first
         self._opaque = 0
         self._known: dict[Node, Any] = {}
 
@@ -61,6 +75,10 @@ class Emitter:
             raise Unsupported("an array that may become large")
         return self.memory.fresh(shape, dtype)
 
+    def lasting(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """Scratch memory for one array that stays as it is until the code ends."""
+        return self.memory.fresh(shape, dtype, lasting=True)
+
     def copied(self, source: Array) -> Array:
         made = self.fresh(source.shape, source.dtype)
         elementwise.assign(self, made, source)
@@ -71,8 +89,9 @@ class Emitter:
         return source if granted and source.owned else self.copied(source)
 
     def is_home(self, array: Array) -> bool:
-        """Does the array fill its place, as what is carried does?"""
-        return is_whole(array)
+        """Does the array fill its place, or our part of it, as what is carried does?"""
+        home = self.homes.get(array.place)
+        return is_whole(array) if home is None else replace(array, owned=home.owned) == home
 
     def cell(self, value: Scalar) -> Array:
         """A number in memory."""
@@ -130,6 +149,40 @@ class Emitter:
         for each in value if isinstance(value, list) else (value,):
             if isinstance(each, Array):
                 self.memory.release(each.place)
+
+    # -- before loops ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def entering(self, unchanged: Iterable[Place]) -> Iterator[Entrance]:
+        """Emit the rounds of a loop that leave these places as they are."""
+        entrance = Entrance(frozenset(unchanged), self.function.block)
+        self.entrances.append(entrance)
+        try:
+            yield entrance
+        finally:
+            self.entrances.pop()
+
+    def entrance_of(self, array: Array) -> Entrance | None:
+        """That of the outermost loop in whose rounds the array is always the same."""
+        known = not array.place.scratch and array.place.index in self.memory.fixed
+        if array.offset[0] == "%":
+            return None
+        return next((each for each in self.entrances if known or array.place in each.unchanged), None)
+
+    @contextmanager
+    def at(self, entrance: Entrance | None) -> Iterator[None]:
+        """Emit into the entrance of a loop, or where we are."""
+        if entrance is None:
+            yield
+            return
+        f = self.function
+        outer = f.lines, f.block
+        f.lines, f.block = entrance.lines, entrance.block
+        try:
+            yield
+        finally:
+            entrance.block = f.block
+            f.lines, f.block = outer
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
@@ -214,13 +267,16 @@ class Emitter:
 
     # -- the text ----------------------------------------------------------------------------------------------------
 
-    def text(self, scalars: list[tuple[int, Any]]) -> str:
-        """The module, with the entry that unpacks the block; ``scalars``: words and dtypes of scalars in."""
+    def text(self, scalars: list[tuple[int, Any]], parts: int = 1, threaded: bool = False) -> str:
+        """The module, with the entry that unpacks the block; ``scalars``: words and dtypes of scalars in.
+
+        With several ``parts`` there is a block for each thread, and the threads take parts in turn.
+        """
         lines = [
             *sorted(self.function.intrinsics | self.kernels.intrinsics),
             RUNTIME,
             *self.kernels.text(),
-            "define void @region(ptr %block) {",
+            "define internal void @part(ptr %block, i64 %part) {",
             "entry:",
             *self.memory.prologue(scalars, self.callback),
             *self.function.variables,
@@ -232,8 +288,37 @@ class Emitter:
             "store i64 1, ptr %block, align 8",
             "ret void",
             "}",
+            *_region(self.memory.words, parts, threaded),
         ]
         return "\n".join(lines) + "\n"
+
+
+def _region(words: int, parts: int, threaded: bool) -> list[str]:
+    """The entry: one part after the other, those of one thread in its own block."""
+    lines = ["define void @region(ptr %blocks) {", "entry:"]
+    number, count = "0", "1"
+    if threaded:
+        lines = ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()", *lines]
+        lines += ["%t32 = call i32 @omp_get_thread_num()", "%c32 = call i32 @omp_get_num_threads()"]
+        lines += ["%t = zext i32 %t32 to i64", "%c = zext i32 %c32 to i64"]
+        number, count = "%t", "%c"
+    return [
+        *lines,
+        f"%skip = mul i64 {number}, {8 * words}",
+        "%block = getelementptr i8, ptr %blocks, i64 %skip",
+        "br label %head",
+        "head:",
+        f"%part = phi i64 [ {number}, %entry ], [ %next, %body ]",
+        f"%more = icmp slt i64 %part, {parts}",
+        "br i1 %more, label %body, label %done",
+        "body:",
+        "call void @part(ptr %block, i64 %part)",
+        f"%next = add i64 %part, {count}",
+        "br label %head",
+        "done:",
+        "ret void",
+        "}",
+    ]
 
 
 _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {

@@ -17,6 +17,7 @@ class Function(Body):
         super().__init__()
         self.block = "start"
         self.variables: list[str] = []
+        self.ranges: dict[str, range] = {}  # of registers, where they are known
         self._count = 0
 
     def _new(self) -> int:
@@ -35,10 +36,10 @@ class Function(Body):
         """A function from outside."""
         self.intrinsics.add(declaration)
 
-    def variable(self, kind: str) -> str:
+    def variable(self, kind: str, align: int = 8) -> str:
         """A place on the stack for one value; LLVM keeps it in a register."""
         name = f"%x{self._new()}"
-        self.variables.append(f"{name} = alloca {kind}, align 8")
+        self.variables.append(f"{name} = alloca {kind}, align {align}")
         return name
 
     def label(self) -> str:

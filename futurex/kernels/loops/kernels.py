@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Kernels:
 
     names: dict[str, str]
     intrinsics: set[str]
+    others: dict[str, str] = field(default_factory=dict)
     flag: str | None = None  # of the loop being built: where it is remembered that some element was out of bounds
 
     @contextmanager
@@ -52,6 +53,15 @@ class Kernels:
         draft.kernel = Kernel(name, any(f"label %{FAIL}" in line for line in f.lines))
         draft.count = count
 
+    def own(self, base: str, parameters: str, f: Function, bits: int = 0) -> str:
+        """The name of a function that is none over elements; ``bits`` of the vectors that it wants to keep whole."""
+        body = "\n".join(["entry:", *f.variables, "br label %start", "start:", *f.lines, "ret void", "}"])
+        wide = f' "min-legal-vector-width"="{bits}" "prefer-vector-width"="{bits}"' if bits else ""
+        key = f"{parameters} noinline{wide} {{\n{body}"
+        name = self.others.setdefault(key, f"{base}{len(self.others)}")
+        self.intrinsics |= f.intrinsics
+        return name
+
     def remember(self, f: Function, condition: str) -> None:
         """Let the loop that is being built fail in the end if the condition holds for some element."""
         if self.flag is None:
@@ -61,7 +71,7 @@ class Kernels:
 
     def text(self) -> list[str]:
         """All functions, each with an entry that takes a record's arguments apart."""
-        lines: list[str] = []
+        lines = [f"define internal void @{name}{key}" for key, name in self.others.items()]
         for key, name in self.names.items():
             count = key[: key.index("\n")].count("ptr noalias")
             lines.append(f"define internal void @{name}.body{_attributed(key)}")

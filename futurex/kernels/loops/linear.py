@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import arrays, elementwise, records
+from futurex.kernels.loops import arrays, elementwise, products, records
 from futurex.kernels.loops.arrays import Array, Size
 from futurex.kernels.loops.reductions import reduced
 from futurex.kernels.loops.support import Unsupported
@@ -33,6 +33,11 @@ def matmul(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
+    """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop."""
+    if len(x.shape) == len(y.shape) == 2 and x.static and y.static and x.shape[1] == y.shape[0]:
+        rows, inner = x.capacity
+        if products.fits(rows, inner, y.capacity[1], dtype):
+            return products.tiled(e, x, y)
     loop = inner_loop(np.matmul, (dtype, dtype), dtype)
     if loop is None:
         raise Unsupported(f"products of dtype {dtype}")

@@ -7,6 +7,7 @@ words: addresses of functions, scalars out, and a record for every call of an in
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Memory:
         self.kept: dict[int, Any] = {}  # arrays whose addresses stand in ``fixed``, by word
         self.entry: list[str] = []  # instructions at the start of the code
         self._places: dict[Place, str] = {}
+        self._steps: dict[Place, int] = {}  # bytes from one part of an array to the next
         self._loops: dict[InnerLoop, int] = {}
         self._holders: dict[Place, int] = {}
         self._sizes: dict[Place, int] = {}
@@ -51,6 +53,13 @@ class Memory:
         self._places[place] = f"load ptr, ptr {place.pointer}.at, align 8"
         return Array(place, shape, packed(tuple(map(most, shape)), dtype.itemsize), dtype, owned)
 
+    def share(self, shape: Shape, dtype: Dtype, axis: int, parts: int, owned: bool) -> Array:
+        """One of the equal parts of such an array along an axis: that with the number ``%part``."""
+        whole = self.slot(shape, dtype, owned)
+        count = most(shape[axis]) // parts
+        self._steps[whole.place] = count * whole.strides[axis]
+        return replace(whole, shape=(*shape[:axis], count, *shape[axis + 1 :]))
+
     def constant(self, value: Any) -> Array:
         """An array that is known."""
         made = self.slot(value.shape, value.dtype, owned=False)
@@ -58,11 +67,11 @@ class Memory:
         self.fixed[made.place.index] = address_of(value)
         return made
 
-    def fresh(self, shape: Shape, dtype: Dtype) -> Array:
-        """Scratch memory for one array, as large as it can become."""
+    def fresh(self, shape: Shape, dtype: Dtype, lasting: bool = False) -> Array:
+        """Scratch memory for one array, as large as it can become; ``lasting``: for nothing else, before or after."""
         capacity = tuple(map(most, shape))
         size = -(-max(math.prod(capacity) * dtype.itemsize, 1) // _ALIGNED) * _ALIGNED
-        if self._free.get(size):
+        if self._free.get(size) and not lasting:
             start = self._free[size].pop()
         else:
             start = self.scratch
@@ -122,6 +131,10 @@ class Memory:
         for place, how in self._places.items():
             if not place.scratch:
                 lines.append(f"{place.pointer}.at = getelementptr i64, ptr %block, i64 {place.index}")
+            if place in self._steps:
+                lines.append(f"{place.pointer}.whole = {how}")
+                lines.append(f"{place.pointer}.by = mul i64 %part, {self._steps[place]}")
+                how = f"getelementptr i8, ptr {place.pointer}.whole, i64 {place.pointer}.by"
             lines.append(f"{place.pointer} = {how}")
         for slot in self._loops.values():
             for k in (slot, slot + 1):

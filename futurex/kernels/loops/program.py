@@ -15,13 +15,18 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.loops.arrays import Array, Extent, Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.loops.emit import STORED, Emitter, Value
+from futurex.kernels.loops.function import FAIL
+from futurex.kernels.loops.split import Split
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.numba_.compiler import Entry as CompiledEntry
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.emit import slot_format
+from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
 
 _ALIGNED = 64
+_PAGE = 4096
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
 Entry = tuple[int, tuple[int, ...], Any, bool] | Opaque | None
@@ -31,11 +36,16 @@ Entry = tuple[int, tuple[int, ...], Any, bool] | Opaque | None
 class Program:
     """``call(*inputs)`` gives the results of ``build``, in memory of their own; None after a failure, and before it is
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
-    number of threads may call it at once; each call has an instance of its own.
+    number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
+    one part, which up to ``threads`` OpenMP threads run on all of them.
     """
 
-    def __init__(self, avals: Sequence[Aval], owned: int, build: Build) -> None:
+    def __init__(
+        self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1
+    ) -> None:
         emitter = Emitter()
+        parts = split.parts if split is not None else 1
+        self.threads = min(threads, parts) if openmp() is not None else 1
         self.entries: list[Entry] = []
         codes = ["qq"]
         inputs: list[Any] = []
@@ -46,7 +56,12 @@ class Program:
                 self.entries.append(handed)
                 inputs.append(handed)
             elif aval.shape or aval.dtype.kind == "c":
-                made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned)
+                axis = split.axes[k] if split is not None else None
+                if axis is None:
+                    made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned)
+                else:
+                    made = emitter.memory.share(aval.shape, aval.dtype, axis, parts, owned=k < owned)
+                    emitter.homes[made.place] = made
                 self.entries.append((made.place.index, aval.shape, aval.dtype, k < owned))
                 codes.append("q")
                 inputs.append(made)
@@ -80,12 +95,15 @@ class Program:
                 taken.add(place)
                 self.outs.insert(k, (_cell(emitter, value), None, ours))
         self.interpreted = 0
-        self._text = emitter.text(scalars)
+        self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
+        if parts > 1 and (emitter.callback is not None or not all(ours for cell, _, ours in self.outs if cell)):
+            raise Unsupported("a loop whose parts need each other")
+        self._text = emitter.text(scalars, parts, self.threads > 1)
         self._entry = compiled(self._text, wait=not is_behind())
         if self._entry.error is not None:
             raise Unsupported(str(self._entry.error))
         memory = emitter.memory
-        self.scratch = memory.scratch + _ALIGNED
+        self.scratch = -(-memory.scratch // _PAGE) * _PAGE if self.threads > 1 else memory.scratch
         self.words = memory.words
         self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
         self.in_block = memory.in_block
@@ -108,7 +126,8 @@ class Program:
         """Is the code there?"""
         return self._entry.ready
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...] | None:
+    def __call__(self, *inputs: Any, outs: Sequence[Any] | None = None) -> tuple[Any, ...] | None:
+        """The results; ``outs`` are arrays for those that grow out of owned inputs, whose memory they may have."""
         if not self._entry.ready:
             self.interpreted += 1
             return None
@@ -116,7 +135,7 @@ class Program:
             instance = self._instances.pop()
         except IndexError:
             instance = Instance(self)
-        results = instance.run(self._entry, inputs)
+        results = instance.run(self._entry, inputs, outs)
         self._instances.append(instance)
         return results
 
@@ -144,15 +163,17 @@ class Instance:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        room = np.empty(program.scratch, np.uint8)
+        room = np.empty(program.scratch * program.threads + _ALIGNED, np.uint8)
         start = -address_of(room) % _ALIGNED
         self._scratch = room[start:]
-        self._words = program.template.copy()
-        self._base = address_of(self._scratch)
-        if len(program.in_scratch):
-            self._words[program.in_scratch[:, 0]] = program.in_scratch[:, 1] + self._base
-        self._words[program.in_block] = address_of(self._words)
-        self._block = (ctypes.c_char * (8 * program.words)).from_buffer(self._words.data)
+        self._blocks = np.tile(program.template, (program.threads, 1))
+        self._words = self._blocks[0]
+        self._bases = [address_of(self._scratch) + number * program.scratch for number in range(program.threads)]
+        for words, base in zip(self._blocks, self._bases, strict=True):
+            if len(program.in_scratch):
+                words[program.in_scratch[:, 0]] = program.in_scratch[:, 1] + base
+            words[program.in_block] = address_of(words)
+        self._block = (ctypes.c_char * (8 * self._blocks.size)).from_buffer(self._blocks.data)
         self._calls = Calls(program.calls, self._scratch, self._words)
         if program.callback is not None:
             self._function = _CALLBACK(self._calls)
@@ -163,11 +184,14 @@ class Instance:
             for cell, _, _ in program.outs
         ]  # fmt: skip
 
-    def run(self, entry: Callable[[Any], None], inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    def run(
+        self, entry: CompiledEntry, inputs: Sequence[Any], outs: Sequence[Any] | None
+    ) -> tuple[Any, ...] | None:
         program = self._program
-        fields: list[Any] = [0, self._base]
+        fields: list[Any] = [0, self._bases[0]]
         arrays, objects = dict(self._constants), dict(program.objects)
-        for value, wanted in zip(inputs, program.entries, strict=True):
+        copies = []
+        for k, (value, wanted) in enumerate(zip(inputs, program.entries, strict=True)):
             if wanted is None:
                 fields.append(value.item() if isinstance(value, np.ndarray | np.generic) else value)
                 continue
@@ -176,21 +200,31 @@ class Instance:
                 continue
             word, shape, dtype, owned = wanted
             array = value
-            if owned or not isinstance(value, np.ndarray) or not value.flags.c_contiguous or not value.flags.aligned:
+            if owned and outs is not None:
+                array = outs[k]
+                if address_of(array) != address_of(value):
+                    copies.append((array, value))
+            elif owned or not isinstance(value, np.ndarray) or not value.flags.c_contiguous or not value.flags.aligned:
                 array = np.array(value, order="C")
             if array.shape != shape or array.dtype != dtype:
                 raise ValueError(f"compiled code: built for {dtype} {shape}, got {array.dtype} {array.shape}")
             arrays[word] = array
             fields.append(address_of(array))
         try:
-            program.pack(self._block, 0, *fields)
+            for number, fields[1] in enumerate(self._bases):
+                program.pack(self._block, 8 * number * program.words, *fields)
         except struct.error:  # a Python int that needs more than 64 bits
             return None
+        for target, value in copies:
+            np.copyto(target, value)
         self._calls.arrays, self._calls.objects = arrays, objects
-        entry(self._block)
+        if program.threads > 1:
+            entry.on_threads(self._block, program.threads)
+        else:
+            entry(self._block)
         if self._calls.interrupts:
             raise self._calls.interrupts.pop()
-        results = self._results(arrays) if not self._words[0] else None
+        results = self._results(arrays) if not self._blocks[:, 0].any() else None
         self._calls.arrays, self._calls.objects = {}, {}
         return results
 

@@ -130,10 +130,24 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
         if common == _FLOAT and name != "divide":
             raise Unsupported(f"{name} of Python floats")
     if common == _INT and name in _CHECKED:
-        return _checked(function, _CHECKED[name], *registers)
+        return _moved(function, name, *registers) or _checked(function, _CHECKED[name], *registers)
     if common == _INT and name in ("negative", "absolute", "floor_divide"):
         function.fail_if(function.emit(f"icmp eq i64 {registers[0]}, {np.iinfo(np.int64).min}"))
     return operate(function, name, common, registers)
+
+
+def _moved(function: Function, name: str, x: str, y: str) -> str | None:
+    """A number in a known range plus or minus a literal, where 64 bits are enough."""
+    known = function.ranges.get(x)
+    if known is None or y[0] == "%" or name not in ("add", "subtract"):
+        return None
+    shift = int(y) if name == "add" else -int(y)
+    found = range(known.start + shift, known.stop + shift)
+    if not np.iinfo(np.int64).min <= found.start < found.stop <= np.iinfo(np.int64).max:
+        return None
+    register = function.emit(f"add nsw i64 {x}, {shift}")
+    function.ranges[register] = found
+    return register
 
 
 def _checked(function: Function, word: str, x: str, y: str) -> str:

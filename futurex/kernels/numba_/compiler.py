@@ -53,7 +53,7 @@ class Entry:
     def __call__(self, block: Any) -> None:
         self._function(block)
 
-    def on_threads(self, block: bytes, count: int) -> None:
+    def on_threads(self, block: Any, count: int) -> None:
         """Each of ``count`` OpenMP threads takes its share of the outermost loop; needs libgomp."""
         library = openmp()
         assert library is not None

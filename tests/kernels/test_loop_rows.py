@@ -1,0 +1,281 @@
+"""Products of matrices in compiled loops, and loops whose rows threads share: beside NumPy."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels.loops import LoopBackend
+from futurex.kernels.loops.products import LEAST_PRODUCT
+from futurex.runtime import structured
+from futurex.runtime.plan import compile_plan
+
+RNG = np.random.default_rng(35)
+
+
+def single(*shape):
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def loop_of(function, *args):
+    """The outermost loop of a function's tree."""
+    graph = fx.lower(fx.futurize(function, escape="error"), *args).graph
+    return next(node for node in graph.nodes if node.op == "loop")
+
+
+def inputs_of(loop, args):
+    """What a loop reads, where that is constants, arguments and zeros alone."""
+    given = iter(args)
+    found = []
+    for source in loop.inputs:
+        if source.op == "const":
+            found.append(source.value)
+        elif source.op == "full":
+            found.append(np.zeros(source.shape, source.dtype))
+        else:
+            assert source.op == "param"
+            found.append(next(given))
+    return found
+
+
+def recurrent(x, w):
+    kept = np.zeros((40, *x.shape), x.dtype)
+    for step in range(40):
+        x = np.tanh(x @ w) + kept[step]
+        kept[step] = x
+    return x, kept
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"),
+    [(8, 192, 192), (16, 256, 1024), (2, 600, 600), (13, 130, 161), (33, 97, 97), (64, 512, 31), (300, 64, 65)],
+)
+@pytest.mark.parametrize("lies", ["plain", "turned", "steps"])
+def test_products_in_loops(rows, inner, columns, lies):
+    def rounds(x, y):
+        total = np.zeros((rows, columns), np.float32)
+        for step in range(6):
+            total = total + (x * np.float32(step)) @ y
+        return total
+
+    x = single(rows, inner)
+    y = {"plain": single(inner, columns), "turned": single(columns, inner), "steps": single(inner, 2 * columns)}[lies]
+    view = {"plain": lambda y: y, "turned": lambda y: y.T, "steps": lambda y: y[:, ::2]}[lies]
+    assert rows * inner * columns > LEAST_PRODUCT
+    staged = fx.futurize(lambda x, y: rounds(x, view(y)), escape="error")
+    wanted = 15.0 * (x.astype(np.float64) @ view(y).astype(np.float64))
+    scale = 15.0 * (np.abs(x).astype(np.float64) @ np.abs(view(y)).astype(np.float64))
+    assert (np.abs(np.asarray(staged(x, y)) - wanted) <= 2e-7 * inner**0.5 * scale).all()
+    assert {row.backend for row in staged.profile() if row.op == "loop"} <= {"loops"}
+
+
+def test_a_matrix_that_changes_from_round_to_round_is_packed_in_each():
+    def rounds(x, ws):
+        for step in range(5):
+            x = x @ ws[step] * np.float32(0.1)
+        return x
+
+    x, ws = single(16, 160), single(5, 160, 160)
+    wanted = x.astype(np.float64)
+    for w in ws.astype(np.float64):
+        wanted = wanted @ w * 0.1
+    np.testing.assert_allclose(np.asarray(fx.futurize(rounds, escape="error")(x, ws)), wanted, rtol=0, atol=1e-3)
+
+
+def test_inner_loops_and_branches_find_their_matrices():
+    def rounds(x, w, u):
+        for i in range(40):
+            v = u * np.float32(i)
+            for _ in range(20):
+                x = np.tanh(x @ v)
+            if i % 2 == 1:
+                x = x @ w
+        return x
+
+    x, w, u = single(24, 144), single(144, 144) / 12, single(144, 144) / 12
+    assert loop_of(rounds, x, w, u) is not None
+    np.testing.assert_allclose(np.asarray(fx.futurize(rounds, escape="error")(x, w, u)), rounds(x, w, u), atol=2e-4)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(32, 2), (31, 1), (2, 1)])
+def test_threads_share_rows_and_change_no_bit(rows, parts):
+    x, w = single(rows, 256), single(256, 256) / 16
+    loop = loop_of(recurrent, x, w)
+    one, two = (LoopBackend().claim(loop, threads) for threads in (1, 2))
+    alone = compile_plan(loop.attrs["body"], optimised=True), compile_plan(loop.attrs["test"], optimised=True)
+    assert two.late.threads == (parts if rows > 2 else two.late.threads)
+    args = inputs_of(loop, [x, w])
+    first, second = one.call(None, *args), two.call(None, *args)
+    third = structured._loop(alone[1], alone[0], (), {})(None, None, *args)
+    for a, b, c in zip(first, second, third, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, atol=1e-5)
+
+
+def mandelbrot(cr, ci):
+    zr, zi = np.zeros_like(cr), np.zeros_like(ci)
+    count = np.zeros(cr.shape, np.int32)
+    for _ in range(30):
+        inside = zr * zr + zi * zi <= 4.0
+        zr, zi = np.where(inside, zr * zr - zi * zi + cr, zr), np.where(inside, 2.0 * zr * zi + ci, zi)
+        count = count + inside
+    return count, zr
+
+
+def middle(x, w):
+    out = np.zeros((40, *x.shape))
+    for i in range(40):
+        x = x * w[:, None] + out[i]
+        out[i] = x
+    return out
+
+
+def columns(x, w):
+    for i in range(40):
+        x = x * w + i
+    return x.T
+
+
+def neighbours(x):
+    for _ in range(40):
+        x = x * 0.5 + np.concatenate([x[1:], x[:1]])
+    return x
+
+
+def shared_row(x):
+    kept = np.zeros(x.shape[1:])
+    for _ in range(40):
+        kept[:] = x[3]
+        x = x * 0.5 + kept
+    return x, kept
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (mandelbrot, (RNG.normal(size=(300, 400)), RNG.normal(size=(300, 400)))),
+        (middle, (RNG.normal(size=(96, 512)), RNG.normal(size=96))),
+        (columns, (RNG.normal(size=(3, 40_000)), RNG.normal(size=40_000))),
+        (columns, (RNG.normal(size=(40_000, 3)), RNG.normal(size=3))),
+        (neighbours, (RNG.normal(size=(300, 300)),)),
+        (shared_row, (RNG.normal(size=(300, 300)),)),
+    ],
+)
+def test_loops_over_points_run_in_parts_with_numpys_bits(function, args):
+    loop = loop_of(function, *args)
+    assert LoopBackend().claim(loop, 2).late.threads == 2
+    wanted = function(*args)
+    for one, two in zip(*(r if isinstance(r, tuple) else (r,) for r in (wanted, fx.futurize(function)(*args))),
+                        strict=True):  # fmt: skip
+        np.testing.assert_array_equal(np.asarray(two), one)
+
+
+def sums(x):
+    for _ in range(40):
+        x = x * 0.5 + x.sum(axis=0)
+    return x
+
+
+def outer(x):
+    for _ in range(40):
+        x = x * 0.5 + x.T
+    return x
+
+
+@pytest.mark.parametrize("function", [sums, outer])
+def test_rows_that_meet_are_not_split(function):
+    x = RNG.normal(size=(300, 300))
+    claimed = LoopBackend().claim(loop_of(function, x), 2)
+    assert claimed is None or claimed.late.threads == 1
+    wanted, found = function(x.copy()), fx.futurize(function)(x.copy())
+    for one, two in zip(*(r if isinstance(r, tuple) else (r,) for r in (wanted, found)), strict=True):
+        np.testing.assert_array_equal(np.asarray(two), one)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def stored(n):
+    kept = np.zeros((n, 50))
+    row = np.ones(50)
+    for i in range(n):
+        row = row * 1.01 + i
+        kept[i] = row
+    return kept
+
+
+def test_a_loop_writes_into_arrays_that_nobody_reads_again():
+    function = fx.futurize(lambda x: stored(400) + x, escape="error")
+    graph = fx.lower(function, np.zeros(50)).graph
+    plan = compile_plan(graph)
+    (draft,) = [draft for draft in plan.low.drafts if draft.node.op == "loop"]
+    taken = [k for k, out in enumerate(draft.outs) if out in plan.layout.shared]
+    assert any(draft.node.aval[k].shape == (400, 50) for k in taken)
+    np.testing.assert_array_equal(plan.run([np.full(50, 2.0)])[0], stored(400) + 2.0)
+
+
+def test_what_is_read_again_stays():
+    def both(x):
+        first = x * 2.0
+        second = first
+        for i in range(30):
+            second = second + first * i
+        return first, second
+
+    x = RNG.normal(size=(20, 20))
+    for one, two in zip(both(x), fx.futurize(both, escape="error")(x), strict=True):
+        np.testing.assert_array_equal(np.asarray(two), one)
+
+
+def test_arrays_that_a_loop_exchanges():
+    def exchange(x, y):
+        a, b = x * 2.0, y * 3.0
+        for _ in range(31):
+            a, b = b, a + 1.0
+        return a, b
+
+    x, y = RNG.normal(size=(20, 20)), RNG.normal(size=(20, 20))
+    for one, two in zip(exchange(x, y), fx.futurize(exchange, escape="error")(x, y), strict=True):
+        np.testing.assert_array_equal(np.asarray(two), one)
+
+
+def test_a_loop_that_fails_leaves_what_it_started_from():
+    def risky(x, positions):
+        kept = x * 2.0
+        for i in range(20):
+            kept[positions[i]] = kept[i] + 1.0
+        return kept
+
+    staged = fx.futurize(risky, escape="error")
+    x = np.arange(20.0)
+    good, bad = np.arange(20)[::-1].copy(), np.arange(20)
+    bad[15] = 99
+    np.testing.assert_array_equal(np.asarray(staged(x, good)), risky(x, good))
+    with pytest.raises(IndexError):
+        staged(x, bad).result()
+    np.testing.assert_array_equal(np.asarray(staged(x, good)), risky(x, good))
+    np.testing.assert_array_equal(x, np.arange(20.0))
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, 12, 1), (11, -1, -1), (1, 12, 3), (3, 3, 1), (11, 2, -4)])
+def test_counters_in_bounds_need_no_check(start, stop, step):
+    def count(x):
+        total = np.zeros(13)
+        for i in range(start, stop, step):
+            total[i + 1] = total[i] + x[i]
+        return total
+
+    def beyond(x):
+        total = 0.0
+        for i in range(start, stop + step, step):
+            total += x[i + 4]
+        return total
+
+    x = RNG.normal(size=12)
+    np.testing.assert_array_equal(np.asarray(fx.futurize(count, escape="error")(x)), count(x))
+    try:
+        wanted = beyond(x)
+    except IndexError:
+        with pytest.raises(IndexError):
+            fx.futurize(beyond, escape="error")(x).result()
+    else:
+        assert float(fx.futurize(beyond, escape="error")(x)) == wanted
