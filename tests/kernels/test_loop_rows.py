@@ -279,3 +279,125 @@ def test_counters_in_bounds_need_no_check(start, stop, step):
             fx.futurize(beyond, escape="error")(x).result()
     else:
         assert float(fx.futurize(beyond, escape="error")(x)) == wanted
+
+
+# -- results made where they are wanted ------------------------------------------------------------------------------
+
+
+def kept_and_carried(x):
+    kept = np.zeros((40, 30))
+    for i in range(40):
+        x = x * 0.5 + i
+        kept[i] = x
+    return x, kept
+
+
+def read_after(x):
+    kept, other = np.zeros((41, 30)), np.zeros((40, 30))
+    for i in range(40):
+        y = x * 0.5 + i
+        kept[i + 1] = y
+        x = y * 0.25 - x
+        other[i] = np.abs(y) + x
+    return x, kept, other
+
+
+def kept_twice(x):
+    one, two = np.zeros((40, 30)), np.zeros((30, 40))
+    for i in range(40):
+        x = x * 0.5 + i
+        one[i] = x
+        two[:, i] = x
+    return one, two
+
+
+def old_rows(x):
+    kept = np.ones((41, 30))
+    for i in range(40):
+        kept[i + 1] = kept[i] * 0.5 + x
+    return kept
+
+
+def own_row(x):
+    kept = np.ones((40, 30))
+    for i in range(40):
+        kept[i] = kept[i] * 0.5 + x
+        kept[i] = kept[i] + kept[0]
+    return kept
+
+
+def shifted(x):
+    kept = np.zeros((3, 31))
+    for i in range(40):
+        kept[i % 3, 1:] = kept[i % 3, :-1] * 0.5 + x
+    return kept
+
+
+def parts(x):
+    kept = np.zeros((40, 2, 60))
+    total = np.zeros((2, 30))
+    x = np.stack([x, x + 1.0])
+    for i in range(40):
+        a, b = x * 0.5 + i, x - 0.25
+        kept[i] = np.concatenate([a, b], axis=1)
+        total = total + a * b
+        x = b * 0.5 + a * 0.25
+    return kept, total
+
+
+def same_parts(x):
+    kept = np.zeros((40, 90))
+    for i in range(40):
+        y = x * 0.5 + i
+        kept[i] = np.concatenate([y, x, y])
+        x = y
+    return kept
+
+
+def spread(x):
+    kept = np.zeros((40, 4, 30))
+    for i in range(40):
+        x = x * 0.5 + i
+        kept[i] = x
+    return kept
+
+
+def from_behind(x):
+    kept = np.zeros((40, 2, 30))
+    for i in range(40):
+        x = x * 0.5 + i
+        kept[-1 - i, i % 2, ::-1] = x
+    return kept
+
+
+def narrower(x):
+    kept = np.zeros((40, 30), np.float32)
+    for i in range(40):
+        x = x * 0.5 + i
+        kept[i] = x
+    return kept, x
+
+
+def index_of_result(x):
+    kept = np.zeros((64, 30))
+    for i in range(40):
+        x = x * 0.5 + i
+        kept[int(x[3]) % 64] = x
+    return kept, x
+
+
+DELIVERED = [
+    kept_and_carried, read_after, kept_twice, old_rows, own_row, shifted, parts, same_parts, spread, from_behind,
+    narrower, index_of_result,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", DELIVERED)
+def test_results_made_where_they_are_stored(function):
+    staged = fx.futurize(function, escape="error")
+    x = RNG.normal(size=30)
+    wanted, found = function(x.copy()), staged(x.copy())
+    for one, two in zip(*(r if isinstance(r, tuple) else (r,) for r in (wanted, found)), strict=True):
+        assert np.asarray(two).dtype == one.dtype
+        np.testing.assert_array_equal(np.asarray(two), one)
+    assert {row.backend for row in staged.profile() if row.op == "loop"} == {"loops"}

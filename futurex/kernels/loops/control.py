@@ -282,7 +282,6 @@ class _Rounds:
     def _move(self, now: Sequence[Value], results: Sequence[Value]) -> None:
         """Every array that a round leaves elsewhere goes to where the next one looks for it."""
         e = self.e
-        homes = {value.place for value in now if isinstance(value, Array)}
         moves = []
         for k, (home, value) in enumerate(zip(now, results, strict=True)):
             if isinstance(value, Opaque):
@@ -295,7 +294,8 @@ class _Rounds:
                 raise Unsupported("an array whose extents change from round to round")
             if home.place != value.place or home.shape != value.shape or not e.is_home(value):
                 moves.append((k, value))
-        staged = [(k, e.copied(value) if value.place in homes else value) for k, value in moves]
+        moved = {home.place for k, _ in moves if (home := self.homes[k]) is not None}
+        staged = [(k, e.copied(value) if value.place in moved else value) for k, value in moves]
         for k, value in staged:
             target = self.homes[k]
             assert target is not None

@@ -38,7 +38,7 @@ def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
         raise Unsupported("a Python number made of arrays")
     shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
     loop = numpy_loop(node)
-    out = e.fresh(shape, node.dtype)
+    out = e.result(shape, node.dtype)
     if loop is not None and out.dtype == loop.output:
         operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
         strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, out)]
@@ -99,7 +99,7 @@ def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
         made: list[Value] = [Scalar(each, aval.dtype, aval.weak) for each, aval in zip(found, avals, strict=True)]
     else:
         shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
-        outs = [e.fresh(shape, aval.dtype) for aval in avals]
+        outs = [e.result(shape, aval.dtype, k, dense=False) for k, aval in enumerate(avals)]
         generated(e, inputs, outs, compute)
         made = [e.unboxed(out) for out in outs]
     return made if isinstance(node.aval, tuple) else made[0]

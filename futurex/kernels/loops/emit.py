@@ -18,6 +18,7 @@ import numpy as np
 from futurex.kernels.loops import control, elementwise, indexing, linear, reductions, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
+from futurex.kernels.loops.delivery import Delivery
 from futurex.kernels.loops.function import FAIL, Function
 from futurex.kernels.loops.kernels import Kernels
 from futurex.kernels.loops.memory import Memory
@@ -60,6 +61,7 @@ class Emitter:
         self.calls: list[Call] = []
         self.callback: int | None = None
         self.objects: dict[int, Any] = {}  # opaque constants
+        self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
         self.entrances: list[Entrance] = []  # of the loops that are being emitted, the outermost first
         self._opaque = 0
@@ -74,6 +76,12 @@ class Emitter:
         if any(isinstance(extent, Extent) for extent in shape) and math.prod(map(most, shape)) > _LARGEST_UNKNOWN:
             raise Unsupported("an array that may become large")
         return self.memory.fresh(shape, dtype)
+
+    def result(self, shape: Shape, dtype: np.dtype[Any], number: int = 0, dense: bool = True) -> Array:
+        """Memory for a result of the node that is being emitted, which may be a place where it is wanted; ``dense``:
+        side by side in C order."""
+        target = self.delivery.target(number, shape, dtype) if self.delivery is not None else None
+        return target if target is not None and (target.contiguous or not dense) else self.fresh(shape, dtype)
 
     def lasting(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """Scratch memory for one array that stays as it is until the code ends."""
@@ -190,7 +198,8 @@ class Emitter:
         """The results of a sub-graph; the caller releases them."""
         graph = without_sweeps(graph)  # inside a loop every reduction has a form of its own
         env: dict[Node, Any] = dict(zip(graph.params, inputs, strict=True))
-        order = schedule(graph)
+        scheduled = schedule(graph)
+        order, delivery = scheduled.order, Delivery(self, env, scheduled.wanted)
         last: dict[Node, int] = {}
         for k, placed in enumerate(order):
             for source in placed.node.inputs:
@@ -205,7 +214,13 @@ class Emitter:
             for source in placed.node.inputs:
                 if source not in env:
                     env[source] = self.constant(source)
-            env[placed.node] = self._node(placed, [env[source] for source in placed.node.inputs])
+            delivery.begin(placed.node)
+            outer, self.delivery = self.delivery, delivery
+            try:
+                env[placed.node] = self._node(placed, [env[source] for source in placed.node.inputs])
+            finally:
+                self.delivery = outer
+            delivery.end(placed.node, env[placed.node])
             self.hold(env[placed.node])
             for node in dying.get(k, ()):
                 if node not in outs:

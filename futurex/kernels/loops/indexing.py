@@ -75,6 +75,8 @@ def reshape(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
 def store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     node = placed.node
     base, value = _array(inputs[0]), inputs[1]
+    if e.delivery is not None and e.delivery.has(node):
+        return base
     adds = node.attrs["mode"] == "add"
     if adds and value.dtype != base.dtype:
         raise Unsupported("an addition in place of another dtype")
@@ -110,11 +112,13 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     limit = sum(arrays.most(part.shape[axis]) for part in parts)
     whole = list(arrays.broadcast(f, [(*part.shape[:axis], 1, *part.shape[axis + 1 :]) for part in parts]))
     whole[axis] = Extent(total, limit) if total[0] == "%" else int(total)
-    out = e.fresh(tuple(whole), node.dtype)
+    out = e.result(tuple(whole), node.dtype, dense=False)
+    delivery = e.delivery if e.delivery is not None and e.delivery.whole(node) is out else None
     start = "0"
-    for part in parts:
+    for k, part in enumerate(parts):
         extent = part.shape[axis]
-        if extent == 0:
+        if extent == 0 or (delivery is not None and delivery.has(node, k)):
+            start = plus(f, start, text(extent))
             continue
         shape = (*whole[:axis], extent, *whole[axis + 1 :])
         offset = plus(f, out.offset, arrays.times(f, start, str(out.strides[axis])))

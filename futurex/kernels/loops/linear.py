@@ -34,9 +34,9 @@ def matmul(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def product(e: Emitter, x: Array, y: Array, dtype: Dtype) -> Array:
     """``x @ y`` of arrays: large matrices of single precision by tiles, others by NumPy's loop."""
-    if len(x.shape) == len(y.shape) == 2 and x.static and y.static and x.shape[1] == y.shape[0]:
-        if products.fits(x.capacity[0], x.capacity[1], y.capacity[1], dtype):
-            return products.tiled(e, x, y)
+    matrices = len(x.shape) == len(y.shape) == 2 and x.static and y.static and x.shape[1] == y.shape[0]
+    if matrices and products.fits(x.capacity[0], x.capacity[1], y.capacity[1], dtype):
+        return products.tiled(e, x, y)
     loop = inner_loop(np.matmul, (dtype, dtype), dtype)
     if loop is None:
         raise Unsupported(f"products of dtype {dtype}")

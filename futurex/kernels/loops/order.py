@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from futurex.kernels.loops.delivery import Wanted, indices, wanted
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -29,6 +30,14 @@ class Placed:
     node: Node
     consumes: frozenset[int]
     lazy: bool = False
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Nodes in their turns, and where their results go."""
+
+    order: list[Placed]
+    wanted: Wanted
 
 
 def is_array(aval: object) -> bool:
@@ -53,7 +62,7 @@ def _changed(graph: Graph) -> set[int]:
     return {position[node] for node in wanted if node in position and is_array(node.aval)}
 
 
-def schedule(graph: Graph) -> list[Placed]:
+def schedule(graph: Graph) -> Schedule:
     """The nodes of a graph in order, each after its inputs and after the readers of what it overwrites."""
     nodes = [node for node in graph.nodes if node.op not in ("param", "const")]
     index = {node: k for k, node in enumerate(nodes)}
@@ -83,17 +92,29 @@ def schedule(graph: Graph) -> list[Placed]:
                 continue
             taken.add(source)
             consumes[k].add(place)
-            before[k].update(others)
-            gained = 0
-            for user in others:
-                gained |= reach[user] | 1 << user
-            for later in range(len(nodes)):
-                if later == k or reach[later] >> k & 1:
-                    reach[later] |= gained
-    order = [nodes[k] for k in _topological(before)]
+            _follow(k, others, before, reach)
     consumer = {nodes[k].inputs[place]: nodes[k] for k, places in enumerate(consumes) for place in places}
+    found = dict(wanted(graph, {node: [nodes[k] for k in each] for node, each in users.items()}, consumer))
+    for k, node in enumerate(nodes):
+        needed = [index[each] for each in indices(found, node) if each in index]
+        if k in needed or any(reach[each] >> k & 1 for each in needed):
+            found = {one: where for one, where in found.items() if one[0] is not node}
+        else:
+            _follow(k, needed, before, reach)
+    order = [nodes[k] for k in _topological(before)]
     lazy = _lazy(order, consumer, kept)
-    return [Placed(node, frozenset(consumes[index[node]]), node in lazy) for node in order]
+    return Schedule([Placed(node, frozenset(consumes[index[node]]), node in lazy) for node in order], found)
+
+
+def _follow(k: int, others: Sequence[int], before: list[set[int]], reach: list[int]) -> None:
+    """Put node ``k``, and what comes after it, behind the others."""
+    before[k].update(others)
+    gained = 0
+    for each in others:
+        gained |= reach[each] | 1 << each
+    for later in range(len(reach)):
+        if later == k or reach[later] >> k & 1:
+            reach[later] |= gained
 
 
 def _lazy(order: Sequence[Node], consumer: Mapping[Node, Node], kept: set[Node]) -> set[Node]:

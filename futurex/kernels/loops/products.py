@@ -47,7 +47,7 @@ def tiled(e: Emitter, x: Array, y: Array) -> Array:
     height, lanes = _tile()
     width = _VECTORS * lanes
     packed = _packed(e, y, width)
-    out = e.fresh((rows, columns), _FLOAT)
+    out = e.result((rows, columns), _FLOAT)
     first, panels, target = x.pointer(f), packed.pointer(f), out.pointer(f)
 
     def row_of_tiles(panel: str, shown: int) -> None:
