@@ -294,7 +294,7 @@ class _Rounds:
                 raise Unsupported("an array whose extents change from round to round")
             if home.place != value.place or home.shape != value.shape or not e.is_home(value):
                 moves.append((k, value))
-        moved = {home.place for k, _ in moves if (home := self.homes[k]) is not None}
+        moved = {own.place for k, _ in moves if (own := self.homes[k]) is not None}
         staged = [(k, e.copied(value) if value.place in moved else value) for k, value in moves]
         for k, value in staged:
             target = self.homes[k]
