@@ -13,6 +13,7 @@ from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
 from futurex.passes.pooling import keep_places
 from futurex.passes.recompute import recompute
+from futurex.passes.reductions import arrange_reductions
 from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
@@ -28,7 +29,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
-    keep_places, join_epilogues, join_row_products, fuse, recompute, join_siblings,
+    keep_places, join_epilogues, join_row_products, arrange_reductions, fuse, recompute, join_siblings,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

@@ -1,0 +1,117 @@
+"""Reductions in the form that generated kernels know, to the bit: along axes that lie together, of numbers as they are.
+
+Axes apart from each other (``axis=(0, 2)`` of three) are reduced from the last one on, as NumPy's own loops do it. What
+NumPy converts before it adds is converted first, where its pieces of 8192 numbers are no part of the order; narrow
+integers that become doubles are added as integers, which no order can round. Halves are single precision, rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from futurex.ops.fusion import HALF, SUPPORTED
+from futurex.ops.reduce import axes_of, reduced_shape
+from futurex.ops.sweeps import LEAST_ROW, REDUCTIONS, Space, space_of, turned
+from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.rewrite import rewrite
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply
+
+_PIECE = 8192
+"""Elements that NumPy converts at once (``np.getbufsize()``)."""
+_EXACT = 53
+"""Bits of the integers that a double holds."""
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def arrange_reductions(graph: Graph) -> Graph:
+    """The graph with large reductions in the form that regions may hold."""
+    return rewrite(graph, _arranged) if any(node.op in REDUCTIONS for node in graph.nodes) else graph
+
+
+def _arranged(node: Node) -> Node | None:
+    if node.op not in REDUCTIONS or not node.is_static or not isinstance(node.aval, Aval):
+        return None
+    x = node.inputs[0]
+    if x.aval.weak or x.size < ALONE_ELEMENTS or not node.size:
+        return None
+    found = _converted(node, x)
+    return _apart(node, x) if found is None else found
+
+
+def _reduced(node: Node, x: Node, dtype: np.dtype[np.generic] | None = None) -> Node:
+    """The same reduction of another array."""
+    attrs = {"axis": node.attrs["axis"], "keepdims": node.attrs["keepdims"]}
+    return apply(node.op, x, **attrs, **({"dtype": dtype} if node.op in ("sum", "prod") else {}))
+
+
+def _converted(node: Node, x: Node) -> Node | None:
+    space = Space(x.shape, axes_of(x.ndim, node.attrs["axis"]))
+    if x.dtype == HALF:
+        return _of_halves(node, x, space)
+    if node.op != "sum" or node.dtype.kind != "f" or node.dtype == x.dtype:
+        return None
+    if x.dtype.kind in "iub" and node.dtype == _DOUBLE:
+        bits = 1 if x.dtype.kind == "b" else 8 * x.dtype.itemsize
+        if bits + math.log2(space.count) <= _EXACT:
+            return apply("cast", _reduced(node, x, np.dtype(np.int64)), dtype=_DOUBLE)
+    wide = _DOUBLE if x.dtype.kind in "iub" else x.dtype
+    if x.dtype in SUPPORTED and node.dtype in SUPPORTED and wide.itemsize <= node.dtype.itemsize:
+        return _reduced(node, apply("cast", x, dtype=node.dtype)) if _whole_pieces(space) else None
+    return None
+
+
+def _whole_pieces(space: Space) -> bool:
+    """Does what is added without a break fit a piece?"""
+    return space.pattern in ("RK", "KRK") or (space.pattern in ("R", "KR") and space.count <= _PIECE)
+
+
+def _of_halves(node: Node, x: Node, space: Space) -> Node | None:
+    if node.op in ("any", "all"):
+        return _reduced(node, apply("cast", x, dtype=np.dtype(bool)))
+    if node.op == "sum" and node.dtype == _SINGLE:
+        return _reduced(node, apply("cast", x, dtype=_SINGLE)) if _whole_pieces(space) else None
+    by_row = space.pattern in ("R", "KR")  # along columns every sum is rounded
+    if node.dtype != HALF or not (node.op in ("max", "min") or (node.op == "sum" and by_row)):
+        return None
+    return apply("cast", _reduced(node, apply("cast", x, dtype=_SINGLE)), dtype=HALF)
+
+
+def _apart(node: Node, x: Node) -> Node | None:
+    """The last run of axes first."""
+    axes = [axis for axis in axes_of(x.ndim, node.attrs["axis"]) if x.shape[axis] != 1]
+    kept = [axis for axis in range(x.ndim) if axis not in axes and x.shape[axis] != 1]
+    before = max((axis for axis in kept if axes and axis < axes[-1]), default=-1)
+    last = [axis for axis in axes if axis > before]
+    if len(last) == len(axes) or not _may_split(node, x, axes, last):
+        return None
+    extra = {"dtype": None} if node.op in ("sum", "prod") else {}
+    inner = apply(node.op, x, axis=tuple(last), keepdims=True, **extra)
+    if space_of(inner) is None:
+        return None
+    outer = apply(node.op, inner, axis=tuple(axes[: -len(last)]), keepdims=True, **extra)
+    shape = reduced_shape(x.shape, node.attrs["axis"], node.attrs["keepdims"])
+    return outer if outer.shape == shape else apply("reshape", outer, shape=shape)
+
+
+def _may_split(node: Node, x: Node, axes: list[int], last: list[int]) -> bool:
+    """Are there enough elements in the last run, and does the order give NumPy's bits?
+
+    NumPy adds up the last run pairwise and joins these sums one after the other.
+    """
+    if math.prod(x.shape[axis] for axis in last) < LEAST_ROW:
+        return False
+    if node.op not in ("sum", "prod") or node.dtype.kind in "iub":
+        return True
+    if node.op != "sum" or node.dtype != x.dtype or x.dtype not in SUPPORTED or turned(x):
+        return False
+    rest = axes[: -len(last)]
+    neighbours = all(x.shape[axis] == 1 or axis in rest for axis in range(rest[0], rest[-1] + 1))
+    return neighbours and last[-1] == _innermost(x)
+
+
+def _innermost(x: Node) -> int:
+    return max(axis for axis, extent in enumerate(x.shape) if extent != 1)

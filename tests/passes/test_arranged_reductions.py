@@ -1,0 +1,89 @@
+"""Reductions along axes that lie apart, of numbers that NumPy converts first: NumPy's bits, and generated kernels."""
+
+import itertools
+
+import numpy as np
+import pytest
+from compare import bits
+
+import futurex as fx
+from futurex.ops.sweeps import REDUCTIONS
+from futurex.passes.pipeline import optimise
+from futurex.passes.reductions import arrange_reductions
+from futurex.tree import Aval, Graph, apply, param
+
+SHAPES = [(34, 33, 65), (12, 45, 9, 17), (3, 3, 9000), (600, 130, 1), (70_000,), (9, 8200), (4, 9, 9)]
+DTYPES = ["?", "u1", "i2", "i4", "i8", "u8", "f2", "f4", "f8"]
+
+
+def reduce(name, x, axis, dtype=None, keepdims=False):
+    extra = {"dtype": dtype} if name in ("sum", "prod") else {}
+    return apply(name, x, axis=axis, keepdims=keepdims, **extra)
+
+
+def draw(rng, shape, dtype):
+    if np.dtype(dtype).kind in "iu":
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return (rng.normal(size=shape) * 3).astype(dtype)
+
+
+def axes_of(ndim):
+    return [None, *(axes for count in range(1, ndim + 1) for axes in itertools.combinations(range(ndim), count))]
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_graph_means_the_same_to_the_bit(dtype):
+    rng = np.random.default_rng(0)
+    for shape in SHAPES:
+        values = draw(rng, shape, dtype)
+        if dtype in ("f4", "f8"):
+            values.flat[::501], values.flat[3] = -0.0, np.inf
+        for axis, name in itertools.product(axes_of(len(shape)), sorted(REDUCTIONS)):
+            for wide in (None, "f8") if name == "sum" and dtype != "f8" else (None,):
+                x = param(Aval(shape, np.dtype(dtype)), "x")
+                graph = Graph([x], [reduce(name, x, axis, None if wide is None else np.dtype(wide))])
+                (expected,), (actual,) = graph(values), arrange_reductions(graph)(values)
+                assert bits(np.asarray(actual)) == bits(np.asarray(expected)), (shape, axis, name, wide)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("dtype", ["?", "i4", "f2", "f4"])
+def test_generated_kernels_compute_them(dtype, monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    values = draw(np.random.default_rng(1), (32, 40, 65), dtype)
+    for axis in ((0, 2), (1, 2), (0, 1), 1, None):
+        for function in (np.sum, np.mean, np.max, np.any, np.var):
+            futurized = fx.futurize(lambda x, function=function, axis=axis: function(x, axis=axis))
+            expected = function(values, axis=axis)
+            actual = futurized(values).result()
+            assert bits(np.asarray(actual)) == bits(np.asarray(expected)), (axis, function)
+
+
+def ops_of(graph):
+    return [node.op for node in graph.nodes if node.inputs]
+
+
+def test_which_are_taken_apart():
+    """Where the order is part of the answer and is another one, and where it is not worth it, NumPy's call stays."""
+    cases = [
+        ((70, 33, 65), "f4", (0, 2), True), ((70, 33, 65), "f4", (1, 2), False),
+        ((70, 33, 65, 5), "f4", (0, 2), False),  # sums that break off where the last axis begins
+        ((70, 33, 65, 5), "i4", (0, 2), False), ((70, 33, 65, 16), "i4", (0, 2), True), ((16, 7, 8, 9, 20), "f4", (0, 2, 4), False),
+        ((7000, 33, 2), "f4", (0, 2), False), ((4, 5, 6), "f4", (0, 2), False),
+    ]  # fmt: skip
+    for shape, dtype, axis, taken in cases:
+        x = param(Aval(shape, np.dtype(dtype)), "x")
+        graph = Graph([x], [reduce("sum", x, axis)])
+        assert (ops_of(arrange_reductions(graph)) == ["sum", "sum", "reshape"]) == taken, (shape, dtype, axis)
+        assert not taken or "fused_reduction" in ops_of(optimise(graph))
+
+
+def test_a_turned_array_is_summed_as_it_lies():
+    x = param(Aval((65, 33, 70), np.dtype("f4")), "x")
+    values = np.random.default_rng(2).normal(size=x.shape).astype("f4")
+    graph = Graph([x], [reduce("sum", apply("transpose", x, axes=(2, 1, 0)), (0, 2))])
+    assert ops_of(arrange_reductions(graph)) == ["transpose", "sum"]
+    assert bits(np.asarray(arrange_reductions(graph)(values)[0])) == bits(values.T.sum((0, 2)))
