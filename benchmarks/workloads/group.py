@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 600.0
 Gather = Callable[[bytes], list[bytes]]  #: gives every rank what each rank passed, in the order of ranks
 
 

@@ -29,11 +29,11 @@ class LimitedRank:
         self._endpoint: Any = open_endpoint("auto", rank, size, secret, machine=layout[rank])
         self._communicator = Communicator(self._endpoint)
         self._endpoint.connect(gather(self._endpoint.address), WAIT_SECONDS)
-        self._communicator.calibrate()
         for peer, channel in self._endpoint._peers.items():
             if layout[peer] != layout[rank]:  # a machine's connections to another share the link
                 share = rate / 8 / self._connections(layout, work, on)
                 channel.wire.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, int(share))
+        self._communicator.calibrate()
         self._on = on
         self._step = getattr(self, f"_{work}")
         self._arrays = {
@@ -61,9 +61,9 @@ class LimitedRank:
         """How many connections between two machines are used at once in one direction."""
         return layout.count(layout[0]) if work == "hierarchy" and on else 1
 
-    def _sum(self, arrays: list[np.ndarray], tag: int, codec: str = "") -> Any:
+    def _sum(self, arrays: list[np.ndarray], tag: int, codec: str = "", urgency: float = 0.0) -> Any:
         attrs = {"reduce": "sum", "tag": tag, "codec": f"{codec}#link" if codec else ""}
-        return self._communicator.start("all_reduce", attrs, arrays, arrays)
+        return self._communicator.start("all_reduce", attrs, arrays, arrays, urgency)
 
     def _fusion(self) -> None:
         groups = [self._arrays] if self._on else [[array] for array in self._arrays]
@@ -72,9 +72,10 @@ class LimitedRank:
 
     def _priority(self) -> None:
         """Until what the next forward pass needs first is there: the last gradient that the backward pass gives."""
-        order = [*self._arrays[-1:], *self._arrays[:-1]] if self._on else self._arrays
-        self._flights = [self._sum([array], tag) for tag, array in enumerate(order)]
-        (self._flights[0] if self._on else self._flights[-1]).result()
+        self._flights = [
+            self._sum([array], tag, urgency=float(tag) if self._on else 0.0) for tag, array in enumerate(self._arrays)
+        ]
+        self._flights[-1].result()
 
     def _hierarchy(self) -> None:
         [array] = self._arrays

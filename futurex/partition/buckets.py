@@ -5,6 +5,9 @@ collected into buckets of a first small one, so that communication starts early,
 describe it (*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020). One that other
 exchanges wait for (statistics of a batch) is collected only with others of the same round, so no bucket waits for
 itself. Sharded state has reduce-scatters, which only last gathers wait for: both are collected like the last ones.
+
+What lies before a step as terms of sums (gradients of the step before) is all ready at its beginning: it is exchanged
+in the order in which the step needs it, in small buckets, because whoever needs a part of one waits for all of it.
 """
 
 from __future__ import annotations
@@ -27,17 +30,15 @@ class _Bucket:
     limit: int
     members: list[Node] = field(default_factory=list)
     nbytes: int = 0
-
-    @property
-    def ready(self) -> int:
-        return int(self.members[-1].attrs["tag"])
+    ready: int = 0
 
     def takes(self, nbytes: int) -> bool:
         return not self.members or self.nbytes + nbytes <= self.limit
 
-    def add(self, node: Node, nbytes: int) -> None:
+    def add(self, node: Node, nbytes: int, place: int) -> None:
         self.members.append(node)
         self.nbytes += nbytes
+        self.ready = place
 
 
 def bucket(graph: Graph, first: int = FIRST_BUCKET, limit: int = BUCKET) -> Graph:
@@ -46,9 +47,9 @@ def bucket(graph: Graph, first: int = FIRST_BUCKET, limit: int = BUCKET) -> Grap
     Tags are numbered anew, in an order that the data flow allows. What is collected depends only on tags, sizes and
     on which exchange leads to which, so every rank gets the same buckets.
     """
-    comms = communications(graph)
+    comms = _by_need(graph, communications(graph))
     behind = _behind(graph, comms)
-    order = _in_order(_collect(comms, behind, first, limit), comms, behind)
+    order = _in_order(_collect(comms, behind, set(graph.params), first, limit), comms, behind)
     tags = {member: tag for tag, each in enumerate(order) for member in each.members}
     # Reaching the inputs of one bucket before those of the next leaves every bucket with its inputs before it.
     roots = [source for each in order for member in each.members for source in member.inputs]
@@ -76,7 +77,20 @@ def _behind(graph: Graph, comms: Sequence[Node]) -> dict[Node, int]:
     return behind
 
 
-def _collect(comms: Sequence[Node], behind: dict[Node, int], first: int, limit: int) -> list[_Bucket]:
+def _by_need(graph: Graph, comms: Sequence[Node]) -> list[Node]:
+    """What can be exchanged at once comes first, in the order of how much of the graph comes after it."""
+    after: dict[Node, int] = {}
+    for node in reversed(topological((*comms, *graph.outs), graph.params)):
+        for source in node.inputs:
+            after[source] = max(after.get(source, 0), after.get(node, 0) + 1)
+    params = set(graph.params)
+    prompt = {node for node in comms if params.issuperset(node.inputs)}
+    return sorted(comms, key=lambda node: -after.get(node, 0) if node in prompt else 1)
+
+
+def _collect(
+    comms: Sequence[Node], behind: dict[Node, int], params: set[Node], first: int, limit: int
+) -> list[_Bucket]:
     awaited = 0
     for node in comms:
         awaited |= behind[node]
@@ -92,9 +106,10 @@ def _collect(comms: Sequence[Node], behind: dict[Node, int], first: int, limit: 
             together = node.op, node.attrs.get("reduce"), node.inputs[0].dtype, "last" if last else rounds[k]
         nbytes = sum(source.aval.nbytes for source in node.inputs)
         if together not in filling or not filling[together].takes(nbytes):
-            filling[together] = _Bucket(first if last and together not in filling else limit)
+            early = together not in filling if last else params.issuperset(node.inputs)
+            filling[together] = _Bucket(first if early else limit)
             buckets.append(filling[together])
-        filling[together].add(node, nbytes)
+        filling[together].add(node, nbytes, k)
     return buckets
 
 

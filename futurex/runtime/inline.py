@@ -62,8 +62,10 @@ class Communicator(Protocol):
         """Work on what is in flight, on this thread, until ``done()`` or for a moment."""
         ...
 
-    def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Pending:
-        """Begin a collective and return at once.
+    def start(
+        self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any], urgency: float = 0.0
+    ) -> Pending:
+        """Begin a collective and return at once; what it sends goes before what is less urgent and still waits.
 
         ``arrays`` and ``outs`` are C-contiguous; ``outs[k]`` may be the very array ``arrays[k]`` and shares no memory
         with any other. Both stay untouched until the operation is done.
@@ -203,7 +205,8 @@ class Conversation:
         arrays = operands(instruction.ins, range(len(instruction.ins)))(self.values)
         outs = [self.values[out] for out in instruction.outs]
         try:
-            pending = self.values[COMMUNICATOR].start(instruction.node.op, instruction.node.attrs, arrays, outs)
+            node, communicator = instruction.node, self.values[COMMUNICATOR]
+            pending = communicator.start(node.op, node.attrs, arrays, outs, instruction.priority)
         except Exception as error:
             note(error, instruction, self.values)
             raise

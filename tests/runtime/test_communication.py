@@ -56,7 +56,7 @@ class Communicator:
     def __init__(self, answer):
         self.answer, self.tags, self.waits, self.stalls = answer, [], 0, []
 
-    def start(self, op, attrs, arrays, outs):
+    def start(self, op, attrs, arrays, outs, urgency=0.0):
         assert all(array.flags.c_contiguous for array in (*arrays, *outs))
         self.tags.append(attrs["tag"])
         pending = Pending(attrs["tag"], arrays, outs)

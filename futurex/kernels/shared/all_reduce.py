@@ -52,6 +52,7 @@ class Places(NamedTuple):
 _VECTOR = {"float32": ("float", 16, "fadd"), "float64": ("double", 8, "fadd"), "int32": ("i32", 16, "add"),
            "int64": ("i64", 8, "add"), "uint32": ("i32", 16, "add"), "uint64": ("i64", 8, "add")}  # fmt: skip
 SCRATCH_BYTES = 16 << 10
+_BETWEEN = 255  # looks between two chances for others to run, less one
 
 
 @functools.cache
@@ -66,7 +67,7 @@ def kernel(dtype: np.dtype[Any], places: Places) -> Entry | None:
         _fill(
             TEXT, words | status | places._asdict() | {
                 "T": element, "V": f"<{lanes} x {element}>", "lanes": lanes, "add": add, "size": dtype.itemsize,
-                "chunk": SCRATCH_BYTES // dtype.itemsize,
+                "chunk": SCRATCH_BYTES // dtype.itemsize, "between": _BETWEEN,
             },
         )
     )  # fmt: skip

@@ -267,7 +267,10 @@ miss:
   %over = icmp uge i64 %turn, %spins
   br i1 %over, label %late, label %rest
 rest:
-  br i1 %polite, label %yield, label %pause
+  %count = and i64 %turn, $between
+  %often = icmp eq i64 %count, $between
+  %give = or i1 %polite, %often
+  br i1 %give, label %yield, label %pause
 yield:
   %ignored = call i32 @sched_yield()
   br label %again

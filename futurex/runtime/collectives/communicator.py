@@ -183,9 +183,16 @@ class Communicator:
         """Wait until every rank has come."""
         self.engine.barrier(self._key(0, self.begin_step()), timeout).wait(timeout)
 
-    def start(self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any]) -> Operation:
-        """Begin a communication node: see ``futurex.ops.comm`` for what each does."""
+    def start(
+        self, op: str, attrs: dict[str, Any], arrays: Sequence[Any], outs: Sequence[Any], urgency: float = 0.0
+    ) -> Operation:
+        """Begin a communication node: see ``futurex.ops.comm`` for what each does.
+
+        Its messages overtake those of less ``urgency`` that still wait to be sent.
+        """
         key, timeout = self._key(attrs["tag"], self._step), config.deadline()
+        if self.engine.across is not None:
+            self.engine.across.urgency[attrs["tag"]] = urgency
         operation = _STARTS[op](self, attrs, arrays, outs, key, timeout)
         self._flights.append(operation)
         points.reach("all-reduce", self)

@@ -14,11 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from futurex.runtime.collectives.codecs import SMALLEST, Codec, LowRank, codec_of
-from futurex.runtime.collectives.operation import Collective, CollectiveError, Key
+from futurex.runtime.collectives.operation import PARTS, Collective, CollectiveError, Key
 from futurex.runtime.collectives.vectors import Arrays, split
 from futurex.runtime.transport import Endpoint
-
-_PARTS = 1 << 60  # the exchanges of one sum have tags of their own
 
 
 class Engine(Protocol):
@@ -171,4 +169,4 @@ class _Whole(Collective):
 
 def _part(key: Key, number: int) -> Key:
     generation, step, tag = key
-    return generation, step, tag + number * _PARTS
+    return generation, step, tag + number * PARTS

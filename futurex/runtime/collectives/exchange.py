@@ -23,13 +23,14 @@ from futurex.runtime.transport import (
 class Pending(Collective, ABC):
     """An operation that messages complete."""
 
-    __slots__ = ("_counting", "_receives", "_sends")
+    __slots__ = ("_counting", "_receives", "_sends", "urgency")
 
     def __init__(self, name: str, endpoint: Endpoint, key: Key, receives: int, timeout: float) -> None:
         super().__init__(name, endpoint, key, timeout)
         self._counting = threading.Lock()
         self._receives = receives
         self._sends = 1  # for `launch` itself
+        self.urgency = 0.0
 
     @abstractmethod
     def launch(self) -> None:
@@ -50,8 +51,9 @@ class Pending(Collective, ABC):
             self._sends += 1
         try:
             sent = self._endpoint.send(
-                peer, handler, payload, generation=generation, step=step, tag=tag, part=part, timeout=None
-            )
+                peer, handler, payload, generation=generation, step=step, tag=tag, part=part, timeout=None,
+                urgency=self.urgency,
+            )  # fmt: skip
         except TransportError as error:
             self.fail(error)
         else:

@@ -18,7 +18,7 @@ from futurex.runtime.collectives import schedules
 from futurex.runtime.collectives.combine import wide
 from futurex.runtime.collectives.exchange import Exchange, Pending
 from futurex.runtime.collectives.model import Model
-from futurex.runtime.collectives.operation import Collective, CollectiveError, Key
+from futurex.runtime.collectives.operation import PARTS, Collective, CollectiveError, Key
 from futurex.runtime.collectives.schedules import Event, Schedule
 from futurex.runtime.collectives.vectors import Arrays, copy, split
 from futurex.runtime.transport import Endpoint, Header
@@ -37,7 +37,7 @@ class Transfer(Pending):
 
     def __init__(
         self, name: str, endpoint: Endpoint, key: Key, timeout: float, schedule: Schedule, blocks: Arrays,
-        chunk: int, ufunc: np.ufunc, spare: list[np.ndarray], land: Callable[[], None] | None,
+        chunk: int, ufunc: np.ufunc, spare: list[np.ndarray], land: Callable[[], None] | None, urgency: float,
     ) -> None:  # fmt: skip
         self._blocks = blocks
         self._chunk = chunk
@@ -54,6 +54,7 @@ class Transfer(Pending):
             for block, timeline in enumerate(schedule.timelines)
         )
         super().__init__(name, endpoint, key, receives, timeout)
+        self.urgency = urgency
 
     def launch(self) -> None:
         """Send what needs nothing from others."""
@@ -167,15 +168,17 @@ class Transfer(Pending):
 class MessageCollectives:
     """Collectives over one endpoint, any number at once. Create it on every rank, before the endpoint connects.
 
-    Everything returns at once. Keys are (generation, step, tag), and new in their generation. `chunk_bytes` is the unit
-    of pipelining and must be the same on all ranks, as must `model`, which chooses the algorithms, and `hosts`.
+    Everything returns at once. Keys are (generation, step, tag), and new in their generation. `model`, which chooses the
+    algorithms and the size of pieces, must be the same on all ranks, as must `hosts`, and `chunk_bytes` where given.
     """
 
-    def __init__(self, endpoint: Endpoint, *, chunk_bytes: int = 512 << 10, max_early: int = 1 << 30) -> None:
+    def __init__(self, endpoint: Endpoint, *, chunk_bytes: int | None = None, max_early: int = 1 << 30) -> None:
         self.endpoint = endpoint
         self.rank, self.size = endpoint.rank, endpoint.size
         self.model = Model()
         self.hosts = (0,) * endpoint.size  # by rank
+        self.urgency: dict[int, float] = {}
+        """By tag: messages of an exchange overtake those of less urgent ones that wait to be sent; 0 by default."""
         self._chunk_bytes = chunk_bytes
         self._exchange = Exchange(endpoint, HANDLER, max_early)
         self._spare: list[np.ndarray] = []
@@ -288,7 +291,7 @@ class MessageCollectives:
         return self._exchange.begin(
             _AllToAll(
                 "all-to-all", self.endpoint, key, timeout, schedule, [*outs, *mine], self._per_chunk(array), np.add,
-                self._spare, None,
+                self._spare, None, self._urgency(key),
             )
         )  # fmt: skip
 
@@ -303,7 +306,7 @@ class MessageCollectives:
         return self._exchange.begin(
             _Permute(
                 "permute", self.endpoint, key, timeout, Schedule((receipt, sending)), [out, array],
-                self._per_chunk(array), np.add, self._spare, None,
+                self._per_chunk(array), np.add, self._spare, None, self._urgency(key),
             )
         )  # fmt: skip
 
@@ -316,7 +319,7 @@ class MessageCollectives:
         """Messages are driven by the progress thread alone."""
 
     def _per_chunk(self, vector: np.ndarray) -> int:
-        return max(1, self._chunk_bytes // vector.dtype.itemsize)
+        return max(1, (self._chunk_bytes or self.model.piece_bytes) // vector.dtype.itemsize)
 
     def _begin(
         self, name: str, key: Key, timeout: float, schedule: Schedule, blocks: Arrays, ufunc: np.ufunc,
@@ -325,9 +328,12 @@ class MessageCollectives:
         return self._exchange.begin(
             Transfer(
                 name, self.endpoint, key, timeout, schedule, blocks, self._per_chunk(blocks[0]), ufunc, self._spare,
-                land,
+                land, self._urgency(key),
             )
         )  # fmt: skip
+
+    def _urgency(self, key: Key) -> float:
+        return self.urgency.get(key[2] % PARTS, 0.0)
 
 
 class _AllToAll(Transfer):

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 
 _MOST_LATENCY = 0.1  # of a bucket's time may go into latency
+_PIECE_LATENCIES = 2  # a piece takes as long as this many messages of nothing
+_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 1 << 20
 _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
 
 
@@ -54,6 +56,16 @@ class Model:
     def all_gather(self, ranks: int, nbytes: int) -> str:
         """Return the name of the fastest all-gather of `nbytes` in all."""
         return "dissemination" if nbytes * self.per_byte < ranks * self.latency else "ring"
+
+    @property
+    def piece_bytes(self) -> int:
+        """Return in how large pieces a large array is sent: between them something more urgent may go.
+
+        >>> Model(60e-6, 0.25e-9).piece_bytes, Model(60e-6, 8e-9).piece_bytes
+        (480000, 65536)
+        """
+        nbytes = _PIECE_LATENCIES * self.latency / max(self.per_byte, 1e-12)
+        return int(min(max(nbytes, _SMALLEST_PIECE), _LARGEST_PIECE))
 
     def bucket_bytes(self, ranks: int) -> int:
         """Return how large a bucket of gradients must be for its latency to matter little."""

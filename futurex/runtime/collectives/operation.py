@@ -11,6 +11,7 @@ from futurex.errors import FuturexError
 from futurex.runtime.transport import Completion, Endpoint
 
 Key = tuple[int, int, int]  #: generation, step, tag
+PARTS = 1 << 60  #: apart lie the tags of exchanges of which one consists
 
 
 class CollectiveError(FuturexError):

@@ -30,11 +30,11 @@ from futurex.runtime.transport import PeerLost, StaleGeneration
 from futurex.runtime.transport.local import LocalEndpoint
 
 _SEQUENCE = 32  # bits of an exchange's number that count within a generation
-_BUSY_SECONDS = 300e-6  # how long a waiting thread looks for itself before it sleeps
-_LEAST_PATIENCE = 1 / 64
-_PROMPT_SECONDS = 500e-6  # a stage that took less was worth looking for
+_BUSY_SECONDS = 2e-3  # how long a waiting thread looks for itself before it sleeps
+_LEAST_PATIENCE = 1 / 16
+_PROMPT_SECONDS = 2e-3  # a stage that took less was worth looking for
 _TURNS = 64  # looks before a waiting thread lets others run
-_SPINS, _YIELDS = 4000, 1000  # the same in compiled code, without and with letting others run
+_SPINS, _YIELDS = 4000, 1000  # looks of compiled code in one go, where processes have cores of their own, and not
 
 
 class SharedExchange(Collective):
@@ -219,7 +219,7 @@ class SharedGroup:
         with self._state:
             self._awake += 1
             self.board.asleep = False
-        give_up, turns = 0.0, 0
+        turns, give_up = 0, time.perf_counter() + _BUSY_SECONDS * self._patience
         try:
             while True:
                 self._drive(spins=self.spins)
@@ -229,11 +229,8 @@ class SharedGroup:
                 if self.yields or turns > _TURNS:
                     os.sched_yield()
                     time.sleep(0)  # the other threads of this process, too
-                if not turns % _TURNS:
-                    now = time.perf_counter()
-                    give_up = give_up or now + _BUSY_SECONDS * self._patience
-                    if now > give_up:
-                        return
+                if time.perf_counter() > give_up:
+                    return
         finally:
             with self._state:
                 self._awake -= 1

@@ -1,7 +1,8 @@
 """Active messages between the localities of a generation: what every transport has in common.
 
 A message is `(generation, step, handler, tag, part, payload)`. On arrival the function registered for `handler` runs on
-the endpoint's progress thread. Messages of one peer are delivered in the order in which they were sent.
+the endpoint's progress thread. Messages of one peer that are equally urgent are delivered in the order in which they
+were sent; a more urgent one may overtake those that still wait to be sent.
 
 Generations: a message of an older generation than the endpoint's is dropped and counted; one of a later generation is
 kept, up to `Limits.max_ahead` bytes, until `set_generation` reaches it. After `set_generation` has returned, no buffer
@@ -96,8 +97,9 @@ class Endpoint(ProgressThread):
 
     @abstractmethod
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
-    ) -> None:
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None,
+        urgency: float,
+    ) -> None:  # fmt: skip
         """Send a message, or queue it; while the queue is full wait until `deadline`, or not at all if it is None."""
 
     @abstractmethod
@@ -169,12 +171,13 @@ class Endpoint(ProgressThread):
         tag: int = 0,
         part: int = 0,
         timeout: float | None = 30.0,
+        urgency: float = 0.0,
     ) -> Completion:
         """Send `payload` to `handler` of rank `peer` without copying it: leave it alone until the completion is done.
 
         Blocks at most `timeout` seconds while `Limits.max_queued` bytes wait for this peer. With None, and in a
-        handler, it never blocks: for senders that bound by themselves what they have in flight. Raises PeerLost,
-        StaleGeneration, or TransportTimeout.
+        handler, it never blocks: for senders that bound by themselves what they have in flight. A message overtakes
+        those of less `urgency` that wait. Raises PeerLost, StaleGeneration, or TransportTimeout.
 
         >>> endpoint.send(1, 7, gradient, generation=3, step=120).wait(10.0)  # doctest: +SKIP
         """
@@ -193,7 +196,7 @@ class Endpoint(ProgressThread):
         deadline = None if timeout is None or self.on_thread() else time.monotonic() + timeout
         if (recorder := trace.active()) is not None:
             completion.add_done_callback(_recording(recorder, peer, header))
-        self._transmit(peer, header, view, completion, deadline)
+        self._transmit(peer, header, view, completion, deadline, urgency)
         with self._changed:
             self._counters.messages_sent += 1
             self._counters.bytes_sent += view.nbytes

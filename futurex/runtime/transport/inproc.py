@@ -63,8 +63,9 @@ class InprocEndpoint(Endpoint):
         self._join(other.rank, other.address.decode())
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
-    ) -> None:
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None,
+        urgency: float,
+    ) -> None:  # fmt: skip
         other = self._peers[peer]
         queued, limit, me = other._queued, self.limits.max_queued, self.rank
         with other._room:

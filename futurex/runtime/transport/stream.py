@@ -40,14 +40,15 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class _Frame:
     """A message that is being sent: the pieces that are left, in order."""
 
-    __slots__ = ("completion", "generation", "left", "nbytes", "pieces", "started")
+    __slots__ = ("completion", "generation", "left", "nbytes", "pieces", "started", "urgency")
 
-    def __init__(self, header: Header, payload: memoryview, completion: Completion) -> None:
+    def __init__(self, header: Header, payload: memoryview, completion: Completion, urgency: float) -> None:
         packed = memoryview(pack_header(header))
         self.pieces = [packed, payload] if payload.nbytes else [packed]
         self.left = self.nbytes = len(packed) + payload.nbytes
         self.generation = header.generation
         self.completion = completion
+        self.urgency = urgency
         self.started = False
 
     def advance(self, count: int) -> None:
@@ -76,6 +77,14 @@ class _Peer:
         self.queued = 0  # bytes
         self.room = threading.Condition()  # guards the queue and the writing side of the socket
         self.error: PeerLost | None = None
+
+    def enqueue(self, frame: _Frame) -> None:
+        """Queue a frame, before those that are less urgent and have not begun to leave. Under `room`."""
+        place = len(self.queue)
+        while place and self.queue[place - 1].urgency < frame.urgency and not self.queue[place - 1].started:
+            place -= 1
+        self.queue.insert(place, frame)
+        self.queued += frame.nbytes
 
     def write(self) -> list[_Frame]:
         """Send what the socket takes of the queue; return the frames that are done. Under `room`; may raise OSError."""
@@ -219,18 +228,18 @@ class StreamEndpoint(Endpoint):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
-    ) -> None:
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None,
+        urgency: float,
+    ) -> None:  # fmt: skip
         channel = self._peers.get(peer)
         if channel is None:
             raise self.lost[peer]
-        frame = _Frame(header, payload, completion)
+        frame = _Frame(header, payload, completion, urgency)
         with channel.room:
             self._await_room(channel, frame.nbytes, deadline)
             self._refuse_stale(header)  # again: from here on `_forget_older` sees the frame
             idle = not channel.queue and not channel.wire.unsent
-            channel.queue.append(frame)
-            channel.queued += frame.nbytes
+            channel.enqueue(frame)
             done = self._write(channel) if idle else []
             if idle and (channel.queue or channel.wire.unsent):
                 self.post(partial(self._watch, channel))

@@ -203,8 +203,9 @@ class UcxEndpoint(Endpoint):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _transmit(
-        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None
-    ) -> None:
+        self, peer: int, header: Header, payload: memoryview, completion: Completion, deadline: float | None,
+        urgency: float,
+    ) -> None:  # fmt: skip
         channel = self._channels.get(peer)
         if channel is None:
             raise self.lost[peer]
