@@ -163,6 +163,30 @@ def test_who_is_not_the_right_peer_is_refused(dialer: Handshake, acceptor: Hands
         handshake(dialer, acceptor)
 
 
+@pytest.mark.parametrize(
+    "where, message",
+    [
+        (0, "does not speak this protocol"),
+        (8, "speaks version"),
+        (10, "does not speak this protocol"),
+        (12, "greets rank"),
+        (16, "greets rank"),
+        (20, "greets rank"),
+    ],
+)
+def test_a_greeting_is_refused_before_anything_is_answered(where: int, message: str) -> None:
+    greeting = bytearray(Handshake(2, 4, SECRET, peer=1).greeting())
+    greeting[where] ^= 0x40
+    with pytest.raises(AuthenticationError, match=message):
+        Handshake(1, 4, SECRET).feed(bytes(greeting))
+
+
+def test_another_rank_than_the_one_that_was_dialed_is_refused() -> None:
+    dialer, other = Handshake(2, 4, SECRET, peer=1), Handshake(3, 4, SECRET, peer=2)
+    with pytest.raises(AuthenticationError, match="rank 3 answers where rank 1 was dialed"):
+        dialer.feed(other.greeting())
+
+
 def test_a_proof_cannot_be_replayed() -> None:
     recorded = handshake(Handshake(2, 4, SECRET, peer=1), Handshake(1, 4, SECRET))
     acceptor = Handshake(1, 4, SECRET)

@@ -1,17 +1,17 @@
-"""Strangers at the port of a TCP endpoint, while its real peers go on."""
+"""Strangers at the doors of an endpoint, while its real peers go on."""
 
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 from transport_mesh import PATIENCE, SECRET, mesh
 
-from futurex.runtime.transport import Completion, Endpoint, Limits, open_endpoint
+from futurex.runtime.transport import Completion, Endpoint, Limits, TransportTimeout, open_endpoint
 from futurex.runtime.transport.auth import Handshake
-from futurex.runtime.transport.stream import _receive_exactly
+from futurex.runtime.transport.stream import _close_all, _receive_exactly, _receive_gifts
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -86,6 +86,87 @@ def test_a_second_connection_of_a_rank_is_refused(endpoints: list[Endpoint]) -> 
         second.feed(_receive_exactly(sock, second.expects))
         assert closed(sock)
     assert_unharmed(endpoints, rejected=1)
+
+
+def shake(sock: socket.socket, handshake: Handshake) -> None:
+    """Do all that the other side asks of somebody who knows the secret."""
+    sock.sendall(handshake.greeting())
+    while handshake.expects:
+        sock.sendall(handshake.feed(_receive_exactly(sock, handshake.expects)))
+
+
+def wait_until(state: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not state():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_rank_that_was_lost_does_not_come_back(endpoints: list[Endpoint]) -> None:
+    endpoints[1].close()
+    wait_until(lambda: 1 in endpoints[0].lost)
+    with dial(endpoints[0]) as sock:
+        shake(sock, Handshake(1, 2, SECRET, peer=0))
+        assert closed(sock)
+    assert endpoints[0].counters.rejected == 1
+
+
+def test_only_higher_ranks_dial() -> None:
+    with open_endpoint("tcp", 1, 2, SECRET) as endpoint, dial(endpoint) as sock:
+        shake(sock, Handshake(0, 2, SECRET, peer=1))
+        assert closed(sock)
+        assert endpoint.counters.rejected == 1
+
+
+def test_a_port_that_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, open_endpoint("tcp", 1, 2, SECRET) as endpoint:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}".encode()
+        with pytest.raises(TransportTimeout, match="rank 0 at .* did not answer rank 1 in time"):
+            endpoint.connect([address, endpoint.address], 0.3)
+
+
+def test_a_host_that_vanishes_is_noticed(endpoints: list[Endpoint]) -> None:
+    """Nothing closes its connections: both sides ask the kernel to probe them."""
+    for endpoint, peer in zip(endpoints, (1, 0), strict=True):
+        sock = endpoint._peers[peer].wire.sock
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, count = (
+            sock.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + interval * count <= 30
+
+
+def dial_local(endpoint: Endpoint) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(PATIENCE)
+    sock.connect("\0" + endpoint.address.decode().removeprefix("local://"))
+    return sock
+
+
+def test_a_process_of_another_user_may_not_even_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_endpoint("local", 0, 2, SECRET) as endpoint:
+        mine = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)  # as the endpoint sees it, this process is somebody else's
+        with dial_local(endpoint) as sock:
+            assert closed(sock)
+        wait_until(lambda: endpoint.counters.rejected == 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_who_hands_over_something_else_than_memory_and_a_bell_is_refused(count: int) -> None:
+    with open_endpoint("local", 0, 2, SECRET) as endpoint, dial_local(endpoint) as sock:
+        ends = os.pipe()
+        try:
+            shake(sock, Handshake(1, 2, SECRET, peer=0))
+            _close_all(_receive_gifts(sock))
+            socket.send_fds(sock, [b"\0"], [ends[0]] * count)
+            assert closed(sock)
+        finally:
+            _close_all(list(ends))
+        wait_until(lambda: endpoint.counters.rejected == 1)
+        assert endpoint.peer_memory == {}
+        assert endpoint._connected == set()
 
 
 def test_strangers_that_crowd_the_port_are_closed_the_oldest_first() -> None:
