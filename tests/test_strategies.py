@@ -13,6 +13,7 @@ from futurex.ops.comm import communications
 from futurex.partition import Mesh, partition
 from futurex.partition.mesh import SUM
 from futurex.runtime.collectives import CollectiveError
+from futurex.runtime.plan import compile_plan
 from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, adding_program, part_program
 from futurex.training.strategy.base import Options
@@ -156,6 +157,53 @@ def test_a_step_without_a_barrier_begins_before_the_gradients_of_later_layers_ha
     first_layer = next(node for node in rank.nodes if node.op == "matmul")
     assert exchanges[0] in behind[first_layer]
     assert not behind[first_layer] & set(exchanges[1:])
+
+
+def deep_loss(params, x, y):
+    for name in ("z", "m", "k", "a"):  # not the order of their names
+        x = np.tanh(x @ params[name])
+    return ((x - y) ** 2).mean(), {}
+
+
+@pytest.mark.parametrize("bytes_of_a_bucket", [1, 1 << 40])
+def test_carried_gradients_come_and_are_urgent_in_the_order_of_need(bytes_of_a_bucket):
+    params = {name: np.zeros((8, 8)) for name in "amkz"}
+    optimizer = fx.optim.sgd(0.1)
+    data = (np.zeros((16, 8)), np.zeros((16, 8)))
+    asked = Problem(Model(deep_loss), optimizer, params, optimizer.init(params), data, 2)
+    graph, layout = fx.strategy.cross_barrier(1.0).programs(asked, [16], Options())["next", 16]
+    rank = partition(
+        graph, layout.placements, Mesh((("data", 2),)), 0, layout.outs, first_bucket=1, bucket_bytes=bytes_of_a_bucket
+    )
+    carried = [node for node in communications(rank) if node.inputs[0] in rank.params and node.inputs[0].ndim]
+    assert [[source.attrs["name"] for source in node.inputs] for node in carried] == [
+        ["grads_z"], ["grads_m"], ["grads_k"], ["grads_a"]
+    ]  # fmt: skip
+    plan = compile_plan(rank, threads=1)
+    urgency = [plan.instructions[index].priority for index in plan.collectives]
+    assert urgency[: len(carried)] == sorted(urgency[: len(carried)], reverse=True)
+    assert len({*urgency[: len(carried)]}) == len(carried)
+
+
+def test_statistics_of_a_batch_are_more_urgent_than_gradients():
+    """What the backward pass waits for must not stand behind a bucket of gradients that only the end waits for."""
+    params = {name: np.zeros((8, 8)) for name in ("w", "v")} | {"scale": np.ones(8), "shift": np.zeros(8)}
+
+    def normalised(params, x, y):
+        h, _, _ = fx.nn.batch_norm(x @ params["w"], params["scale"], params["shift"])
+        return ((h @ params["v"] - y) ** 2).mean(), {}
+
+    optimizer = fx.optim.sgd(0.1)
+    data = (np.zeros((16, 8)), np.zeros((16, 8)))
+    asked = Problem(Model(normalised), optimizer, params, optimizer.init(params), data, 2)
+    graph, layout = fx.strategy.all_reduce().programs(asked, [16], Options())["step", 16]
+    rank = partition(graph, layout.placements, Mesh((("data", 2),)), 0, layout.outs, first_bucket=1, bucket_bytes=1)
+    plan = compile_plan(rank, threads=1)
+    by_shape = {}
+    for index in plan.collectives:
+        each = plan.instructions[index]
+        by_shape.setdefault(each.node.inputs[0].shape, []).append(each.priority)
+    assert min(by_shape[8,][:2]) > max(by_shape[8, 8])  # mean and variance; then those of the backward pass
 
 
 @dataclass(frozen=True)
