@@ -121,7 +121,7 @@ def test_only_higher_ranks_dial() -> None:
 def test_a_port_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, open_endpoint("tcp", 1, 2, SECRET) as endpoint:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}".encode()
-        with pytest.raises(TransportTimeout, match="rank 0 at .* did not answer rank 1 in time"):
+        with pytest.raises(TransportTimeout, match=r"rank 0 at .* did not answer rank 1 in time"):
             endpoint.connect([address, endpoint.address], 0.3)
 
 

@@ -52,7 +52,7 @@ class Places(NamedTuple):
 _VECTOR = {"float32": ("float", 16, "fadd"), "float64": ("double", 8, "fadd"), "int32": ("i32", 16, "add"),
            "int64": ("i64", 8, "add"), "uint32": ("i32", 16, "add"), "uint64": ("i64", 8, "add")}  # fmt: skip
 SCRATCH_BYTES = 16 << 10
-_BETWEEN = 255  # looks between two chances for others to run, less one
+_BETWEEN = 15  # looks between two chances for others to run, less one: a peer may be on the same core
 
 
 @functools.cache

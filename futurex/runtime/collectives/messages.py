@@ -168,8 +168,8 @@ class Transfer(Pending):
 class MessageCollectives:
     """Collectives over one endpoint, any number at once. Create it on every rank, before the endpoint connects.
 
-    Everything returns at once. Keys are (generation, step, tag), and new in their generation. `model`, which chooses the
-    algorithms and the size of pieces, must be the same on all ranks, as must `hosts`, and `chunk_bytes` where given.
+    Everything returns at once. Keys are (generation, step, tag), and new in their generation. `model`, which chooses
+    the algorithms and the size of pieces, must be the same on all ranks, as must `hosts`, and `chunk_bytes` if given.
     """
 
     def __init__(self, endpoint: Endpoint, *, chunk_bytes: int | None = None, max_early: int = 1 << 30) -> None:
