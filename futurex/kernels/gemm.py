@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _TASKS, _SHORTEST = 8, 96
 """Tasks for each thread that are enough, and rows of one that are worth the packing."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
+_DENSE_VIEWS = ("transpose", "reshape", "frames")
+"""Views whose matrices mostly have a dense axis."""
 Turned = tuple[bool, bool]
 
 
@@ -48,13 +51,14 @@ class GemmBackend:
             return None
         if any(each.dtype != _FLOAT32 or each.aval.weak for each in (node, *node.inputs)):
             return None
-        sizes = _sizes(node)
+        x, y = map(_stand_in, node.inputs[:2])
+        sizes = _sizes(x, y) if x is not None and y is not None else None
         if sizes is None or not suits(*sizes):
             return None
-        lies = _lie(node.inputs[0]), _lie(node.inputs[1])
-        if None in lies or (lies[0] and node.inputs[0].ndim > node.inputs[1].ndim):
+        lies = [lie(each) for each in (x, y)]
+        if None in lies:
             return None
-        product = Product(node, sizes, bool(lies[0]), bool(lies[1]), threads)
+        product = Product(node, sizes, (lies[0].turned, lies[1].turned), threads)  # type: ignore[union-attr]
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
 
 
@@ -64,29 +68,60 @@ def suits(batch: int, rows: int, inner: int, columns: int) -> bool:
     return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > 1
 
 
-def _sizes(node: Node) -> tuple[int, int, int, int] | None:
-    """Batch, rows, inner size and columns; None for batches that are broadcast."""
-    x, y = (each.shape for each in node.inputs[:2])
-    if not math.prod(node.shape) or not x[-1]:
+@dataclass(frozen=True)
+class Lie:
+    """How matrices lie in memory: are their axes swapped, and elements from one row, and one matrix, to the next."""
+
+    turned: bool
+    row: int
+    step: int
+
+
+def lie(array: Any) -> Lie | None:
+    """None where neither axis is dense, or where a stack of matrices has not one step."""
+    strides = [each // 4 for each in array.strides]
+    if not array.flags.aligned or any(each % 4 or each < 0 for each in array.strides):
         return None
-    if len(y) == 2:
-        return 1, math.prod(x[:-1]), x[-1], y[-1]
-    return (math.prod(x[:-2]), *x[-2:], y[-1]) if x[:-2] == y[:-2] else None
+    turned = strides[-1] != 1 and array.shape[-1] > 1
+    if turned and strides[-2] != 1:
+        return None
+    row = strides[-1] if turned else strides[-2]
+    step, count = 0, 0
+    for stride, extent in zip(reversed(strides[:-2]), reversed(array.shape[:-2]), strict=True):
+        if extent == 1:
+            continue
+        if count and stride != step * count:
+            return None
+        step, count = (step, count * extent) if count else (stride, extent)
+    return Lie(turned, row, step)
+
+
+def _sizes(x: Any, y: Any) -> tuple[int, int, int, int] | None:
+    """Batch, rows, inner size and columns; None for batches that are broadcast. Rows of a dense stack are one matrix's
+    where the other operand is one matrix."""
+    if not x.size or not y.size:
+        return None
+    if y.ndim == 2 and x.flags.c_contiguous:
+        return 1, math.prod(x.shape[:-1]), x.shape[-1], y.shape[-1]
+    if y.ndim > 2 and x.shape[:-2] != y.shape[:-2]:
+        return None
+    return math.prod(x.shape[:-2]), x.shape[-2], x.shape[-1], y.shape[-1]
 
 
 class Product:
     """The kernel of one node; until it is compiled NumPy computes it. Operands that lie in other ways are copied."""
 
-    def __init__(
-        self, node: Node, sizes: tuple[int, int, int, int], x_turned: bool, y_turned: bool, threads: int
-    ) -> None:
+    def __init__(self, node: Node, sizes: tuple[int, int, int, int], likely: Turned, threads: int) -> None:
         self.node, self.sizes = node, sizes
         self.wait = not is_behind()
         self.interpreted = 0
         self.threads = threads if openmp() is not None and math.prod(sizes) >= PARALLEL_PRODUCT else 1
         self.shapes = [each.shape for each in (node, *node.inputs)]
         self.entries: dict[Turned, Entry] = {}
-        self.likely = x_turned, y_turned
+        self.likely = likely
+        stacked, other = (each.shape for each in node.inputs[:2])
+        self.flattens = len(other) == 2 and sizes[1] != stacked[-2]
+        """Is a stack of first operands taken for one matrix?"""
         self.entry(self.likely, wait=False)
 
     def entry(self, turned: Turned, *, wait: bool) -> Entry:
@@ -108,7 +143,7 @@ class Product:
     def ready(self) -> bool:
         return all(entry.ready for entry in self.entries.values())
 
-    def block(self, turned: Turned, arrays: Sequence[Any]) -> bytes:
+    def block(self, lies: tuple[Lie, Lie], arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""
         batch, rows, inner, columns = self.sizes
         whole, end, count = products.panels_of(rows, columns)
@@ -121,13 +156,13 @@ class Product:
         depth = -(-inner // -(-inner // products.DEEPEST))
         depth = -(-depth // products.LANES) * products.LANES  # what is turned while it is packed are squares
         numbers = (
-            batch * count * chunks, rows, inner, depth, height, chunks, count, rows * inner, inner * columns,
-            rows * columns, rows if turned[0] else inner, inner if turned[1] else columns, columns,
+            batch * count * chunks, rows, inner, depth, height, chunks, count, lies[0].step, lies[1].step,
+            rows * columns, lies[0].row, lies[1].row, columns,
         )  # fmt: skip
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 
-    def lies(self, arrays: Sequence[Any]) -> Turned | None:
-        """Which operands have their axes swapped in memory; None where one lies in another way."""
+    def lies(self, arrays: Sequence[Any]) -> tuple[Lie, Lie] | None:
+        """How the operands lie; None where the code cannot read one of them."""
         for array, shape in zip(arrays, self.shapes, strict=True):
             if array.shape != shape or array.dtype != _FLOAT32:
                 raise ValueError(
@@ -136,25 +171,23 @@ class Product:
                 )
         if not all(array.flags.c_contiguous and array.flags.aligned for array in (arrays[0], *arrays[3:])):
             return None
-        found = []
-        for array in arrays[1:3]:
-            turned = not array.flags.c_contiguous
-            flattened = array.ndim > arrays[2].ndim  # its leading axes are taken for rows
-            if not array.flags.aligned or (turned and (flattened or not array.swapaxes(-1, -2).flags.c_contiguous)):
-                return None
-            found.append(turned)
-        return found[0], found[1]
+        x, y = lie(arrays[1]), lie(arrays[2])
+        if x is None or y is None:
+            return None
+        return None if self.flattens and not arrays[1].flags.c_contiguous else (x, y)
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
-        turned = self.lies((out, *inputs))
-        if turned is None:
-            inputs, turned = tuple(np.array(array, order="C") for array in inputs), (False, False)
-        entry = self.entry(turned, wait=self.wait)
+        lies = self.lies((out, *inputs))
+        if lies is None:
+            inputs = tuple(np.array(array, order="C") for array in inputs)
+            lies = self.lies((out, *inputs))
+            assert lies is not None
+        entry = self.entry((lies[0].turned, lies[1].turned), wait=self.wait)
         if not entry.ready:
             self.interpreted += 1
             np.copyto(out, self.node.record.run(inputs, self.node.attrs))
             return out
-        block = self.block(turned, (out, *inputs))
+        block = self.block(lies, (out, *inputs))
         if self.threads > 1:
             entry.on_threads(block, self.threads)
         else:
@@ -171,39 +204,28 @@ class _BoundProduct:
 
     def __init__(self, product: Product) -> None:
         self.product = product
-        self.turned: Turned | None = None
+        self.entry: Entry | None = None
         self.words = np.zeros(0, np.int64)
         self.steps: list[Step] = []
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The step on these arrays; None where they lie otherwise, or the code is not there."""
-        arrays = (out, *inputs)
-        turned = self.product.lies(arrays)
-        entry = self.product.entry(turned, wait=self.product.wait) if turned is not None else None
-        if turned is None or entry is None or not entry.ready:
+        lies = self.product.lies((out, *inputs))
+        entry = self.product.entry((lies[0].turned, lies[1].turned), wait=self.product.wait) if lies else None
+        if lies is None or entry is None or not entry.ready:
             return None
-        block = np.frombuffer(self.product.block(turned, arrays), np.int64)
-        if turned == self.turned:
+        block = np.frombuffer(self.product.block(lies, (out, *inputs)), np.int64)
+        if entry is self.entry:
             self.words[:] = block
         else:
-            self.turned, self.words = turned, block.copy()
+            self.entry, self.words = entry, block.copy()
             self.steps = [entry.step(address_of(self.words), self.product.threads)]
         return self.steps
-
-
-def _lie(node: Node) -> bool | None:
-    """Does an operand lie with its last two axes swapped, as far as the tree says? None for other views."""
-    array = _stand_in(node)
-    if array is None or array.flags.c_contiguous:
-        return None if array is None else False
-    return True if array.swapaxes(-1, -2).flags.c_contiguous else None
 
 
 def _stand_in(node: Node) -> Any:
     """An array, never written, that lies in memory as the node's will; None for views that are rarely dense."""
     if node.record.view is None or node.op in ("param", "const", "item"):
         return np.empty(node.shape, _FLOAT32)
-    source = _stand_in(node.inputs[node.record.view]) if node.op in ("transpose", "reshape") else None
-    if source is None or node.op == "transpose":
-        return None if source is None else source.transpose(node.attrs["axes"])
-    return source.reshape(node.shape)
+    source = _stand_in(node.inputs[node.record.view]) if node.op in _DENSE_VIEWS else None
+    return None if source is None else node.record.run([source], node.attrs)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.fusion import SUPPORTED, loop_of, op_of_graph
+from futurex.ops.fusion import CORRECTLY_ROUNDED, SUPPORTED, loop_of, op_of_graph
 from futurex.ops.reduce import axes_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -32,7 +32,7 @@ LONGEST_ROW = 8192
 """Elements of a row up to which it is read again from the cache."""
 FEWEST_ROWS = 8
 LEAST_ROW = 8
-"""Elements of a row below which what follows a reduction is better done for many rows at once."""
+"""Elements of a row below which a function of what it is reduced to is better done for many rows at once."""
 
 
 class Level(Enum):
@@ -120,7 +120,9 @@ def _level(node: Node, space: Space) -> Level | None:
         return Level.REDUCED if space_of(node) == space else None
     if node.shape == space.shape:
         return Level.FULL if node.op == "broadcast_to" or loop_of(node) is not None else None
-    if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K") or space.count < LEAST_ROW:
+    if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K"):
+        return None
+    if space.count < LEAST_ROW and node.op not in CORRECTLY_ROUNDED and node.op != "reshape":
         return None
     return Level.REDUCED if node.op == "reshape" or loop_of(node) is not None else None
 

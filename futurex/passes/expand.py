@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED
-from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LEAST_ROW, LONGEST_ROW
+from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LONGEST_ROW
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -70,7 +70,7 @@ def _by_rows(node: Node, x: Node) -> bool:
     """Does it work along rows that fit the cache?"""
     if node.attrs.get("axis", x.ndim - 1) not in (x.ndim - 1, (x.ndim - 1,)):
         return False
-    return LEAST_ROW <= x.shape[-1] <= LONGEST_ROW and math.prod(x.shape[:-1]) >= FEWEST_ROWS
+    return 2 <= x.shape[-1] <= LONGEST_ROW and math.prod(x.shape[:-1]) >= FEWEST_ROWS
 
 
 def _by_columns(x: Node) -> bool:

@@ -28,6 +28,9 @@ BESIDE_LARGE, SEVERAL = 2, 4
 update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
 ALONE_ELEMENTS = 64 * 1024
 """From here on a region of a single operation pays, because its kernel may use several threads."""
+BESIDE_ALONE = 2048
+"""The same beside arrays of ``ALONE_ELEMENTS``: a call of NumPy's that finds the caches full of them takes 20 to
+100 µs."""
 MOST_NODES, MOST_ARRAYS = 64, 24
 """Limits of one region: what compiles in milliseconds and what the pointers of a processor can follow."""
 
@@ -44,7 +47,8 @@ def fuse(graph: Graph) -> Graph:
         for source in node.inputs:
             if _may_join(source):
                 regions.merge(source, node)
-    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest)]
+    alone = BESIDE_ALONE if large else ALONE_ELEMENTS
+    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
@@ -74,13 +78,13 @@ def _is_region(nodes: list[Node], fewest: int) -> bool:
     return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
 
 
-def _pays(group: list[Node], fewest: int) -> bool:
+def _pays(group: list[Node], fewest: int, alone: int) -> bool:
     working = [node for node in group if node.op not in VIEWS]
     if not working or not _is_region(group, fewest):
         return False
     if len(working) > 1:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= FEWEST_ELEMENTS
-    return max(node.size for node in (working[0], *working[0].inputs)) >= ALONE_ELEMENTS
+    return max(node.size for node in (working[0], *working[0].inputs)) >= alone
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:

@@ -140,22 +140,21 @@ def _map(matrix: np.ndarray[Any, Any], x: Node) -> Node:
 
 
 def _patches(sizes: _Geometry, x: Node) -> Node:
-    """(outputs * batch, taps * channels): what each output position sees."""
+    """(outputs, batch, taps * channels): what each output position sees, a view where ``x`` is dense."""
     frames = apply("frames", swap(x), size=sizes.taps, hop=sizes.stride)
     rows = apply("transpose", frames, axes=(1, 2, 0, 3))
-    return apply("reshape", rows, shape=(sizes.outputs * sizes.batch, sizes.taps * sizes.channels))
+    return apply("reshape", rows, shape=(sizes.outputs, sizes.batch, sizes.taps * sizes.channels))
 
 
 def _conv_patched(sizes: _Geometry, x: Node, w: Node) -> Node:
     flat = apply("reshape", w, shape=(sizes.taps * sizes.channels, sizes.filters))
-    rows = apply("matmul", _patches(sizes, x), flat)
-    return swap(apply("reshape", rows, shape=(sizes.outputs, sizes.batch, sizes.filters)))
+    return swap(apply("matmul", _patches(sizes, x), flat))
 
 
 def _weight_grad_patched(sizes: _Geometry, x: Node, g: Node) -> Node:
-    rows = apply("reshape", swap(g), shape=(sizes.outputs * sizes.batch, sizes.filters))
-    product = apply("matmul", apply("transpose", _patches(sizes, x), axes=(1, 0)), rows)
-    return apply("reshape", product, shape=(sizes.taps, sizes.channels, sizes.filters))
+    products = apply("matmul", apply("transpose", _patches(sizes, x), axes=(0, 2, 1)), swap(g))
+    total = apply("sum", products, axis=(0,), keepdims=False, dtype=None)
+    return apply("reshape", total, shape=(sizes.taps, sizes.channels, sizes.filters))
 
 
 _FORMS = {"conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}

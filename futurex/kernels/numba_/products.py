@@ -103,10 +103,10 @@ class _Writer:
         whole, end = form.whole, form.end
         self.buffer = code.do(f"alloca i8, i64 {4 * whole.width * DEEPEST}, align 64")
         with code.loop("%low", "%high") as (task, _):
-            chunk = code.do(f"srem i64 {task}, %chunks")
-            place = code.do(f"sdiv i64 {task}, %chunks")
-            number = code.do(f"srem i64 {place}, %panels")
-            batch = code.do(f"sdiv i64 {place}, %panels")
+            number = code.do(f"srem i64 {task}, %panels")
+            place = code.do(f"sdiv i64 {task}, %panels")
+            chunk = code.do(f"srem i64 {place}, %chunks")
+            batch = code.do(f"sdiv i64 {place}, %chunks")
             first = code.multiply(chunk, "%height")
             last = code.least(code.add(first, "%height"), "%rows")
             self.column = code.multiply(number, str(whole.width))
