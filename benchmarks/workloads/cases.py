@@ -37,9 +37,12 @@ CASES = {
     "logistic-sgd": Case("logistic", "sgd", 1e-1, "logistic regression 10000 x 1000, full batch, gradient descent"),
 }
 FLOORS = {
-    "har": "6.7e9 operations as convolutions are defined; transforms over the one axis need a fraction of them",
-    "mlp": "4.11e8 operations: 3 products forward, 5 backward, of 128 x 784 x 512, 128 x 512 x 512, 128 x 512 x 10",
-    "logistic": "40 MB: the matrix once, which no cache holds",
+    "har": "6.7e9 operations as convolutions are defined; as transforms and products 2.8e9, a third of them transforms "
+    "that wait for memory; the rest: elementwise operations (1.2 ms), batches of 128 x 100 x 100 at 0.75 of the rate "
+    "of large products, and NumPy calls on small arrays (0.4 ms)",
+    "mlp": "4.11e8 operations: 3 products forward, 5 backward, of 128 x 784 x 512, 128 x 512 x 512, 128 x 512 x 10; "
+    "the rest: operands that the caches do not hold, NumPy calls on small arrays and the call itself, 0.1 ms each",
+    "logistic": "40 MB: the matrix once, which no cache holds; a third of NumPy's time would be twice memory's rate",
     "tiny": "next to nothing",
 }
 """What a step cannot do without."""

@@ -47,7 +47,7 @@ def fuse(graph: Graph) -> Graph:
         for source in node.inputs:
             if _may_join(source):
                 regions.merge(source, node)
-    alone = BESIDE_ALONE if large else ALONE_ELEMENTS
+    alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
     groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 

@@ -86,6 +86,26 @@ def test_few_rows_of_many_columns_and_leading_axes():
     check((2, 3, 33, 65), (2, 3, 65, 48), (True, False), threads=2)
 
 
+def test_windows_are_rows_that_overlap():
+    rng = np.random.default_rng(4)
+    x, w = rng.standard_normal((32, 50, 6), dtype=FLOAT32), rng.standard_normal((60, 48), dtype=FLOAT32)
+    turned = apply("transpose", param(Aval(x.shape, FLOAT32)), axes=(1, 0, 2))
+    frames = apply("transpose", apply("frames", turned, size=10, hop=1), axes=(1, 2, 0, 3))
+    windows = apply("reshape", frames, shape=(41, 32, 60))
+    seen = np.lib.stride_tricks.sliding_window_view(x, 10, 1).transpose(1, 0, 3, 2)
+    view = np.lib.stride_tricks.as_strided(x, (41, 32, 60), (24, 1200, 4), writeable=False)
+    np.testing.assert_array_equal(view, seen.reshape(41, 32, 60))
+    for node, inputs in (
+        (apply("matmul", windows, param(Aval(w.shape, FLOAT32))), (view, w)),
+        (apply("matmul", apply("transpose", windows, axes=(0, 2, 1)), param(Aval((41, 32, 48), FLOAT32))),
+         (view.swapaxes(1, 2), rng.standard_normal((41, 32, 48), dtype=FLOAT32))),
+    ):  # fmt: skip
+        kernel = backend().claim(node, 2)
+        out = np.full(node.shape, np.nan, FLOAT32)
+        Row(kernel.bind(Workspace()).aim(out, *inputs)).run()
+        np.testing.assert_allclose(out, inputs[0].astype("f8") @ inputs[1], rtol=1e-4, atol=1e-4)
+
+
 def test_not_a_number_and_infinity_stay_in_their_row_and_column():
     _, kernel = claimed((64, 70), (70, 68))
     x, y = np.ones((64, 70), FLOAT32), np.ones((70, 68), FLOAT32)

@@ -205,6 +205,33 @@ def test_columns_end_a_region():
     assert bits(after(*values)[0]) == bits(graph(*values)[0])
 
 
+def test_a_small_operation_is_compiled_beside_large_arrays():
+    x, large = param(Aval((2, 64, 32), np.dtype("f4"))), param(Aval((300, 300), np.dtype("f4")))
+    total = apply("sum", x, axis=(0,), keepdims=False, dtype=None)
+    for others, op in (([], "sum"), ([large * 2.0 + 1.0], "fused_reduction")):
+        graph = optimise(Graph([x, large] if others else [x], [total, *others]))
+        assert graph.outs[0].op == op
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_losses_of_few_classes_are_compiled(classes, dtype):
+    rng = np.random.default_rng(classes)
+    x, labels = (rng.normal(size=(300, classes)) * 5).astype(dtype), rng.integers(0, classes, 300)
+    step = fx.value_and_grad(lambda x: fx.nn.softmax_cross_entropy(x, labels).mean())
+    fx.precompile(step, x)
+    value, slope = step(x)
+    exact = x.astype("f8")
+    shares = np.exp(exact - exact.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    rows = np.arange(300)
+    np.testing.assert_allclose(value, -np.log(shares[rows, labels]).mean(), rtol=1e-5)
+    shares[rows, labels] -= 1
+    np.testing.assert_allclose(slope, shares / 300, rtol=1e-4, atol=1e-8)
+    assert value.dtype == slope.dtype == dtype
+    assert not {row.op for row in step.profile()} & {"softmax_cross_entropy", "softmax_cross_entropy_grad"}
+
+
 def test_softmax_layer_norm_and_cross_entropy_are_one_kernel():
     x, labels = p((64, 100)), p((64,), "i8")
     for made in (
