@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 
 from benchmarks import report
 from benchmarks.harness import Comparison, Peer, compare, effort_of
@@ -34,6 +36,19 @@ def overhead_rows(case: str, one: Comparison) -> list[list[str]]:
     return rows
 
 
+def budget_rows() -> list[list[str]]:
+    """Return kind of kernels, budget of threads, processors at work on average."""
+    rows = []
+    for budget in sorted({1, len(os.sched_getaffinity(0))}):
+        environment = {**os.environ, "FUTUREX_THREADS": str(budget)}
+        command = [sys.executable, "-m", "benchmarks.workloads.budget_side"]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        for line in found.stdout.splitlines():
+            kind, used = line.split("|")
+            rows.append([kind, str(budget), used])
+    return rows
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
     effort = effort_of(arguments, turn_seconds=0.2)
@@ -43,7 +58,9 @@ def main(arguments: argparse.Namespace) -> int:
         found[case] = compare(CASES[case], PLAN, peers_for(case), effort, check={})
     rows = [row for case, one in found.items() for row in overhead_rows(case, one)]
     costs = report.table(["case", "stack", "instructions", "µs an instruction", "above the calls alone", "limit"], rows)
-    body = report.comparison_table(list(found.values())) + "\n\n" + costs
-    data = {"comparisons": [report.comparison_record(one) for one in found.values()]}
+    budget = budget_rows()
+    used = report.table(["kernels", "budget of threads", "processors at work"], budget)
+    body = "\n\n".join([report.comparison_table(list(found.values())), costs, used])
+    data = {"comparisons": [report.comparison_record(one) for one in found.values()], "budget": budget}
     report.publish("replay", "Cost of an instruction", body, data, arguments.out)
     return 1 if any(PLAN in one.missing for one in found.values()) else 0

@@ -35,6 +35,7 @@ from futurex.frontend.symbolic import Families, needs_sizes
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
+from futurex.kernels.blas_threads import keep_blas_within
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
 from futurex.passes.precision import lower_precision
@@ -81,6 +82,7 @@ def disable() -> Iterator[None]:
 @functools.cache
 def executor() -> LocalExecutor:
     """The executor of this process."""
+    keep_blas_within(config.threads())
     return LocalExecutor(threads=config.threads())
 
 
