@@ -1,4 +1,4 @@
-"""Calls whose kernels are BLAS's, LAPACK's, oneDNN's, generated ones, and all of them: which share of the processors?"""
+"""Calls whose kernels are BLAS's, LAPACK's, oneDNN's, generated, and all of these: how many processors do they keep busy?"""
 
 from __future__ import annotations
 
