@@ -1,4 +1,4 @@
-"""Calls whose kernels are BLAS's, LAPACK's, oneDNN's, generated, and all of these: how many processors do they keep busy?"""
+"""Calls of kernels by BLAS, LAPACK, oneDNN and generated code: how many processors do they keep busy?"""
 
 from __future__ import annotations
 
