@@ -6,7 +6,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.variants import Variant
-from futurex.runtime.plan import Plan
+from futurex.runtime.plan import Instruction, Plan
 from futurex.tree.dims import Symbol, dims_in
 
 
@@ -27,6 +27,19 @@ def leaves_of(variant: Variant) -> str:
     return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
 
 
+def _of_loop(instruction: Instruction) -> str | None:
+    """How a loop runs."""
+    kernel, node = instruction.kernel, instruction.node
+    if node.op not in ("loop", "scan"):
+        return None
+    where = f"the loop at {node.src}" if node.src is not None else "a loop"
+    if kernel.backend != "loops":
+        return f"{where} runs round by round"
+    parts, threads = getattr(kernel.late, "parts", 1), getattr(kernel.late, "threads", 1)
+    shared = f", its rows in {parts} parts on {threads} thread{'s' * (threads > 1)}" if parts > 1 else ""
+    return f"{where} is one compiled function{shared}"
+
+
 def lines_of(variant: Variant) -> list[str]:
     """What was staged, what it depends on, and what was not staged and why."""
     if variant.escape is not None:
@@ -44,6 +57,8 @@ def lines_of(variant: Variant) -> list[str]:
         out.append(f"independent operations run beside each other: {width:.1f} times the work of the longest path")
     if variant._plan is not None and not variant._plan.ready:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
+    if isinstance(variant._plan, Plan):
+        out += [text for each in variant._plan.instructions if (text := _of_loop(each)) is not None]
     whole = getattr(variant._plan, "whole", None)
     if whole is not None and (text := whole.text()) is not None:
         out.append(text)

@@ -5,6 +5,7 @@ import pytest
 
 import futurex as fx
 from futurex.kernels.loops import LoopBackend
+from futurex.kernels.loops.counters import refilled
 from futurex.kernels.loops.products import LEAST_PRODUCT
 from futurex.runtime import structured
 from futurex.runtime.plan import compile_plan
@@ -401,3 +402,55 @@ def test_results_made_where_they_are_stored(function):
         assert np.asarray(two).dtype == one.dtype
         np.testing.assert_array_equal(np.asarray(two), one)
     assert {row.backend for row in staged.profile() if row.op == "loop"} == {"loops"}
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step", "moved", "every"),
+    [(0, 64, 1, 0, True), (63, -1, -1, 0, True), (0, 64, 1, -64, False), (1, 65, 1, -1, True), (0, 63, 1, 0, False),
+     (0, 64, 2, 0, False), (0, 63, 1, 1, False), (64, 64, 1, 0, False)],
+)  # fmt: skip
+def test_what_an_array_held_that_is_filled_anew_does_not_matter(start, stop, step, moved, every):
+    def fill(x):
+        base = np.full((64, 300), 7.0)
+        first, second = base, base
+        for i in range(start, stop, step):
+            x = x * 0.5 + i
+            first[i + moved] = x
+        second = np.full((64, 300), 7.0)
+        for i in range(start, stop, step):
+            x = x * 0.5 + i
+            second[i + moved] = x
+        return first, second, x
+
+    x = RNG.normal(size=300)
+    graph = fx.lower(fx.futurize(fill, escape="error"), x).graph
+    loops = [node for node in graph.nodes if node.op == "loop"]
+    filled = [[node.aval[k].shape for k in refilled(node)] for node in loops]
+    assert filled == [[(64, 300)] if every else []] * len(loops)
+    for one, two in zip(fill(x), fx.futurize(fill, escape="error")(x), strict=True):
+        np.testing.assert_array_equal(np.asarray(two), one)
+
+
+def test_a_row_that_is_read_is_not_filled_anew():
+    def fill(x):
+        base = np.full((64, 300), 7.0)
+        for i in range(64):
+            x = x * 0.5 + base[63 - i]
+            base[i] = x
+        return base
+
+    x = RNG.normal(size=300)
+    loop = loop_of(fill, x)
+    assert not refilled(loop)
+    np.testing.assert_array_equal(np.asarray(fx.futurize(fill, escape="error")(x)), fill(x))
+
+
+def test_explain_says_how_loops_run(monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    shared, alone, apart = (fx.futurize(each, escape="error") for each in (recurrent, kept_and_carried, sums))
+    shared(single(32, 256), single(256, 256) / 16)[0].result()
+    alone(RNG.normal(size=30))[0].result()
+    apart(RNG.normal(size=(300, 300))).result()
+    assert "is one compiled function" in shared.explain()
+    assert "is one compiled function\n" in f"{alone.explain()}\n"
+    assert "runs round by round" in apart.explain()

@@ -9,6 +9,7 @@ from typing import Any
 from futurex.kernels.loops import products
 from futurex.kernels.loops.arrays import Array
 from futurex.kernels.loops.control import rounds
+from futurex.kernels.loops.counters import refilled
 from futurex.kernels.loops.emit import STORED, Emitter
 from futurex.kernels.loops.program import Program
 from futurex.kernels.loops.split import Split, extent, splits
@@ -72,7 +73,7 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
         return rounds(emitter, node, inputs[:count], inputs[count:])
 
-    program = Program(avals, count, build, split, threads)
+    program = Program(avals, count, build, split, threads, refilled(node))
     used = program.threads if split is not None else threads if uses_blas(node) else 1
     into = all(out.is_static and (out.aval.weak or out.dtype in STORED) for out in node.attrs["body"].outs)
     inplace = tuple(range(count)) if into and not program.fails else ()

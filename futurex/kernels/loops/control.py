@@ -10,6 +10,7 @@ import numpy as np
 
 from futurex.kernels.loops import elementwise, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
+from futurex.kernels.loops.counters import counter
 from futurex.kernels.loops.order import Placed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
@@ -265,10 +266,11 @@ class _Rounds:
         (truth,) = e.graph(node.attrs["test"], [*read, *shared])
         f.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
         f.place(body)
-        for k, known in _counters(node).items():
-            value = now[k]
-            if isinstance(value, Scalar):
-                f.ranges[value.register] = known
+        counting = counter(node)
+        if counting is not None and counting[1]:
+            number = now[counting[0]]
+            if isinstance(number, Scalar):
+                f.ranges[number.register] = range(min(counting[1]), max(counting[1]) + 1)
         results = e.graph(node.attrs["body"], [*now, *shared])
         self._move(now, results)
         for value, cell in zip(results, self.cells, strict=True):
@@ -303,27 +305,3 @@ class _Rounds:
                 self._bring(k, value)
             else:
                 elementwise.assign(e, target, value)
-
-
-def _counters(node: Node) -> dict[int, range]:
-    """What the counters of a loop can be inside a round: those that go from a constant to a constant, by a constant."""
-    test, body = node.attrs["test"], node.attrs["body"]
-    found: dict[int, range] = {}
-    truth = test.outs[0]
-    if truth.op not in ("less", "greater") or truth.inputs[0] not in test.params or truth.inputs[1].op != "const":
-        return found
-    k = test.params.index(truth.inputs[0])
-    if k >= len(body.outs) or node.inputs[k].op != "const":
-        return found
-    following = body.outs[k]
-    if following.op != "add" or following.inputs[0] is not body.params[k] or following.inputs[1].op != "const":
-        return found
-    values = [each.value for each in (node.inputs[k], truth.inputs[1], following.inputs[1])]
-    if not all(type(value) is int for value in values):
-        return found
-    start, stop, step = values
-    if truth.op == "less" and step > 0:
-        found[k] = range(start, max(stop, start + 1))
-    elif truth.op == "greater" and step < 0:
-        found[k] = range(min(stop + 1, start), start + 1)
-    return found

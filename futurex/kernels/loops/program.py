@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,14 +37,17 @@ class Program:
     """``call(*inputs)`` gives the results of ``build``, in memory of their own; None after a failure, and before it is
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
     number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
-    one part, which up to ``threads`` OpenMP threads run on all of them.
+    one part, which up to ``threads`` OpenMP threads run on all of them. What owned inputs with a number in ``refilled``
+    hold does not matter.
     """
 
     def __init__(
-        self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1
-    ) -> None:
+        self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1,
+        refilled: Collection[int] = (),
+    ) -> None:  # fmt: skip
         emitter = Emitter()
-        parts = split.parts if split is not None else 1
+        self.refilled = refilled
+        parts = self.parts = split.parts if split is not None else 1
         self.threads = min(threads, parts) if openmp() is not None else 1
         self.entries: list[Entry] = []
         codes = ["qq"]
@@ -202,7 +205,7 @@ class Instance:
             array = value
             if owned and outs is not None:
                 array = outs[k]
-                if address_of(array) != address_of(value):
+                if address_of(array) != address_of(value) and k not in program.refilled:
                     copies.append((array, value))
             elif owned or not isinstance(value, np.ndarray) or not value.flags.c_contiguous or not value.flags.aligned:
                 array = np.array(value, order="C")
