@@ -16,6 +16,7 @@ from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
+from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
 from futurex.ops.fusion import HALF
@@ -46,6 +47,11 @@ class NumbaBackend:
             if rows is None:
                 return None
             return Kernel(rows, self.name, into=True, contiguous=True, exclusive=True, late=rows)
+        if node.op == "rank_update":
+            update = RankUpdate.claim(node, threads)
+            if update is None:
+                return None
+            return Kernel(update, self.name, True, update.inplace, contiguous=True, exclusive=True, late=update)
         if node.op not in ("fused", "fused_reduction"):
             return None
         try:

@@ -18,15 +18,15 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
-from futurex.kernels.numba_.emit import Scalar, analyse, emit, slot_format
+from futurex.kernels.numba_.emit import analyse, emit
 from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.vectors import DECLARATIONS, LANES, VECTOR, fma, load, slot, spread, total
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
 _BLOCK_BYTES = 256 * 1024
-_LANES, _ROWS = 16, 4
-_STEP = 2 * _LANES
-_VECTOR = f"<{_LANES} x float>"
+_ROWS = 4
+_STEP = 2 * LANES
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -53,7 +53,7 @@ class RowProducts:
         self.fixed = (rows, columns, columns - columns % _STEP, block, self.partial.shape[1])
         self.read = [scalar for scalar in self.region.scalars if scalar.position is not None]
         constants = [scalar for scalar in self.region.scalars if scalar.position is None]
-        self.constants = b"".join(_slot(scalar, scalar.node.value) for scalar in constants)
+        self.constants = b"".join(slot(scalar, scalar.node.value) for scalar in constants)
         arrays = [*graph.outs, *(graph.params[k] for k in self.region.arrays)]
         steps = [0, *(each.dtype.itemsize for each in arrays), *(0 for _ in self.region.scalars)]
         self.steps = np.array(steps, np.int64)
@@ -97,7 +97,7 @@ class RowProducts:
         inner, whole = self.entries
         operands = [out[1], *inputs[2:]]  # of the region: the product, and the node's own from the third on
         own = [address_of(each) for each in (*out[2:], *(operands[k] for k in self.region.arrays))]
-        scalars = b"".join(_slot(scalar, operands[scalar.position]) for scalar in self.read)  # type: ignore[index]
+        scalars = b"".join(slot(scalar, operands[scalar.position]) for scalar in self.read)  # type: ignore[index]
         template = struct.pack(f"={1 + len(own)}q", 0, *own) + scalars + self.constants
         held = np.frombuffer(template, np.int64)
         self.partial[...] = 0
@@ -110,11 +110,6 @@ class RowProducts:
             whole(block)
         np.add.reduce(self.partial[:, : self.fixed[1]], axis=0, out=out[0])
         return out
-
-
-def _slot(scalar: Scalar, value: Any) -> bytes:
-    value = value.item() if isinstance(value, np.ndarray | np.generic) else value
-    return struct.pack(f"={slot_format(scalar.dtype)}", scalar.dtype.type(value).item())
 
 
 @functools.cache
@@ -149,40 +144,25 @@ def _text(threaded: bool) -> str:
     parameters = [("i64", name) for name in ("rows", "columns", "wide", "height", "stride", "slots", "region")]
     parameters += [("ptr", "x"), ("ptr", "w"), ("i64", "z.held"), ("i64", "r.held")]
     parameters += [("ptr", name) for name in ("partial", "template", "steps")]
-    declarations = [
-        f"declare {_VECTOR} @llvm.fma.v{_LANES}f32({_VECTOR}, {_VECTOR}, {_VECTOR})",
-        "declare float @llvm.fma.f32(float, float, float)",
-        f"declare float @llvm.vector.reduce.fadd.v{_LANES}f32(float, {_VECTOR})",
-    ]
-    return module(parameters, code, threaded, declarations)
-
-
-def _fma(code: Code, kind: str, x: str, y: str, z: str) -> str:
-    width = "f32" if kind == "float" else f"v{_LANES}f32"
-    return code.do(f"call {kind} @llvm.fma.{width}({kind} {x}, {kind} {y}, {kind} {z})")
-
-
-def _load(code: Code, kind: str, pointer: str, offset: str) -> str:
-    return code.do(f"load {kind}, ptr {code.at('float', pointer, offset)}, align 4")
+    return module(parameters, code, threaded, DECLARATIONS)
 
 
 def _dots(code: Code, row: str, count: int) -> None:
     """z of ``count`` rows from ``row`` on."""
     starts = [code.at("float", "%x", code.multiply(code.add(row, str(k)), "%columns")) for k in range(count)]
-    zeros = [(_VECTOR, "zeroinitializer")] * (2 * count)
+    zeros = [(VECTOR, "zeroinitializer")] * (2 * count)
     with code.loop("0", "%wide", str(_STEP), zeros) as (column, sums):
         for part in range(2):
-            at = code.add(column, str(part * _LANES))
-            factor = _load(code, _VECTOR, "%w", at)
+            at = code.add(column, str(part * LANES))
+            factor = load(code, VECTOR, "%w", at)
             for k, start in enumerate(starts):
-                sums[2 * k + part] = _fma(code, _VECTOR, _load(code, _VECTOR, start, at), factor, sums[2 * k + part])
-    wide = [code.do(f"fadd {_VECTOR} {sums[2 * k]}, {sums[2 * k + 1]}") for k in range(count)]
-    reduce = f"call reassoc float @llvm.vector.reduce.fadd.v{_LANES}f32(float 0.0, {_VECTOR}"
-    first = [("float", code.do(f"{reduce} {each})")) for each in wide]
+                sums[2 * k + part] = fma(code, VECTOR, load(code, VECTOR, start, at), factor, sums[2 * k + part])
+    wide = [code.do(f"fadd {VECTOR} {sums[2 * k]}, {sums[2 * k + 1]}") for k in range(count)]
+    first = [("float", total(code, each)) for each in wide]
     with code.loop("%wide", "%columns", "1", first) as (column, sums):
-        factor = _load(code, "float", "%w", column)
+        factor = load(code, "float", "%w", column)
         for k, start in enumerate(starts):
-            sums[k] = _fma(code, "float", _load(code, "float", start, column), factor, sums[k])
+            sums[k] = fma(code, "float", load(code, "float", start, column), factor, sums[k])
     for k, value in enumerate(sums):
         code.run(f"store float {value}, ptr {code.at('float', '%z', code.add(row, str(k)))}, align 4")
 
@@ -190,16 +170,11 @@ def _dots(code: Code, row: str, count: int) -> None:
 def _sums(code: Code, row: str, count: int, total: str) -> None:
     """``count`` rows from ``row`` on, times their elements of r, added to the thread's total."""
     starts = [code.at("float", "%x", code.multiply(code.add(row, str(k)), "%columns")) for k in range(count)]
-    factors = [_load(code, "float", "%r", code.add(row, str(k))) for k in range(count)]
-    for kind, low, high, step in ((_VECTOR, "0", "%wide", _LANES), ("float", "%wide", "%columns", 1)):
-        spread = [_splat(code, each) if kind == _VECTOR else each for each in factors]
+    factors = [load(code, "float", "%r", code.add(row, str(k))) for k in range(count)]
+    for kind, low, high, step in ((VECTOR, "0", "%wide", LANES), ("float", "%wide", "%columns", 1)):
+        wide = [spread(code, each) if kind == VECTOR else each for each in factors]
         with code.loop(low, high, str(step)) as (column, _):
-            value = _load(code, kind, total, column)
-            for start, factor in zip(starts, spread, strict=True):
-                value = _fma(code, kind, _load(code, kind, start, column), factor, value)
+            value = load(code, kind, total, column)
+            for start, factor in zip(starts, wide, strict=True):
+                value = fma(code, kind, load(code, kind, start, column), factor, value)
             code.run(f"store {kind} {value}, ptr {code.at('float', total, column)}, align 4")
-
-
-def _splat(code: Code, value: str) -> str:
-    one = code.do(f"insertelement {_VECTOR} poison, float {value}, i64 0")
-    return code.do(f"shufflevector {_VECTOR} {one}, {_VECTOR} poison, <{_LANES} x i32> zeroinitializer")

@@ -1,0 +1,140 @@
+"""Updates by products of few rows in one trip through the matrices, with the input gradient beside it."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.passes.pipeline import optimise
+from futurex.runtime.plan import compile_plan
+
+
+def momentum(w, m, x, g, rate):
+    m = m * np.float32(0.9) + x.T @ g
+    return w - m * rate, m
+
+
+def momentum_and_back(w, m, x, g, rate):
+    back = g @ w.T
+    return (*momentum(w, m, x, g, rate), back * np.float32(2))
+
+
+def plain(w, m, x, g, rate):
+    return w - (x.T @ g) * rate, g @ w.T, m.sum()
+
+
+def adam(w, m, x, g, rate):
+    d = x.T @ g
+    v = np.abs(w) * np.float32(0.99) + d * d * np.float32(0.01)
+    m = m * np.float32(0.9) + d * np.float32(0.1)
+    return w - rate * m / (np.sqrt(v) + np.float32(1e-6)), m, v, g @ w.T
+
+
+def data(batch, rows, columns, dtype=np.float32):
+    rng = np.random.default_rng(0)
+    w, m = rng.normal(size=(2, rows, columns)).astype(dtype)
+    return w, m, *(rng.normal(size=(batch, width)).astype(dtype) for width in (rows, columns)), np.float32(0.125)
+
+
+def compared(found, wanted):
+    for actual, value in zip(found, wanted, strict=True):
+        assert actual.shape == np.shape(value)
+        np.testing.assert_allclose(actual, value, rtol=1e-5, atol=2e-5 * float(np.max(np.abs(value))))
+
+
+@pytest.mark.parametrize("shape", [(8, 700, 512), (1, 513, 1001), (16, 4099, 70), (3, 65, 4111)])
+@pytest.mark.parametrize("function", [momentum, momentum_and_back, plain, adam])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values_are_those_of_double_precision(function, shape, threads):
+    arguments = data(*shape)
+    program = fx.lower(function, *arguments)
+    plan = compile_plan(program.graph, threads=threads)
+    (made,) = (each for each in plan.instructions if each.node.op == "rank_update")
+    wanted = function(*(np.float64(each) for each in arguments))
+    for _ in range(2):
+        compared(plan.run(program.flatten(*arguments)), wanted)
+    if made.kernel.backend == "numba":
+        assert made.kernel.late.interpreted == 0
+
+
+@pytest.mark.parametrize("function", [momentum_and_back, adam])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_in_the_memory_of_operands(function, threads):
+    """The weights are read for the product before they are overwritten."""
+    arguments = data(8, 700, 512)
+    program = fx.lower(function, *arguments)
+    plan = compile_plan(program.graph, threads=threads, donate={0: 0, 1: 1})
+    given = [np.array(each) for each in program.flatten(*arguments)]
+    found = plan.run(given)
+    assert found[0] is given[0]
+    assert found[1] is given[1]
+    compared(found, function(*(np.float64(each) for each in arguments)))
+
+
+def test_results_in_the_memory_of_the_other_operand():
+    def swapped(w, m, x, g, rate):
+        d = x.T @ g
+        return m - d * rate, w + d, g @ w.T
+
+    arguments = data(8, 700, 512)
+    program = fx.lower(swapped, *arguments)
+    given = [np.array(each) for each in program.flatten(*arguments)]
+    found = compile_plan(program.graph, threads=2, donate={0: 0, 1: 1}).run(given)
+    compared(found, swapped(*(np.float64(each) for each in arguments)))
+
+
+def test_nan_and_infinity_pass_through():
+    arguments = data(8, 700, 512)
+    arguments[2][3, 5], arguments[1][77, 9] = np.nan, np.inf
+    program = fx.lower(momentum_and_back, *arguments)
+    found = compile_plan(program.graph).run(program.flatten(*arguments))
+    with np.errstate(invalid="ignore"):
+        for actual, value in zip(found, momentum_and_back(*arguments), strict=True):
+            np.testing.assert_array_equal(np.isfinite(actual), np.isfinite(value))
+
+
+def test_a_training_step_of_a_dense_layer():
+    """Derivative, optimizer and donation as users write them; the first layer needs no input gradient."""
+    rng = np.random.default_rng(1)
+    params = [rng.normal(size=shape).astype(np.float32) / 20 for shape in ((700, 512), (512, 640))]
+    x, y = rng.normal(size=(8, 700)).astype(np.float32), rng.normal(size=(8, 640)).astype(np.float32)
+    optimizer = fx.optim.sgd(1e-4, 0.9)
+
+    def loss(params, x, y):
+        error = np.tanh(x @ params[0]) @ params[1] - y
+        return (error * error).sum()
+
+    def step(params, state, x, y):
+        value, gradient = fx.value_and_grad(loss)(params, x, y)
+        params, state = optimizer.update(params, gradient, state)
+        return params, state, value
+
+    train = fx.futurize(step, donate=("params", "state"))
+    held, state = params, optimizer.init(params)
+    wide, wide_state = [np.float64(each) for each in params], optimizer.init([np.float64(each) for each in params])
+    for _ in range(3):
+        held, state, value = train(held, state, x, y)
+        wide, wide_state, expected = step(wide, wide_state, np.float64(x), np.float64(y))
+        np.testing.assert_allclose(float(value), float(expected), rtol=1e-4)
+    for actual, exact in zip(held, wide, strict=True):
+        np.testing.assert_allclose(np.asarray(actual), np.asarray(exact), rtol=0, atol=1e-5)
+    assert "rank_update" in {row.op for row in train.profile()}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype"),
+    [
+        (lambda w, m, x, g, rate: w - rate * (x.T @ g).cumsum(axis=0), (8, 700, 512), "f4"),
+        (lambda w, m, x, g, rate: (x.T @ g, w - rate * (x.T @ g)), (8, 700, 512), "f4"),  # the gradient is a result
+        (lambda w, m, x, g, rate: w - rate * (x.T @ g) + g[0], (8, 700, 512), "f4"),  # not whole matrices alone
+        (momentum, (17, 700, 512), "f4"),
+        (momentum, (8, 70, 512), "f4"),
+        (momentum, (8, 700, 512), "f8"),
+    ],
+)
+def test_what_is_left_alone(function, shape, dtype):
+    arguments = data(*shape, dtype)
+    program = fx.lower(function, *arguments)
+    assert all(node.op != "rank_update" for node in optimise(program.graph).nodes)
+    wanted = function(*arguments)
+    found = compile_plan(program.graph).run(program.flatten(*arguments))
+    compared(found, wanted if isinstance(wanted, tuple) else (wanted,))
