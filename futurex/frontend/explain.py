@@ -37,7 +37,7 @@ def _of_loop(instruction: Instruction) -> str | None:
         return f"{where} runs round by round"
     parts, threads = getattr(kernel.late, "parts", 1), getattr(kernel.late, "threads", 1)
     shared = f", its rows in {parts} parts on {threads} thread{'s' * (threads > 1)}" if parts > 1 else ""
-    return f"{where} is one compiled function{shared}"
+    return f"{where} is compiled whole{shared}"
 
 
 def lines_of(variant: Variant) -> list[str]:

@@ -451,6 +451,6 @@ def test_explain_says_how_loops_run(monkeypatch):
     shared(single(32, 256), single(256, 256) / 16)[0].result()
     alone(RNG.normal(size=30))[0].result()
     apart(RNG.normal(size=(300, 300))).result()
-    assert "is one compiled function" in shared.explain()
-    assert "is one compiled function\n" in f"{alone.explain()}\n"
+    assert "is compiled whole" in shared.explain()
+    assert "is compiled whole\n" in f"{alone.explain()}\n"
     assert "runs round by round" in apart.explain()
