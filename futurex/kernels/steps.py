@@ -10,7 +10,7 @@ import ctypes
 import functools
 import importlib.util
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,15 @@ class Bound(Protocol):
 
         The same sequence object as before where nothing changed but what it points to.
         """
+        ...
+
+
+@runtime_checkable
+class Renewable(Protocol):
+    """A kernel whose steps also hold numbers."""
+
+    def renew(self, inputs: Sequence[Any]) -> None:
+        """Let the steps have the numbers among the inputs; arrays are those that it was last aimed at."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ import numpy as np
 
 from futurex.kernels import steps
 from futurex.kernels.addresses import address_of
-from futurex.kernels.steps import Bound, Row, Step, StepFailed
+from futurex.kernels.steps import Bound, Renewable, Row, Step, StepFailed
+
+_bits = struct.Struct("d").pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Together:
             for operand in (*part.outs, *part.ins):
                 if operand.number is not None and place not in self._readers[operand.number]:
                     self._readers[operand.number].append(place)
+        self._renew = [part.bound.renew if isinstance(part.bound, Renewable) else None for part in parts]
         self._steps: list[Sequence[Step] | None] = [None] * len(parts)
         self._called = set(range(len(parts)))  # parts without steps
         self._rows: list[tuple[Row, list[int]] | int] = list(range(len(parts)))
@@ -87,13 +91,24 @@ class Together:
     def _aim(self, values: Sequence[Any]) -> bool:
         """Aim what has moved, and try again what could not be aimed; True if steps are others now."""
         moved = set(self._called)
+        renewed: set[int] = set()
         for number, value in enumerate(values):
-            where = (address_of(value), value.strides) if type(value) is np.ndarray else None
-            if where is None or where != self._seen[number]:
+            seen = self._seen[number]
+            if type(value) is np.ndarray:
+                where: Any = (address_of(value), value.strides)
+            else:
+                where = _bits(value) if type(value) is float else None
+            if where is None or where != seen:
                 self._seen[number] = where
-                moved.update(self._readers[number])
+                only_numbers = type(where) is bytes and type(seen) is bytes
+                (renewed if only_numbers else moved).update(self._readers[number])
         changed = False
-        self._called |= moved  # should one of them raise
+        moved |= {place for place in renewed if self._renew[place] is None}
+        renewed -= moved
+        self._called |= moved | renewed  # should one of them raise
+        for place in renewed:
+            self._renew[place]([operand.of(values) for operand in self._parts[place].ins])  # type: ignore[misc]
+            self._called.discard(place)
         for place in moved:
             part = self._parts[place]
             found = part.bound.aim(*part.arrays(values))

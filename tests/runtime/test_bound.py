@@ -75,6 +75,28 @@ def test_a_row_computes_what_its_instructions_do(donate, threads):
             np.testing.assert_array_equal(left, right)
 
 
+def test_numbers_from_run_to_run():
+    x, w = array((64, 96), "x"), array((96, 80), "w")
+    rate, share = (param(Aval((), np.dtype(float), weak=True), name) for name in ("rate", "share"))
+    graph = Graph([x, w, rate, share], [(x @ w) * rate + share, w * share - rate])
+    plan = compile_plan(graph, threads=1)
+    rng = np.random.default_rng(5)
+    args = [rng.standard_normal((64, 96), dtype=F4), rng.standard_normal((96, 80), dtype=F4)]
+    aimed = []
+    numbers = [2.0, 2.0, 0.5, -0.0, 0.0, 0.0, float("nan"), float("inf"), 1e-3, 0.25]
+    for rate_now in numbers:
+        for share_now in (1.5, rate_now):
+            got = plan.run([*args, rate_now, share_now])
+            product = args[0] @ args[1]
+            with np.errstate(all="ignore"):
+                want = [product * rate_now + share_now, args[1] * share_now - rate_now]
+            same(got, want)
+            assert (np.signbit(got[1]) == np.signbit(want[1]))[~np.isnan(want[1])].all()
+            if plan._instances[-1].program is not None:
+                aimed.append([id(found) for row in rows_of(plan) for found in row._steps])
+    assert all(each == aimed[-1] for each in aimed[2:])
+
+
 @pytest.mark.parametrize("change", ["transposed", "strided", "read-only"])
 def test_operands_that_lie_otherwise_from_run_to_run(change):
     graph = network()

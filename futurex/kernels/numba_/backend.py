@@ -87,6 +87,7 @@ class _Loop:
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
         self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in program.arrays)
         self.read = tuple(_reader(scalar) for scalar in program.scalars if scalar.position is not None)
+        self.slots = tuple(struct.Struct(f"={slot_format(scalar.dtype)}").pack for scalar in program.scalars)
         self.numbers = struct.pack(f"={len(program.numbers)}q", *program.numbers)
         self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(program.scalars[: len(self.read)])}").pack
         constants = program.scalars[len(self.read) :]
@@ -201,9 +202,9 @@ class _BoundLoop:
             place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
             if isinstance(value, np.ndarray) and value.dtype == scalar.dtype and value.flags.aligned:
                 computed.append((self.block + 8 * place, address_of(value), scalar.dtype.itemsize))
-            else:
-                packed = struct.pack(f"={slot_format(scalar.dtype)}", loop.read[k](inputs))
-                self.words[place] = struct.unpack("=q", packed)[0]
+            elif isinstance(value, np.ndarray):  # to be converted at every run
+                return None
+        self.renew(inputs)
         if self.known != (entry, computed):
             self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
             if program.scratch:
@@ -212,16 +213,27 @@ class _BoundLoop:
         return self.steps
 
 
+    def renew(self, inputs: Sequence[Any]) -> None:
+        """Put other numbers into the block, where the arrays are as they were."""
+        loop = self.loop
+        for k, scalar in enumerate(loop.program.scalars[: len(loop.read)]):
+            if not isinstance(inputs[scalar.position], np.ndarray):  # type: ignore[index]
+                self.words[self.first_scalar + k] = _word(loop.slots[k](loop.read[k](inputs)))[0]
+
+
+_word = struct.Struct("=q").unpack
+
+
 def _format(scalars: Sequence[Scalar]) -> str:
     return "".join(slot_format(scalar.dtype) for scalar in scalars)
 
 
-def _reader(scalar: Scalar) -> Callable[[tuple[Any, ...]], Any]:
+def _reader(scalar: Scalar) -> Callable[[Sequence[Any]], Any]:
     """Gives the value of a scalar operand among the inputs in the dtype it enters in."""
     position, convert = scalar.position, scalar.dtype.type
     assert position is not None
 
-    def read(inputs: tuple[Any, ...]) -> Any:
+    def read(inputs: Sequence[Any]) -> Any:
         value = inputs[position]
         return convert(value.item() if isinstance(value, np.ndarray) else value)
 
