@@ -63,6 +63,7 @@ def fit(
     memory_limit: int | str | None = None,
     commit_every: int | None = None,
     min_workers: int = 1,
+    max_workers: int | None = None,
     stall_seconds: float = 30.0,
     wait_seconds: float = 600.0,
     checkpoint_every: int = 0,
@@ -93,7 +94,9 @@ def fit(
         backward pass reads late are computed again; parameters, state and batches are not counted.
     commit_every: on a cluster, go on when workers are lost or come: every so many steps all localities keep a copy of
         parameters and state, and at most as many are done again. Fewer than ``min_workers`` wait ``wait_seconds`` for
-        others, then the run raises TooFewWorkers; a worker that is silent for ``stall_seconds`` is left out.
+        others, then the run raises TooFewWorkers; more than ``max_workers`` stand by (the default is no bound, and as
+        many as there are now for ``local_sgd`` and ``parameter_server``, whose programs are made for each number of
+        localities). A worker that is silent for ``stall_seconds`` is left out.
 
     The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
     the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
@@ -119,11 +122,12 @@ def fit(
     params = _parameters(params)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
     group = _here() if on is None else on
-    task.strategy.check(group.size, options)
+    task.strategy.check(options)
     folder = _folder(checkpoint, checkpoint_every, resume)
-    _check_survival(task.strategy, group, commit_every, checkpoint_every)
+    settings = _settings(group, task.strategy, commit_every, min_workers, max_workers, wait_seconds, stall_seconds)
     n, batch_rows = len(arrays[0]), min(task.batch_size, len(arrays[0]))
-    problem = Problem(model, optimizer, params, state, arrays, group.size)
+    sizes = range(settings.min_workers, settings.max_workers + 1) if settings and settings.max_workers else [group.size]
+    problem = Problem(model, optimizer, params, state, arrays, tuple(sizes))
     programs = task.strategy.programs(problem, chunks(n, batch_rows), options)
     evaluations = {}
     if held_out:
@@ -144,14 +148,12 @@ def fit(
     )  # fmt: skip
     steps = task.epochs * -(-n // batch_rows)
     display = Progress(steps, task.epochs) if progress else None
-    graph, placements = next(iter(programs.values()))[0], task.strategy.placements(
-        [*param_leaves, *state_leaves], len(param_leaves), group.size
-    )
+    graph = next(iter(programs.values()))[0]
+    placements = task.strategy.placements([*param_leaves, *state_leaves], len(param_leaves))
     args = task, programs, evaluations, param_leaves, state_leaves, arrays, held_out
-    if commit_every is None or not isinstance(group, ElasticGroup):
+    if settings is None or not isinstance(group, ElasticGroup):
         work = group.spmd(train, *args, name=name or model.name)
         return Run(name or model.name, work, graph, structures, placements, folder, display, before)
-    settings = Settings(_count("min_workers", min_workers), _seconds(wait_seconds), _seconds(stall_seconds))
     name = name or f"{model.name}-{secrets.token_hex(4)}"
     work = group.elastic(train, *args, settings=settings, name=name, about=(graph, structures, placements, folder))
     return Run(name, work, graph, structures, placements, folder, display, before)
@@ -280,15 +282,21 @@ def _check_names(names: Sequence[str]) -> None:
             raise ValueError(f"{name!r} is already the name of a figure in the history; choose another")
 
 
-def _check_survival(strategy: Strategy, group: Group, commit_every: int | None, checkpoint_every: int) -> None:
-    if commit_every is not None and not isinstance(group, ElasticGroup):
+def _settings(
+    group: Group, strategy: Strategy, commit_every: int | None, least: int, most: int | None, wait: float, stall: float
+) -> Settings | None:
+    """How an elastic run is to behave; None for one that is not."""
+    if commit_every is None:
+        if most is not None:
+            raise ValueError("max_workers is for runs that workers may join: commit_every=10")
+        return None
+    if not isinstance(group, ElasticGroup):
         raise ValueError("commit_every is for runs on several localities, of which some may be lost: on=fx.Cluster(2)")
-    if (commit_every is not None or checkpoint_every) and not strategy.survives:
-        what = "checkpoint_every" if commit_every is None else "commit_every"
-        raise ValueError(
-            f"{what} needs a strategy with which every locality has all of the state after every step, as "
-            f"fx.strategy.all_reduce(); with {strategy.name} it has not"
-        )
+    least = _count("min_workers", least)
+    if most is None and strategy.bounded:
+        most = max(least, group.size)
+    most = None if most is None else _count("max_workers", most, least)
+    return Settings(least, most, _seconds(wait), _seconds(stall), pieces=strategy.shards)
 
 
 def _history(saving: Saving, resume: bool) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from futurex.runtime.elastic.member import ElasticLocality
 from futurex.runtime.group import Locality
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
+from futurex.training.batches import chunks
 from futurex.training.programs import Program
 from futurex.training.saving import Saver, Saving
 from futurex.training.strategy.base import Known, Options, Programs, Strategy, compiled
@@ -132,7 +133,11 @@ class _Loop:
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
         self._step, kept, self._begun = self._found([*params, *state])
         self._history: list[Record] = list(self._begun.get("history", ()))
-        self._stepper = task.strategy.stepper(locality, programs, kept, len(params), data, task.options)
+        rows = chunks(len(data[0]), task.batch_size)
+        self._stepper = task.strategy.stepper(locality, programs, kept, len(params), data, rows, task.options)
+        self._committed = self._saved = self._step
+        if self._elastic is not None and self._elastic.restored is not None and task.strategy.shards:
+            self._commit(dict(self._begun))  # who is new here, or has another part than before, holds nothing yet
         self._evaluations = {rows: compiled(locality, program) for rows, program in evaluations.items()}
         self._sampler = Sampler(len(data[0]), task.batch_size, task.seed)
         self._validation = validation
@@ -193,6 +198,7 @@ class _Loop:
             if self._stopped:
                 break
         self._learn(epoch, self._stepper.end_epoch())
+        self._keep(epoch)
         return epoch.record(self._step, self._task.aux_names) | self._evaluate()
 
     def _advance(self, epoch: _Epoch, chosen: Any) -> None:
@@ -212,21 +218,45 @@ class _Loop:
             epoch.add(known.rows, known.values)
             self._last = known.values[0]
         self._stopped = self._stopped or known.votes >= _STOP
-        self._paused = known.votes > 0
+        self._paused = self._paused or known.votes > 0
 
     def _keep(self, epoch: _Epoch) -> None:
-        """Commit, write a checkpoint, pause: at the same steps on every locality."""
-        step, last = self._step, self._step == self._task.epochs * len(self._sampler)
+        """Commit, write a checkpoint, pause: at the same steps on every locality, when these have a whole state."""
+        last = self._stopped or self._step == self._task.epochs * len(self._sampler)
+        every = self._task.saving.every if self._task.saving is not None else 0
+        commits = self._elastic is not None and (self._due(self._committed, self._task.commit_every, last))
+        saves = self._due(self._saved, every, last)
+        if not (commits or saves or self._paused):
+            return
+        self._learn(epoch, self._stepper.settle())
+        if not self._stepper.settled:
+            return
+        pauses = self._elastic is not None and self._paused and not last
+        if commits or (pauses and self._committed != self._step):
+            self._commit(self._position(epoch))
+        if pauses:
+            assert self._elastic is not None
+            self._elastic.pause()
+        if saves:
+            self._save(epoch)
+
+    def _due(self, before: int, every: int, last: bool) -> bool:
+        """Is it time for the next one, if the latest was taken ``before``? Every so many steps, and at the end."""
+        return bool(every) and self._step > before and (last or self._step // every > before // every)
+
+    def _commit(self, position: Position) -> None:
+        assert self._elastic is not None
+        self._elastic.act(self._step)
+        self._elastic.commit(self._step, self._stepper.committed(), position, self._stepper.lying)
+        self._committed = self._step
+
+    def _save(self, epoch: _Epoch) -> None:
         if self._elastic is not None:
-            pause = self._paused and not (last or self._stopped)
-            if last or pause or step % self._task.commit_every == 0:
-                self._elastic.commit(step, self._stepper.kept, self._position(epoch))
-            if pause:
-                self._elastic.pause()
-        if self._saver is not None and self._saver.due(step, last or self._stopped):
-            if self._elastic is not None:
-                self._elastic.act(step)
-            self._saver.save(step, self._stepper.kept, self._position(epoch))
+            self._elastic.act(self._step)
+        leaves = self._stepper.gathered()
+        if self._saver is not None:
+            self._saver.save(self._step, leaves, self._position(epoch))
+        self._saved = self._step
 
     def _trace(self) -> None:
         if self._task.trace_steps and self._step == WARM_UP:

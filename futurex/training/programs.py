@@ -76,14 +76,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a run trains, and on how many localities; arrays stand for their shapes and dtypes."""
+    """What a run trains, and on how many localities, whatever it may come to; arrays stand for shapes and dtypes."""
 
     model: Model
     optimizer: Optimizer
     params: Any
     state: Any
     data: Arrays
-    size: int = 1
+    sizes: tuple[int, ...] = (1,)
 
     @property
     def n_params(self) -> int:

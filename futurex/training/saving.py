@@ -50,11 +50,6 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
-    def due(self, step: int, last: bool) -> bool:
-        """Is a checkpoint to be written after this step?"""
-        every = self._saving.every
-        return bool(every) and (last or step % every == 0)
-
     def save(self, step: int, leaves: Sequence[Any], position: Mapping[str, Any]) -> None:
         """Copy the leaves and write them; waits for the one before."""
         self.wait()

@@ -18,12 +18,12 @@ from futurex.runtime.elastic.coordinator import (
     How,
     Joined,
     Left,
-    Mark,
     Note,
     Over,
     Settings,
     Start,
     Tell,
+    held_of,
 )
 from futurex.runtime.elastic.member import Member
 from futurex.runtime.transport import open_endpoint
@@ -104,7 +104,7 @@ class Bus:
                 return Alive(name, message["generation"])
             case "formed":
                 self._addresses[name] = message["address"]
-                return Formed(name, message["generation"], Mark(*message["mark"]) if message["mark"] else None)
+                return Formed(name, message["generation"], held_of(message["held"]))
             case "ended":
                 if message["result"] is not None:
                     self.results[name] = message["result"]
@@ -123,9 +123,9 @@ class Bus:
                 case Form(name, generation, rank, size):
                     secret = self._secrets.setdefault(generation, secrets.token_bytes(32))
                     self._post(name, do="form", generation=generation, rank=rank, size=size, secret=secret)
-                case Start(name, generation, mark, source):
+                case Start(name, generation, mark, sources):
                     addresses = [self._addresses[each] for each in self.coordinator.members]
-                    self._post(name, do="start", generation=generation, addresses=addresses, mark=mark, source=source)
+                    self._post(name, do="start", generation=generation, addresses=addresses, mark=mark, sources=sources)
                 case Grant(name, generation):
                     self._post(name, do="grant", generation=generation, sent=sent)
                 case Tell(name, generation, command):

@@ -18,8 +18,10 @@ from futurex.runtime.elastic.coordinator import (
     Form,
     Formed,
     Grant,
+    Held,
     How,
     Joined,
+    Leaving,
     Left,
     Mark,
     Note,
@@ -29,6 +31,7 @@ from futurex.runtime.elastic.coordinator import (
     Start,
     Stop,
     Tell,
+    newest_whole,
 )
 
 STEPS, EVERY = 9, 3
@@ -43,8 +46,10 @@ class Part:
     generation: int
     lease: float
     started: bool = False
+    rank: int = 0
     lineage: Lineage = ()
     waiting: bool = False  # in the all-reduce of its step
+    committing: bool = False  # and waiting for the piece of the rank before
     command: str = ""
 
 
@@ -57,19 +62,24 @@ class Worker:
     outbox: deque = field(default_factory=deque)  # pairs of an event and the time at which it was sent
     stopped: bool = False
     part: Part | None = None
-    held: tuple[Mark, Lineage] | None = None
+    held: list[tuple[Held, Lineage]] = field(default_factory=list)  # the newer first
 
 
 class Simulation:
     """Workers, the way to the coordinator and back, and a clock; everything is checked where it happens."""
 
     def __init__(self, workers: int, settings: Settings = SETTINGS) -> None:
+        self.pieces = settings.pieces
         self.now = 0.0
         self.workers: dict[str, Worker] = {}
         self.gone: list[Worker] = []
         self.coordinator = Coordinator(settings)
         self.sizes: dict[int, int] = {}
+        self.groups: dict[int, tuple[str, ...]] = {}
         self.entered: dict[tuple[int, int], dict[str, Lineage]] = {}
+        self.given: dict[Mark, set[int]] = {}  # which ranks have begun a commit, and given their piece to the next one
+        self.finished: dict[Mark, set[str]] = {}  # who has finished it
+        self.safe: tuple[Mark, tuple[str, ...]] | None = None  # the newest that all have finished, by rank
         self.broken: set[int] = set()  # generations in which a channel has closed
         self.newest_started = 0
         self.over: Over | None = None
@@ -95,13 +105,14 @@ class Simulation:
                     pass
                 case Grant(name, generation):
                     self.post(name, (generation, "grant", sent))
-                case Form(name, generation, _, size):
+                case Form(name, generation, rank, size):
                     assert generation == self.coordinator.generation
                     self.sizes[generation] = size
-                    self.post(name, (generation, "form", None))
-                case Start(name, generation, mark, source):
-                    self.check_start(generation, mark, source)
-                    self.post(name, (generation, "start", (mark, source)))
+                    self.groups[generation] = self.coordinator.members
+                    self.post(name, (generation, "form", rank))
+                case Start(name, generation, mark, sources):
+                    self.check_start(generation, mark, sources)
+                    self.post(name, (generation, "start", (mark, sources)))
                 case Tell(name, generation, command):
                     self.post(name, (generation, "tell", command))
         assert self.over is not None or self.coordinator.deadline is not None, "a wait without a deadline"
@@ -110,14 +121,21 @@ class Simulation:
         if name in self.workers:
             self.workers[name].inbox.append(message)
 
-    def check_start(self, generation: int, mark: Mark | None, source: int | None) -> None:
+    def check_start(self, generation: int, mark: Mark | None, sources: tuple[int, ...]) -> None:
         self.newest_started = generation
         members = self.coordinator.members
-        held = {name: self.workers[name].held for name in members if name in self.workers}
-        best = max((each[0] for each in held.values() if each), default=None)
-        assert best is None or (mark is not None and mark >= best), "a commit was lost that a member holds"
-        if source is not None and members[source] in held:
-            assert held[members[source]][0] == mark
+        held = [[each for each, _ in self.workers[name].held] if name in self.workers else [] for name in members]
+        best, _ = newest_whole(held)
+        assert best is None or (mark is not None and mark >= best), "a commit was lost that the members hold"
+        for piece, rank in enumerate(sources):
+            assert members[rank] not in self.workers or any(
+                each.mark == mark and piece in each.pieces and each.of == len(sources) for each in held[rank]
+            )
+        if self.safe is not None and mark != self.safe[0]:
+            safe, group = self.safe
+            there = [name in members for name in group]
+            alive = any(there) and all(there[k] or there[k - 1] for k in range(len(there)))
+            assert not (alive if self.pieces else any(there)) or (mark is not None and mark > safe), "too much was lost"
 
     def hear(self, worker: Worker) -> None:
         """The coordinator receives the next message of a worker."""
@@ -141,8 +159,8 @@ class Simulation:
         part = worker.part
         if kind == "form":
             self.leave(worker)
-            worker.part = Part(generation, self.now + SETTINGS.stall)
-            self.send(worker, Formed(worker.name, generation, worker.held and worker.held[0]))
+            worker.part = Part(generation, self.now + SETTINGS.stall, rank=detail)
+            self.send(worker, Formed(worker.name, generation, tuple(each for each, _ in worker.held)))
         elif part is None or part.generation != generation:
             return
         elif kind == "grant":
@@ -150,19 +168,55 @@ class Simulation:
         elif kind == "tell":
             part.command = part.command or detail
         elif kind == "start":
-            mark, source = detail
-            if source is not None:
-                holder = self.holder(mark)
-                if holder is None:
-                    self.end(worker, How.INTERRUPTED)
-                    return
-                worker.held = holder.held
-            part.started = True
-            part.lineage = worker.held[1] if worker.held else ()
-            assert (mark.step if mark else 0) == len(part.lineage)
+            self.start(worker, *detail)
 
-    def holder(self, mark: Mark) -> Worker | None:
-        return next((each for each in self.workers.values() if each.held and each.held[0] == mark), None)
+    def start(self, worker: Worker, mark: Mark | None, sources: tuple[int, ...]) -> None:
+        part = worker.part
+        found = {held: lineage for held, lineage in worker.held if held.mark == mark}
+        if sources:
+            givers = [self.workers.get(self.groups[part.generation][rank]) for rank in sources]
+            if not all(each and each.part and each.part.generation == part.generation for each in givers):
+                self.end(worker, How.INTERRUPTED)
+                return
+            [part.lineage, *_] = [lineage for held, lineage in givers[0].held if held.mark == mark]
+        elif mark is not None:
+            [part.lineage] = found.values()
+        part.started = True
+        assert (mark.step if mark else 0) == len(part.lineage)
+        if mark is not None:
+            worker.held = list(found.items())
+            if self.pieces:
+                self.begin_commit(worker)
+            elif not worker.held:
+                worker.held = [(Held(mark), part.lineage)]
+
+    def begin_commit(self, worker: Worker) -> None:
+        part = worker.part
+        part.committing = True
+        worker.held = worker.held[:1]  # the memory of the older one is written to
+        self.given.setdefault(Mark(len(part.lineage), part.generation), set()).add(part.rank)
+        self.go_on_with_commit(worker)
+
+    def go_on_with_commit(self, worker: Worker) -> None:
+        part = worker.part
+        mark, size = Mark(len(part.lineage), part.generation), self.sizes[part.generation]
+        before = (part.rank - 1) % size
+        if self.pieces and before not in self.given[mark]:
+            if part.generation in self.broken:
+                self.end(worker, How.INTERRUPTED)
+            return
+        part.committing = False
+        self.hold(worker, mark)
+
+    def hold(self, worker: Worker, mark: Mark) -> None:
+        part, size = worker.part, self.sizes[worker.part.generation]
+        pieces = tuple(sorted({part.rank, (part.rank - 1) % size}))
+        held = Held(mark, pieces, size) if self.pieces and size > 1 else Held(mark)
+        worker.held = [(held, part.lineage), *worker.held[:1]]
+        finished = self.finished.setdefault(mark, set())
+        finished.add(worker.name)
+        if len(finished) == size:
+            self.safe = mark, self.groups[part.generation]
 
     def leave(self, worker: Worker) -> None:
         if worker.part is not None:
@@ -181,6 +235,9 @@ class Simulation:
             self.end(worker, How.INTERRUPTED)
             return
         step = len(part.lineage)
+        if part.committing:
+            self.go_on_with_commit(worker)
+            return
         if not part.waiting:
             if step == STEPS:
                 self.results.append(part.lineage)
@@ -188,7 +245,6 @@ class Simulation:
                 worker.part = None
                 return
             if part.command and self.agreed(part):
-                worker.held = Mark(step, part.generation), part.lineage
                 self.end_together(worker)
                 return
             part.waiting = True
@@ -204,14 +260,14 @@ class Simulation:
         part.waiting = False
         part.lineage += (part.generation,)
         if len(part.lineage) % EVERY == 0:
-            worker.held = Mark(len(part.lineage), part.generation), part.lineage
+            self.begin_commit(worker)
 
     def agreed(self, part: Part) -> bool:
         """Commands count by a vote in the step before: all of a generation have heard of it, at the same step."""
         parts = [each.part for each in self.workers.values() if each.part and each.part.generation == part.generation]
         return (
             len(parts) == self.sizes[part.generation]
-            and all(each.command and not each.waiting for each in parts)
+            and all(each.command and not each.waiting and not each.committing for each in parts)
             and len({each.lineage for each in parts}) == 1
         )
 
@@ -220,7 +276,8 @@ class Simulation:
         for each in self.workers.values():
             part = each.part
             if part is not None and part.generation == generation:
-                each.held = Mark(len(part.lineage), generation), part.lineage
+                if (mark := Mark(len(part.lineage), generation)) not in [held.mark for held, _ in each.held]:
+                    self.hold(each, mark)
                 how = How.FINISHED if part.command == "stop" else How.PAUSED
                 self.send(each, Ended(each.name, generation, how, len(part.lineage)))
                 each.part = None
@@ -251,9 +308,14 @@ WHICH = st.integers(0, 10**6)
 class Elastic(RuleBasedStateMachine):
     """Every rule is one thing that happens to one worker, or to the clock."""
 
-    @initialize(workers=st.integers(0, 4), least=st.integers(1, 2))
-    def begin(self, workers: int, least: int) -> None:
-        self.world = Simulation(workers, replace(SETTINGS, min_workers=least))
+    @initialize(
+        workers=st.integers(0, 4), least=st.integers(1, 2), most=st.sampled_from([None, 2, 3]), pieces=st.booleans()
+    )
+    def begin(self, workers: int, least: int, most: int | None, pieces: bool) -> None:
+        self.world = Simulation(
+            workers, replace(SETTINGS, min_workers=least, max_workers=most, pieces=pieces)
+        )  # fmt: skip
+        self.leaving: set[str] = set()
 
     def pick(self, which: int, suits=lambda worker: True) -> Worker | None:
         found = [worker for worker in self.world.able() if suits(worker)]
@@ -318,6 +380,26 @@ class Elastic(RuleBasedStateMachine):
         self.world.perform(self.world.coordinator.handle(Left(worker.name), self.world.now))
 
     @rule(which=WHICH)
+    def a_worker_is_to_leave(self, which: int) -> None:
+        found = list(self.world.workers.values())
+        if found and self.world.over is None:
+            worker = found[which % len(found)]
+            self.leaving.add(worker.name)
+            self.world.perform(self.world.coordinator.handle(Leaving(worker.name), self.world.now))
+
+    @rule(stays=st.booleans())
+    def those_leave_who_may(self, stays: bool) -> None:
+        for name in sorted(self.leaving - set(self.world.coordinator.members)):
+            if self.world.over is None:
+                self.leaving.discard(name)
+                worker = self.world.workers.get(name)
+                if worker is not None and not stays:
+                    del self.world.workers[name]
+                    self.world.leave(worker)
+                event = Joined(name) if stays and worker is not None else Left(name)
+                self.world.perform(self.world.coordinator.handle(event, self.world.now))
+
+    @rule(which=WHICH)
     def a_worker_hangs(self, which: int) -> None:
         worker = self.pick(which)
         if worker is not None:
@@ -341,6 +423,7 @@ class Elastic(RuleBasedStateMachine):
         coordinator = self.world.coordinator
         if coordinator.phase in (Phase.FORMING, Phase.RUNNING):
             assert len(coordinator.members) >= coordinator.settings.min_workers
+            assert len(coordinator.members) <= (coordinator.settings.max_workers or 5)
         for worker in self.world.workers.values():
             if worker.part is not None:
                 assert worker.part.generation <= coordinator.generation
@@ -353,9 +436,11 @@ class Elastic(RuleBasedStateMachine):
         self.those_that_hang_go_on()
         for _ in range(400):
             if world.over is None:
-                if len(world.workers) < world.coordinator.settings.min_workers:
-                    self.a_worker_joins()
+                if len(world.workers.keys() - self.leaving) < world.coordinator.settings.min_workers:
+                    worker = world.new()
+                    world.send(worker, Joined(worker.name))
                 world.live()
+                self.those_leave_who_may(False)
         assert world.over is not None, "the run neither ends nor fails"
         if world.over == Over():
             assert len(set(world.results[-world.coordinator.settings.min_workers :])) == 1
@@ -376,7 +461,7 @@ def started(settings: Settings = SETTINGS, workers=("a", "b"), mark: Mark | None
     run = Coordinator(settings)
     run.begin(workers, 0.0)
     for worker in workers:
-        run.handle(Formed(worker, run.generation, mark), 0.0)
+        run.handle(Formed(worker, run.generation, (Held(mark),) if mark else ()), 0.0)
     assert run.phase is Phase.RUNNING
     return run
 
@@ -397,19 +482,19 @@ def test_a_lost_worker_ends_the_generation_and_the_newest_commit_is_taken():
     run = started(Settings(min_workers=1), workers=("a", "b", "c"))
     forms = [action for action in run.handle(Left("a"), 1.0) if isinstance(action, Form)]
     assert [(form.worker, form.rank, form.size, form.generation) for form in forms] == [("b", 0, 2, 2), ("c", 1, 2, 2)]
-    run.handle(Formed("b", 2, Mark(10, 1)), 1.0)
-    starts = [action for action in run.handle(Formed("c", 2, Mark(20, 1)), 1.0) if isinstance(action, Start)]
-    assert {(start.worker, start.mark, start.source) for start in starts} == {
-        ("b", Mark(20, 1), 1), ("c", Mark(20, 1), 1),
+    run.handle(Formed("b", 2, (Held(Mark(10, 1)),)), 1.0)
+    starts = [action for action in run.handle(Formed("c", 2, (Held(Mark(20, 1)),)), 1.0) if isinstance(action, Start)]
+    assert {(start.worker, start.mark, start.sources) for start in starts} == {
+        ("b", Mark(20, 1), (1,)), ("c", Mark(20, 1), (1,)),
     }  # fmt: skip
 
 
 def test_equal_commits_are_not_sent():
     run = Coordinator(SETTINGS)
     run.begin(("a", "b"), 0.0)
-    run.handle(Formed("a", 1, Mark(3, 1)), 0.0)
-    starts = [action for action in run.handle(Formed("b", 1, Mark(3, 1)), 0.0) if isinstance(action, Start)]
-    assert [start.source for start in starts] == [None, None]
+    run.handle(Formed("a", 1, (Held(Mark(3, 1)),)), 0.0)
+    starts = [action for action in run.handle(Formed("b", 1, (Held(Mark(3, 1)),)), 0.0) if isinstance(action, Start)]
+    assert [start.sources for start in starts] == [(), ()]
 
 
 def test_workers_that_come_together_interrupt_once():
@@ -428,7 +513,7 @@ def test_silence_is_noticed_and_an_answer_brings_a_worker_back():
     assert run.handle(Alive("a", 1), 9.0) == [Grant("a", 1)]
     forms = [action for action in run.tick(10.0) if isinstance(action, Form)]
     assert [(form.worker, form.size) for form in forms] == [("a", 1)]
-    run.handle(Formed("a", 2, None), 10.1)
+    run.handle(Formed("a", 2), 10.1)
     assert run.handle(Alive("b", 1), 11.0) == []  # alive, but perhaps still in what it did
     assert run.deadline == pytest.approx(20.1)
     run.handle(Ended("b", 1, How.INTERRUPTED, 3), 12.0)
@@ -443,7 +528,7 @@ def test_a_program_that_fails_twice_at_one_step_fails_the_run_whoever_says_so_fi
     run.handle(Ended("a", 1, How.FAILED, 5, "IndexError"), 1.1)  # late, and counted
     assert run.phase is Phase.FORMING
     for worker in ("a", "b"):
-        run.handle(Formed(worker, 2, None), 1.2)
+        run.handle(Formed(worker, 2), 1.2)
     [*_, over] = run.handle(Ended("a", 2, How.FAILED, 5, "IndexError"), 2.0)
     assert over == Over("IndexError", "a")
 
@@ -453,7 +538,7 @@ def test_generations_without_a_new_commit_do_not_go_on_for_ever():
     ends = []
     for _ in range(3):
         run.handle(Ended("a", run.generation, How.INTERRUPTED, 1), 1.0)
-        ends = run.handle(Formed("a", run.generation, None), 1.0)
+        ends = run.handle(Formed("a", run.generation), 1.0)
     assert "ended without a new commit after step 0" in ends[-1].reason
 
 
@@ -461,6 +546,57 @@ def test_a_stop_outlives_a_generation():
     run = started()
     assert run.handle(Stop(), 1.0) == [Tell("a", 1, "stop"), Tell("b", 1, "stop")]
     run.handle(Ended("a", 1, How.INTERRUPTED, 4), 1.0)
-    run.handle(Formed("a", 2, None), 1.0)
-    actions = run.handle(Formed("b", 2, None), 1.0)
+    run.handle(Formed("a", 2), 1.0)
+    actions = run.handle(Formed("b", 2), 1.0)
     assert [action for action in actions if isinstance(action, Tell)] == [Tell("a", 2, "stop"), Tell("b", 2, "stop")]
+
+
+def test_a_worker_that_is_to_leave_pauses_the_others_and_is_not_asked_again():
+    run = started(Settings(min_workers=1), workers=("a", "b", "c"))
+    assert run.handle(Leaving("b"), 1.0) == []
+    assert run.deadline == 1.0
+    assert {action.command for action in run.tick(1.0)} == {"pause"}
+    assert "b" in run.members
+    for worker in ("a", "b"):
+        run.handle(Ended(worker, 1, How.PAUSED, 5), 1.1)
+    actions = run.handle(Ended("c", 1, How.PAUSED, 5), 1.1)
+    assert [action.worker for action in actions if isinstance(action, Form)] == ["a", "c"]
+    for worker in ("a", "c"):
+        run.handle(Formed(worker, 2, (Held(Mark(5, 1)),)), 1.2)
+    assert run.handle(Joined("b"), 2.0) == []  # it stays after all
+    assert {action.command for action in run.tick(run.deadline)} == {"pause"}
+
+
+def test_workers_with_pieces_leave_one_after_the_other():
+    run = started(Settings(min_workers=1, pieces=True), workers=("a", "b", "c"))
+    for worker in ("b", "c"):
+        run.handle(Leaving(worker), 1.0)
+    sizes = []
+    while len(run.members) > 1:
+        run.tick(run.deadline)
+        members, generation = run.members, run.generation
+        for worker in members:
+            run.handle(Ended(worker, generation, How.PAUSED, 5), 1.1)
+        size, mark = len(members), Mark(5, generation)
+        held = {worker: Held(mark, (rank, (rank - 1) % size), size) for rank, worker in enumerate(members)}
+        for worker in run.members:
+            actions = run.handle(Formed(worker, run.generation, (held[worker],)), 1.2)
+        sizes.append([action.sources for action in actions if isinstance(action, Start)])
+    assert sizes == [[(0, 1, 0)] * 2, [(0, 0)]]
+
+
+def test_more_workers_than_there_may_be_stand_by():
+    run = started(Settings(min_workers=1, max_workers=2))
+    assert run.handle(Joined("c"), 1.0) == []
+    assert run.tick(2.0) == []
+    forms = [action for action in run.handle(Left("a"), 3.0) if isinstance(action, Form)]
+    assert [(form.worker, form.size) for form in forms] == [("b", 2), ("c", 2)]
+
+
+def test_a_commit_whose_pieces_are_lost_is_passed_over():
+    new, old = Mark(6, 1), Mark(3, 1)
+    assert newest_whole([[Held(new, (0, 1), 3), Held(old, (0, 1), 3)], [Held(old, (1, 2), 3)]]) == (old, (0, 0, 1))
+    assert newest_whole([[Held(new, (0, 1), 3)], [Held(new, (1, 2), 3)]]) == (new, (0, 0, 1))
+    assert newest_whole([[Held(new, (0, 1), 3)]]) == (None, ())
+    assert newest_whole([[Held(new)], []]) == (new, (0,))
+    assert newest_whole([[], []]) == (None, ())

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from futurex.runtime.elastic.commits import Commits
+from futurex.partition import Replicate, Shard, local_part
+from futurex.runtime import points
+from futurex.runtime.elastic.commits import Commits, Lying
 from futurex.runtime.elastic.coordinator import Mark, Settings
 from tests.elastic.bus import Bus
 
@@ -228,3 +231,128 @@ def test_shared_commits_come_bit_for_bit(start):
             assert np.asarray(got).shape == np.asarray(want).shape
             assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
     assert len(seen) == 2
+
+
+# -- state that is cut up ----------------------------------------------------------------------------------------------
+
+WHOLE = np.arange(21.0).reshape(7, 3)
+LYING = (Lying(Shard(0), (7, 3)), Lying(Shard(1), (7, 3)), Lying(Replicate(), (2,)), Lying(Replicate()))
+
+
+class Cut(Program):
+    """Adds one a step to arrays of which each locality has a part."""
+
+    def __call__(self, locality):
+        step, leaves = 0, [WHOLE, -WHOLE, np.zeros(2), 0.5]
+        if locality.restored is not None:
+            step, leaves = locality.restored.mark.step, locality.restored.leaves
+            assert [np.shape(leaf) for leaf in leaves] == [each.shape for each in LYING]
+        parts = [
+            np.array(local_part(leaf, lies.placement, locality.size, locality.rank))
+            for leaf, lies in zip(leaves[:3], LYING, strict=False)
+        ]
+        if locality.restored is not None:
+            locality.commit(step, [*parts, 0.5], {"step": step}, LYING)
+        while step < self.steps:
+            locality.act(step)
+            self.meet(locality, step)
+            vector = np.array([float(bool(locality.commands()))])
+            if locality.communicator is not None:
+                key = locality.generation, locality.communicator.begin_step(), 1
+                locality.communicator.engine.all_reduce([vector], [vector], "sum", key, 60.0).wait(60.0)
+            for part in parts:
+                part += 1
+            step += 1
+            locality.act(step)
+            if step % EVERY == 0 or vector[0]:
+                locality.commit(step, [*parts, 0.5], {"step": step}, LYING)
+            if vector[0] and step < self.steps:
+                locality.pause()
+        return parts
+
+
+def whole_at_the_end(bus, steps: int = STEPS):
+    assert bus.ended.wait(60), "the run does not end"
+    assert bus.over.reason == ""
+    first, second, both = zip(*(pickle.loads(bus.results[name]) for name in bus.coordinator.members), strict=True)
+    np.testing.assert_array_equal(np.concatenate(first), WHOLE + steps)
+    np.testing.assert_array_equal(np.concatenate(second, axis=1), steps - WHOLE)
+    np.testing.assert_array_equal(both, [[steps, steps]] * len(both))
+    return [(len(note.workers), note.step) for note in bus.notes if note.what == "started"]
+
+
+@pytest.mark.parametrize("kind", ["inproc", "local", "tcp"])
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")])
+def test_a_lost_part_is_with_the_next_locality(start, names, kind):
+    program, ready = Cut(), threading.Event()
+
+    def die(locality):
+        ready.wait(30)
+        bus.lose(names[1])
+
+    program.faults[7] = [die]
+    bus = start(program, *names, kind=kind, settings=replace(SOON, pieces=True))
+    ready.set()
+    first, last = whole_at_the_end(bus)
+    assert first == (len(names), 0)
+    assert last == (len(names) - 1, 6)
+
+
+def test_parts_are_cut_anew_for_more_localities(start):
+    program, ready = Cut(), threading.Event()
+
+    def wait(locality):
+        ready.wait(60)
+        until(lambda: {"b", "c"} <= set(bus.coordinator._present) and bus.told)
+
+    program.faults[5] = [wait]
+    bus = start(program, "a", settings=replace(SOON, pieces=True))
+    bus.join("b")
+    bus.join("c")
+    ready.set()
+    assert whole_at_the_end(bus)[-1][0] == 3
+
+
+def test_two_neighbours_lost_at_once_are_too_many_and_the_run_says_so(start):
+    program, ready = Cut(), threading.Event()
+
+    def die(locality):
+        ready.wait(30)
+        bus.silenced.update("ab")
+        for name in "ab":
+            bus.members[name].close()
+        for name in "ab":
+            bus._inbox.put((name, {"is": "left"}))
+
+    program.faults[7] = [die]
+    bus = start(program, "a", "b", "c", "d", settings=replace(SOON, pieces=True))
+    ready.set()
+    generations = whole_at_the_end(bus)
+    assert generations[-1] == (2, 0)
+    assert [note.reason for note in bus.notes if note.what == "started"][-1] == "pieces of newer commits are lost"
+
+
+def test_an_unfinished_commit_is_left_for_the_one_before(start):
+    """One locality dies after the others have begun a commit that they cannot finish without it."""
+    program = Cut()
+    bus = None
+
+    class Dies(Exception):
+        pass
+
+    def begin(point, where):
+        if point == "commit" and where.step == 6 and where.rank == 1 and where.generation == 1:
+            ready.wait(30)
+            bus.lose("b")
+            raise Dies
+
+    ready = threading.Event()
+    points.hook = begin
+    try:
+        bus = start(program, "a", "b", "c", settings=replace(SOON, pieces=True))
+        ready.set()
+        generations = whole_at_the_end(bus)
+    finally:
+        points.hook = None
+    assert generations[0] == (3, 0)
+    assert generations[-1] == (2, 3)

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from distributed import LocalCluster
 
 import futurex as fx
 from futurex.runtime import points
@@ -50,17 +51,28 @@ def sizes(run):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_fault_at_every_point(cluster, right, mode):
+def test_every_fault_at_every_point(cluster, mode):
     seconds = STALL + 1.0 if mode == "stop" else 0.0
     faults = [Fault(point, 20 + 60 * number, mode, None, seconds) for number, point in enumerate(POINTS)]
-    run, hit, _ = trial(cluster, faults, right, WAIT, least=2)  # alone, a locality has neither socket nor all-reduce
+    run, hit, _ = trial(cluster, faults, WAIT, least=2)  # alone, a locality has neither socket nor all-reduce
     assert hit == [0, 1, 2, 3]
     assert len(sizes(run)) > 4
 
 
-def test_random_faults(cluster, right):
+def test_random_faults(cluster):
     for seed in (5, 6):
-        trial(cluster, schedule(random.Random(seed), 4), right, WAIT)
+        trial(cluster, schedule(random.Random(seed), 4), WAIT)
+
+
+@pytest.mark.parametrize("strategy", ["zero(2)", "cross_barrier", "server", "local_sgd"])
+def test_every_strategy_survives(cluster, strategy):
+    """One locality dies, and another comes; one stops for so long that it is left out, and comes back."""
+    faults = [Fault("step", 40, "kill", 1), Fault("commit", 120, "stop", 0, STALL + 1.0)]
+    run, hit, _ = trial(cluster, faults, WAIT, least=2, strategy=strategy)
+    assert hit == [0, 1]
+    steps = [each["step"] for each in run.generations if each["what"] == "started"]
+    assert steps == sorted(steps)  # what one of two localities has at least is never lost
+    assert steps[-1] >= 120 - 2 * EVERY
 
 
 def test_other_networks_agree_to_rounding_and_history_is_whole(cluster, tmp_path):
@@ -127,6 +139,48 @@ def test_workers_join_and_leave_while_it_trains():
     assert run.status == "stopped"
     assert seen.sum() == run.step * batch
     assert seen.max() - seen.min() <= 1  # not one was left out or seen twice, wherever in the epoch the run was stopped
+
+
+@pytest.mark.parametrize("strategy", ["all_reduce", "zero"])
+def test_workers_that_are_to_leave_commit_before(strategy):
+    """There are no other commits: what is lost with them would begin again at step 0."""
+    n, batch = 128, 8
+    with fx.Cluster(3) as cluster:
+        run = fx.fit(
+            counting_rows, np.zeros((n, 8)), np.eye(n), optimizer=fx.optim.sgd(8.0, momentum=1e-9), epochs=10**6,
+            batch_size=batch, on=cluster, commit_every=10**9, progress=False, strategy=getattr(fx.strategy, strategy)(),
+        )  # fmt: skip
+        until(lambda: run.step > 10, "the run did not start")
+        cluster.scale(1)
+        until(lambda: sizes(run)[-1] == 1, "the run did not go on with one worker")
+        step = run.step
+        until(lambda: run.step > step, "the run did not go on")
+        run.stop()
+        run.result(WAIT)
+    later = [each for each in run.generations if each["generation"] > 1]
+    assert all(each["step"] > 10 for each in later if each["what"] == "started")
+    assert all(each["reason"] == "workers leave" for each in later if each["what"] == "forming")
+
+
+def counting_rows(params, which):
+    return (which @ params).sum(axis=1).mean()
+
+
+def test_a_cluster_that_adapts_keeps_and_gets_the_workers_that_a_run_may_have():
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers_:
+        workers_.adapt(minimum=1, maximum=5, interval="50 ms", wait_count=2)
+        with fx.Cluster(workers_) as cluster:
+            run = fx.fit(
+                counting, np.zeros(64), np.eye(64), optimizer=fx.optim.sgd(8.0), epochs=10**6, batch_size=8, on=cluster,
+                commit_every=EVERY, max_workers=2, progress=False,
+            )  # fmt: skip
+            until(lambda: 2 in sizes(run), "no worker was added")
+            step = run.step
+            until(lambda: run.step > step + 10, "the run did not go on")
+            assert max(sizes(run)) == 2
+            run.stop()
+            run.result(WAIT)
+            until(lambda: len(workers(cluster)) == 1, "the cluster does not shrink when the run is over")
 
 
 def test_a_run_begins_while_its_workers_die(cluster, right):

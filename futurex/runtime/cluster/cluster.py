@@ -22,7 +22,7 @@ from distributed.protocol.pickle import dumps
 
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
-from futurex.runtime.cluster.elastic_run import ElasticRun, ask
+from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
@@ -301,8 +301,8 @@ class Cluster:
         name = name or f"run-{next(_names)}-{uuid.uuid4().hex[:8]}"
         settings = settings or Settings()
         ask(
-            self.client, do="begin", run=name, spec=dumps((self.transport, function, args)),
-            about=dumps((settings, about)), settings=asdict(settings),
+            self.client, TRIES, do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
+            spec=dumps((self.transport, function, args)), about=dumps((settings, about)),
         )  # fmt: skip
         return self._followed(name, settings)
 
@@ -311,7 +311,7 @@ class Cluster:
 
         Raises LookupError, naming those there are, where there is none of this name.
         """
-        settings, about = pickle.loads(ask(self.client, do="about", run=name))
+        settings, about = pickle.loads(ask(self.client, TRIES, do="about", run=name))
         return self._followed(name, settings), about
 
     def scale(self, n: int) -> None:

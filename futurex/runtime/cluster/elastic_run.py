@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from distributed import Client
+from distributed.comm import CommClosedError
 
 from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers
 from futurex.runtime.cluster.supervisor import OP
@@ -20,7 +21,7 @@ log = logging.getLogger("futurex.elastic")
 
 _PATIENCE = 1.0  # seconds that the scheduler waits for something new before it answers
 _UNREACHABLE = 10.0  # seconds without any answer after which the scheduler counts as lost
-_TRIES = 3  # questions without an answer, besides: this process may have been stopped or swapped out itself
+TRIES = 3  # questions without an answer, besides: this process may have been stopped or swapped out itself
 
 
 class ElasticRun(SpmdRun):
@@ -54,7 +55,7 @@ class ElasticRun(SpmdRun):
                 return
             except Exception as error:  # Dask has many words for a connection that is no more
                 tries += 1
-                late = time.monotonic() > answered + _UNREACHABLE and tries >= _TRIES
+                late = time.monotonic() > answered + _UNREACHABLE and tries >= TRIES
                 if late or self._client.status == "closed":
                     self.finish(None, _scheduler_lost(self.name, error))
                     return
@@ -80,7 +81,7 @@ class ElasticRun(SpmdRun):
 
     def _complete(self, over: dict[str, Any]) -> None:
         try:
-            results = [pickle.loads(result) for result in ask(self._client, do="results", run=self.name)]
+            results = [pickle.loads(result) for result in ask(self._client, TRIES, do="results", run=self.name)]
         except Exception as error:
             self.finish(None, _scheduler_lost(self.name, error))
             return
@@ -95,13 +96,19 @@ class ElasticRun(SpmdRun):
             self.finish(results)
 
 
-def ask(client: Client, **request: Any) -> Any:
-    """Ask the scheduler about an elastic run."""
+def ask(client: Client, tries: int = 1, **request: Any) -> Any:
+    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes meanwhile."""
 
     async def call() -> Any:
         return await getattr(client.scheduler, OP)(**request)
 
-    return client.sync(call, callback_timeout=_UNREACHABLE + _PATIENCE)
+    while True:
+        try:
+            return client.sync(call, callback_timeout=_UNREACHABLE + _PATIENCE)
+        except CommClosedError:
+            tries -= 1
+            if not tries or client.status == "closed":
+                raise
 
 
 def _scheduler_lost(name: str, error: BaseException) -> ClusterUnreachable:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from distributed import Worker
+from distributed.comm import CommClosedError
 
 from futurex.runtime import config
 from futurex.runtime.cluster.supervisor import OP
@@ -18,6 +20,7 @@ from futurex.runtime.plan import Plan
 from futurex.runtime.transport import Endpoint
 
 Open = Callable[[str, int, int, bytes], Endpoint]  #: transport, rank, size, secret
+_TRIES = 3  # to get a program
 
 
 class Participant:
@@ -54,13 +57,14 @@ class Participant:
 
     async def _enter(self, run: str, stall: float) -> None:
         try:
-            spec = await getattr(self._worker.scheduler, OP)(do="spec", run=run)
+            spec = await self._spec(run)
             transport, function, args = await asyncio.to_thread(pickle.loads, spec)  # over Dask's own channel
         except Exception as error:
             [*_, newest] = self._early.pop(run, []) or [{"generation": 0}]
+            how = How.INTERRUPTED if isinstance(error, OSError) else How.FAILED  # of a connection, or of the program
             self._send(run, {
-                "is": "ended", "generation": newest["generation"], "how": str(How.FAILED), "step": 0,
-                "reason": f"{type(error).__name__}: {error}", "result": pickled(error),
+                "is": "ended", "generation": newest["generation"], "how": str(how), "step": 0,
+                "reason": f"{type(error).__name__}: {error}", "result": pickled(error) if how is How.FAILED else None,
             })  # fmt: skip
             return
         if run not in self._early:
@@ -75,6 +79,13 @@ class Participant:
         )  # fmt: skip
         for message in self._early.pop(run):
             self._members[run].handle(message)
+
+    async def _spec(self, run: str) -> bytes:
+        """The program of a run. A pooled connection may have been closed while it was idle; the next one is new."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(CommClosedError):
+                return cast(bytes, await getattr(self._worker.scheduler, OP)(do="spec", run=run))
+        return cast(bytes, await getattr(self._worker.scheduler, OP)(do="spec", run=run))
 
     def _send_from_thread(self, run: str, message: Message) -> None:
         self._worker.loop.add_callback(self._send, run, message)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distributed import Scheduler, SchedulerPlugin
@@ -27,26 +27,30 @@ from futurex.runtime.elastic.coordinator import (
     Grant,
     How,
     Joined,
+    Leaving,
     Left,
-    Mark,
     Note,
     Over,
     Settings,
     Start,
     Stop,
     Tell,
+    held_of,
 )
 
 OP = "futurex_elastic"
 KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
+_RETIRING = frozenset({"close_workers", "remove", "stimulus_id"})  # how; other options say which
 PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank matters
 
 
 class SupervisedRun:
     """One run: its coordinator, and everything around it that is no decision."""
 
-    def __init__(self, name: str, spec: bytes, about: bytes, settings: Settings, scheduler: Scheduler) -> None:
-        self.name, self.spec, self.about = name, spec, about
+    def __init__(
+        self, name: str, token: str, spec: bytes, about: bytes, settings: Settings, scheduler: Scheduler
+    ) -> None:
+        self.name, self.token, self.spec, self.about = name, token, spec, about
         self.coordinator = Coordinator(settings)
         self.over: dict[str, Any] | None = None
         self.results: list[bytes] = []
@@ -73,7 +77,7 @@ class SupervisedRun:
                 self.handle(Alive(worker, generation), message["sent"])
             case "formed":
                 self._addresses[worker] = message["address"]
-                self.handle(Formed(worker, generation, Mark(*message["mark"]) if message["mark"] else None))
+                self.handle(Formed(worker, generation, held_of(message["held"])))
             case "ended":
                 if message["result"] is not None:
                     self._left_behind[worker] = message["result"]
@@ -92,6 +96,25 @@ class SupervisedRun:
         self._numbered += 1
         self._scheduler.log_event(topic(self.name), {"rank": rank, "event": event})  # for the dashboard
         self._wake()
+
+    def engages(self, worker: str) -> bool:
+        """Is a worker needed by the generation of now?"""
+        return self.over is None and worker in self.coordinator.members
+
+    @property
+    def wanted(self) -> int:
+        """How many workers the run would like to have: as many as may take part, or those it has."""
+        return self.coordinator.settings.max_workers or len(self.coordinator.members) if self.over is None else 0
+
+    async def dismiss(self, workers: Iterable[str]) -> None:
+        """Have workers go on until the others have what only they had; they are let go in any case after a while."""
+        names = list(workers)
+        end = time.monotonic() + self.coordinator.settings.stall
+        for worker in names:
+            self.handle(Leaving(worker))
+        while any(self.engages(worker) for worker in names) and time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), end - time.monotonic())
 
     async def watch(self, since: int, patience: float) -> dict[str, Any]:
         """The events from number ``since`` on; waits for one as long as ``patience`` seconds."""
@@ -115,9 +138,11 @@ class SupervisedRun:
                         worker, do="form", generation=generation, rank=rank, size=size, secret=self._secret,
                         stall=self.coordinator.settings.stall,
                     )  # fmt: skip
-                case Start(worker, generation, mark, source):
+                case Start(worker, generation, mark, sources):
                     addresses = [self._addresses[each] for each in self.coordinator.members]
-                    self._post(worker, do="start", generation=generation, addresses=addresses, mark=mark, source=source)
+                    self._post(
+                        worker, do="start", generation=generation, addresses=addresses, mark=mark, sources=sources
+                    )  # fmt: skip
                 case Grant(worker, generation):
                     self._post(worker, do="grant", generation=generation, sent=sent)
                 case Tell(worker, generation, command):
@@ -171,12 +196,43 @@ class ElasticPlugin(SchedulerPlugin):
         self._scheduler = scheduler
         scheduler.handlers[OP] = self.asked
         scheduler.stream_handlers[OP] = self.told
+        self._retire, self._target = scheduler.retire_workers, scheduler.adaptive_target
+        scheduler.handlers["retire_workers"] = self.retire_workers
+        scheduler.handlers["adaptive_target"] = self.adaptive_target
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         self._everywhere(Joined(worker))
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         self._everywhere(Left(worker))
+
+    async def retire_workers(
+        self, workers: Sequence[Any] | None = None, *, names: Sequence[Any] | None = None, **options: Any
+    ) -> Any:
+        """What Dask does when a cluster shrinks; before that the runs commit what they have come to, and go on without.
+
+        The arguments are those of ``distributed.Scheduler.retire_workers``. Clusters that are scaled give names as
+        ``workers``, too; Dask does nothing then, and they close these workers themselves.
+        """
+        chosen = workers if names is None else names
+        if chosen is None:
+            which = {name: each for name, each in options.items() if name not in _RETIRING}
+            options = {name: each for name, each in options.items() if name in _RETIRING}
+            chosen = workers = self._scheduler.workers_to_close(**which)
+        called = set(map(str, chosen))
+        there = {each.address: str(each.name) for each in self._scheduler.workers.values()}
+        leaving = [address for address, name in there.items() if {address, name, name.rpartition("-")[0]} & called]
+        await asyncio.gather(*(run.dismiss(leaving) for run in self._runs.values() if run.over is None))
+        retired = await self._retire(workers, names=names, **options)
+        for worker in leaving:
+            asked = names is not None or worker in called
+            if asked and worker not in retired and worker in self._scheduler.workers:  # Dask cannot spare it
+                self._everywhere(Joined(worker))
+        return retired
+
+    async def adaptive_target(self, target_duration: float | None = None) -> int:
+        """How many workers a cluster that adapts is to have: runs are no tasks, of which Dask would know."""
+        return max([self._target(target_duration), *(run.wanted for run in self._runs.values())])
 
     def told(self, worker: str, run: str, **message: Any) -> None:
         """A worker's message about a run."""
@@ -205,14 +261,16 @@ class ElasticPlugin(SchedulerPlugin):
                 found.handle(Stop())
         return None
 
-    def _begin(self, run: str, spec: bytes, about: bytes, settings: dict[str, Any]) -> None:
+    def _begin(self, run: str, token: str, spec: bytes, about: bytes, settings: dict[str, Any]) -> None:
+        if run in self._runs and self._runs[run].token == token:
+            return  # whoever asked has lost the answer
         if run in self._runs and self._runs[run].over is None:
             raise ValueError(f"there is an elastic run {run!r} already, and it has not ended: choose another name")
         self._runs.pop(run, None)
         ended = [name for name, each in self._runs.items() if each.over is not None]
         for name in ended[: max(0, len(ended) - KEPT_RUNS + 1)]:
             del self._runs[name]
-        self._runs[run] = SupervisedRun(run, spec, about, Settings(**settings), self._scheduler)
+        self._runs[run] = SupervisedRun(run, token, spec, about, Settings(**settings), self._scheduler)
         self._runs[run].begin()
 
     def _everywhere(self, event: Event) -> None:

@@ -16,7 +16,7 @@ over, whether it is dead or only slow; when it speaks again it is taken in again
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,20 +30,31 @@ class Mark(NamedTuple):
     generation: int
 
 
+class Held(NamedTuple):
+    """What a worker has of a commit: these of ``of`` pieces. Where the commit is not cut up, the one piece there is."""
+
+    mark: Mark
+    pieces: tuple[int, ...] = (0,)
+    of: int = 1
+
+
 @dataclass(frozen=True)
 class Settings:
-    """``min_workers``: fewer do not go on; they wait ``wait`` seconds for others. ``stall``: seconds without a sign of
-    life after which a worker is left out. ``settle``: seconds in which workers that come are gathered, so that they
-    interrupt the others once. ``attempts``: how often the program may fail at the same step before the run does.
-    ``patience``: generations in a row that may end without a new commit.
-    """  # fmt: skip
+    """``min_workers``: fewer do not go on; they wait ``wait`` seconds for others. ``max_workers``: more do not take
+    part; they stand by. ``stall``: seconds without a sign of life after which a worker is left out. ``settle``: seconds
+    in which workers that come are gathered, so that they interrupt the others once. ``attempts``: how often the program
+    may fail at the same step before the run does. ``patience``: generations in a row that may end without a new commit.
+    ``pieces``: workers hold pieces of commits, so those that are to leave do so one after the other.
+    """
 
     min_workers: int = 1
+    max_workers: int | None = None
     wait: float = 600.0
     stall: float = 30.0
     settle: float = 0.25
     attempts: int = 2
     patience: int = 20
+    pieces: bool = False
 
 
 # -- what happens ------------------------------------------------------------------------------------------------------
@@ -64,6 +75,13 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Leaving:
+    """A worker is to leave, and goes on until it is no member any more. Where it stays after all, it has joined."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True)
 class Alive:
     """A sign of life."""
 
@@ -73,11 +91,11 @@ class Alive:
 
 @dataclass(frozen=True)
 class Formed:
-    """A worker has left what it did, and is ready for a generation; ``mark`` names the newest commit it holds."""
+    """A worker has left what it did, and is ready for a generation; ``held`` are the commits that it has parts of."""
 
     worker: Worker
     generation: int
-    mark: Mark | None
+    held: tuple[Held, ...] = ()
 
 
 class How(enum.StrEnum):
@@ -105,7 +123,7 @@ class Stop:
     """The user wants the run to end soon."""
 
 
-Event = Joined | Left | Alive | Formed | Ended | Stop
+Event = Joined | Left | Leaving | Alive | Formed | Ended | Stop
 
 # -- what is to be done ------------------------------------------------------------------------------------------------
 
@@ -122,12 +140,15 @@ class Form:
 
 @dataclass(frozen=True)
 class Start:
-    """Tell a worker that the generation begins with a commit, or from the start; ``source`` sends it to the others."""
+    """Tell a worker that the generation begins with a commit, or without one.
+
+    ``sources`` are the ranks that give its pieces to the others; none where everybody has all of it.
+    """
 
     worker: Worker
     generation: int
     mark: Mark | None
-    source: int | None
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,8 +207,8 @@ class Coordinator:
     >>> run = Coordinator(Settings(min_workers=1))
     >>> run.begin(["a"], now=0.0)[-1]
     Form(worker='a', generation=1, rank=0, size=1)
-    >>> run.handle(Formed("a", 1, None), now=0.1)[-1]
-    Start(worker='a', generation=1, mark=None, source=None)
+    >>> run.handle(Formed("a", 1), now=0.1)[-1]
+    Start(worker='a', generation=1, mark=None, sources=())
     >>> run.handle(Ended("a", 1, How.FINISHED, step=7), now=9.0)[-1]
     Over(reason='', worker=None, missing=0)
     """
@@ -199,9 +220,10 @@ class Coordinator:
     step: int = 0  # with which the newest generation began
     _present: dict[Worker, None] = field(default_factory=dict)  # in the order in which they came
     _silent: set[Worker] = field(default_factory=set)
+    _leaving: dict[Worker, None] = field(default_factory=dict)
     _until: float | None = None  # when waiting or forming ends
     _heard: dict[Worker, float] = field(default_factory=dict)
-    _formed: dict[Worker, Mark | None] = field(default_factory=dict)
+    _formed: dict[Worker, tuple[Held, ...]] = field(default_factory=dict)
     _ended: dict[Worker, How] = field(default_factory=dict)
     _regroup: float | None = None  # when those who run are asked to pause, so that others join them
     _stopping: bool = False
@@ -225,10 +247,12 @@ class Coordinator:
                     self._joined(worker, now)
                 case Left(worker):
                     self._left(worker, now)
+                case Leaving(worker):
+                    self._leaves(worker, now)
                 case Alive(worker, generation):
                     self._alive(worker, generation, now)
-                case Formed(worker, generation, mark):
-                    self._has_formed(worker, generation, mark, now)
+                case Formed(worker, generation, held):
+                    self._has_formed(worker, generation, held, now)
                 case Ended():
                     self._has_ended(event, now)
                 case Stop():
@@ -255,12 +279,20 @@ class Coordinator:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _joined(self, worker: Worker, now: float) -> None:
-        if worker not in self._present:
+        if worker not in self._present or worker in self._leaving:
+            self._leaving.pop(worker, None)
             self._present[worker] = None
             self._more(now)
 
+    def _leaves(self, worker: Worker, now: float) -> None:
+        if worker in self._present:
+            self._leaving[worker] = None
+            if worker in self.members and self.phase is Phase.RUNNING:
+                self._regroup = now
+
     def _left(self, worker: Worker, now: float) -> None:
         self._present.pop(worker, None)
+        self._leaving.pop(worker, None)
         self._silent.discard(worker)
         if worker in self.members and self.phase in (Phase.FORMING, Phase.RUNNING):
             self._gather(now, f"{worker} was lost")
@@ -274,12 +306,13 @@ class Coordinator:
         """A worker has left what it did: one that hangs gives signs of life, too, but no answer."""
         if worker in self._silent:
             self._silent.discard(worker)
+            self._present[worker] = self._present.pop(worker, None)  # behind those who have gone on meanwhile
             self._more(now)
 
-    def _has_formed(self, worker: Worker, generation: int, mark: Mark | None, now: float) -> None:
+    def _has_formed(self, worker: Worker, generation: int, held: tuple[Held, ...], now: float) -> None:
         self._answers(worker, now)
         if self.phase is Phase.FORMING and generation == self.generation and worker in self.members:
-            self._formed[worker] = mark
+            self._formed[worker] = held
             self._heard[worker] = now
             if len(self._formed) == len(self.members):
                 self._start(now)
@@ -296,7 +329,7 @@ class Coordinator:
             self._ended[event.worker] = event.how
             if len(self._ended) == len(self.members):
                 if How.PAUSED in self._ended.values():
-                    self._gather(now, "workers came")
+                    self._gather(now, "workers leave" if self._leaving else "workers came", self._next_to_leave())
                 else:
                     self._end(Over())
 
@@ -319,12 +352,27 @@ class Coordinator:
         """Somebody may take part who does not."""
         if self.phase is Phase.WAITING:
             self._gather(now, "workers came")
-        elif self._regroup is None:
+        elif self._regroup is None and self._may_change():
             self._regroup = now + self.settings.settle
 
-    def _gather(self, now: float, reason: str) -> None:
+    def _able(self, leaving: Iterable[Worker] = ()) -> tuple[Worker, ...]:
+        """Who takes part in the next generation, the oldest first; of those who are to leave only members still do."""
+        gone = {*leaving, *(worker for worker in self._leaving if worker not in self.members)}
+        there = [worker for worker in self._present if worker not in self._silent and worker not in gone]
+        return tuple(there[: self.settings.max_workers])
+
+    def _next_to_leave(self) -> list[Worker]:
+        """Of the members that are to leave those that may: what each has alone must come to the others before."""
+        found = [worker for worker in self._leaving if worker in self.members]
+        return found[:1] if self.settings.pieces else found
+
+    def _may_change(self) -> bool:
+        """Would others than those of now take part in another generation?"""
+        return set(self._able(self._next_to_leave())) != set(self.members)
+
+    def _gather(self, now: float, reason: str, leaving: Iterable[Worker] = ()) -> None:
         """End the generation, and form the next one of all who answer, or wait for more."""
-        there = tuple(worker for worker in self._present if worker not in self._silent)
+        there = self._able(leaving)
         if len(there) < self.settings.min_workers:
             if self.phase is not Phase.WAITING or self._until is None:
                 self._until = now + self.settings.wait
@@ -341,21 +389,21 @@ class Coordinator:
         self._actions += [Form(worker, self.generation, rank, size) for rank, worker in enumerate(there)]
 
     def _start(self, now: float) -> None:
-        marks = [self._formed[worker] for worker in self.members]
-        newest = max((mark for mark in marks if mark is not None), default=None)
-        source = None if all(mark == newest for mark in marks) else marks.index(newest)
+        held = [self._formed[worker] for worker in self.members]
+        newest, sources = newest_whole(held)
         step = newest.step if newest else 0
+        lost = max((each.mark.step for them in held for each in them), default=0) > step
         self._fruitless = 0 if step > self.step else self._fruitless + 1
         if self._fruitless > self.settings.patience:
             self._end(Over(f"{self._fruitless} generations ended without a new commit after step {step}"))
             return
         self.phase, self.step, self._until = Phase.RUNNING, step, None
-        self._note("started", self.members, "")
+        self._note("started", self.members, "pieces of newer commits are lost" if lost else "")
         for worker in self.members:
-            self._actions.append(Start(worker, self.generation, newest, source))
+            self._actions.append(Start(worker, self.generation, newest, sources))
             if self._stopping:
                 self._actions.append(Tell(worker, self.generation, "stop"))
-        if any(worker not in self.members for worker in self._present if worker not in self._silent):
+        if self._may_change():
             self._regroup = now + self.settings.settle
 
     def _look(self, now: float) -> None:
@@ -365,10 +413,12 @@ class Coordinator:
             self._gather(now, f"nothing was heard of {', '.join(late)} for {self.settings.stall:g} s")
         elif self._regroup is not None and now >= self._regroup:
             self._regroup = None
+            if not self._may_change():  # who came has gone
+                return
             self._actions += [Tell(worker, self.generation, "pause") for worker in self.members]
 
     def _too_few(self) -> None:
-        there = sum(worker not in self._silent for worker in self._present)
+        there = len(self._able())
         missing = self.settings.min_workers - there
         self._end(Over(f"{there} of {self.settings.min_workers} workers were there", missing=missing))
 
@@ -388,3 +438,31 @@ class Coordinator:
     def _taken(self) -> list[Action]:
         taken, self._actions = self._actions, []
         return taken
+
+
+def newest_whole(held: Sequence[Sequence[Held]]) -> tuple[Mark | None, tuple[int, ...]]:
+    """The newest commit of which workers, by rank, have all pieces between them, and the rank that gives each piece.
+
+    No ranks where everybody has all of it; None where there is no such commit.
+
+    >>> new, old = Mark(6, 1), Mark(3, 1)
+    >>> newest_whole([[Held(new, (0, 1), 3), Held(old, (0, 1), 3)], [Held(old, (1, 2), 3)]])
+    (Mark(step=3, generation=1), (0, 0, 1))
+    """
+    by_mark: dict[Mark, dict[int, Held]] = {}
+    for rank, them in enumerate(held):
+        for each in them:
+            by_mark.setdefault(each.mark, {})[rank] = each
+    for mark in sorted(by_mark, reverse=True):
+        holders = by_mark[mark]
+        givers = {piece: rank for rank, each in reversed(holders.items()) for piece in each.pieces}
+        of = next(iter(holders.values())).of
+        if len(givers) == of:
+            everywhere = of == 1 and len(holders) == len(held)
+            return mark, () if everywhere else tuple(givers[piece] for piece in range(of))
+    return None, ()
+
+
+def held_of(message: Iterable[tuple[Sequence[int], Sequence[int], int]]) -> tuple[Held, ...]:
+    """What a worker holds, from the lists in which it says so."""
+    return tuple(Held(Mark(*mark), tuple(pieces), of) for mark, pieces, of in message)

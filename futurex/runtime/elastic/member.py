@@ -19,7 +19,7 @@ import numpy as np
 from futurex.errors import FuturexError
 from futurex.runtime import points
 from futurex.runtime.collectives import CollectiveError, Communicator
-from futurex.runtime.elastic.commits import Commit, Commits, Position, broadcast
+from futurex.runtime.elastic.commits import Commit, Commits, Lying, Position, broadcast
 from futurex.runtime.elastic.coordinator import How, Mark
 from futurex.runtime.group import Event, Locality
 from futurex.runtime.plan import Plan
@@ -58,23 +58,23 @@ class ElasticLocality(Locality):
 
     @property
     def restored(self) -> Commit | None:
-        return self._commits.newest
+        return self._commits.restored
 
     def act(self, step: int) -> None:
         """About to do something for the run ``step`` steps into it. Raises Interrupted where that is not allowed."""
         self.step = step
         self._allowed()
 
-    def commit(self, step: int, leaves: Sequence[Any], position: Position) -> None:
-        """Keep a copy of arrays and Python floats, from which the run can go on."""
+    def commit(
+        self, step: int, leaves: Sequence[Any], position: Position, lying: Sequence[Lying] | None = None
+    ) -> None:
+        """Keep a copy of arrays and Python floats, from which the run can go on; ``lying`` says which are cut up."""
         self.act(step)
         points.reach("commit", self)
-        self._commits.take(Mark(step, self.generation), leaves, position)
+        self._commits.take(Mark(step, self.generation), leaves, position, lying, self.communicator)
 
     def agree(self, value: int) -> int:
         """What rank 0 says; all ranks of the generation call this."""
-        if self.communicator is None:
-            return value
         array = np.array([value], np.int64)
         broadcast(self.communicator, 0, array)
         return int(array[0])
@@ -189,7 +189,7 @@ class Member:
                 if message["do"] == "form":
                     self._form(generation, message["rank"], message["size"], message["secret"])
                 else:
-                    self._take_part(generation, message["addresses"], message["mark"], message["source"])
+                    self._take_part(generation, message["addresses"], message["mark"], message["sources"])
             except Paused:
                 self._end(How.PAUSED)
             except (CollectiveError, TransportError, Interrupted) as error:
@@ -211,14 +211,14 @@ class Member:
             communicator = Communicator(endpoint)
             with self._lock:
                 self._communicator = communicator
-        newest = self._commits.newest
+        held = [[[*each.mark], [*each.pieces], each.of] for each in self._commits.held()]
         self._send({
-            "is": "formed", "generation": generation, "mark": tuple(newest.mark) if newest is not None else None,
+            "is": "formed", "generation": generation, "held": held,
             "address": communicator.endpoint.address if communicator is not None else b"",
         })  # fmt: skip
 
     def _take_part(
-        self, generation: int, addresses: Sequence[bytes], mark: Sequence[int] | None, source: int | None
+        self, generation: int, addresses: Sequence[bytes], mark: Sequence[int] | None, sources: Sequence[int]
     ) -> None:
         with self._lock:
             communicator, (rank, size) = self._communicator, self._place
@@ -227,8 +227,7 @@ class Member:
                 raise Interrupted(f"generation {generation} has ended")
             communicator.endpoint.connect(list(addresses), self._stall / 2)
             communicator.calibrate()
-            if source is not None and mark is not None:
-                self._commits.share(communicator, source, Mark(*mark))
+        self._commits.begin(communicator, Mark(*mark) if mark is not None else None, sources)
 
         def emit(event: Event) -> None:
             self._send({"is": "event", "generation": generation, "rank": rank, "event": event})

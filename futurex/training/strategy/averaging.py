@@ -7,7 +7,7 @@ data of their own, federated averaging; with K steps as Zhou and Cong, IJCAI 201
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,8 +31,9 @@ class LocalSgd(Strategy):
 
     every: int
     name: ClassVar[str] = "local_sgd"
+    bounded: ClassVar[bool] = True
 
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """Parameters are what is exchanged, and those are not compressed."""
         if options.compression is not None:
             raise ValueError(
@@ -42,28 +43,25 @@ class LocalSgd(Strategy):
 
     def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
         """Those of a locality that is alone, for its share of a batch, and "average"."""
-        if min(rows) < problem.size:
-            raise ValueError(
-                f"strategy local_sgd gives each of {problem.size} localities examples of every batch, and one has "
-                f"{min(rows)}: choose a batch_size that leaves more for the last batch"
-            )
-        shares = sorted({share for n in rows for share in tile_sizes(n, problem.size)}, reverse=True)
-        found = AllReduce().programs(replace(problem, size=1), shares, options)
+        check_shares("local_sgd", rows, problem.sizes)
+        found = AllReduce().programs(problem, shares_of(rows, problem.sizes), options)
         return {**found, ("average",): _average(problem)}
 
     def stepper(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
-        options: Options,
+        rows: Sequence[int], options: Options,
     ) -> Stepper:  # fmt: skip
         average = compiled(locality, programs["average",])
-        alone = {key: program for key, program in programs.items() if key[0] != "average"}
-        inner = AllReduce().stepper(locality.alone(), alone, kept, n_params, data, options)
+        shares = shares_of(rows, [locality.size])
+        alone = {key: program for key, program in programs.items() if key[0] != "average" and key[1] in shares}
+        inner = AllReduce().stepper(locality.alone(), alone, kept, n_params, data, shares, options)
         return _Averaging(locality, inner, average, self.every)
 
 
 class _Averaging(Stepper):
     def __init__(self, locality: Locality, inner: Stepper, average: Any, every: int) -> None:
-        self.locality, self.n_params, self.placements = locality, inner.n_params, inner.placements
+        self.locality, self.n_params = locality, inner.n_params
+        self.placements, self.lying = inner.placements, inner.lying
         self.kept = inner.kept
         self._inner, self._average, self._every = inner, average, every
         self._steps, self._rows, self._vote = 0, 0, 0.0
@@ -77,6 +75,10 @@ class _Averaging(Stepper):
         self._steps, self._rows, self._vote = self._steps + 1, self._rows + len(chosen), max(self._vote, vote)
         return self._averaged() if self._steps == self._every else Known()
 
+    @property
+    def settled(self) -> bool:
+        return not self._steps
+
     def end_epoch(self) -> Known:
         return self._averaged() if self._steps else Known()
 
@@ -84,7 +86,8 @@ class _Averaging(Stepper):
         """Average parameters and state; add up what each locality counted."""
         places = _averaged_leaves(self.kept)
         told = np.array([self._vote, *self._sums])
-        told, *leaves = self._average([told, *(self.kept[place] for place in places)])[: 1 + len(places)]
+        leaves = (self.kept[place] for place in places)
+        told, *leaves = self._average([told, float(self.locality.size), *leaves])[: 1 + len(places)]
         for place, leaf in zip(places, leaves, strict=True):
             self.kept[place] = leaf
         self._inner.kept = self.kept
@@ -124,7 +127,23 @@ def _average(problem: Problem) -> Program:
     """Sums of votes and figures, and means of leaves: what every locality has is a term of them."""
     kept = problem.kept()
     told = param(Aval((2 + len(problem.model.aux_names),), np.dtype(float)), "told")
+    size = param(aval_of(1.0), "localities")
     leaves = [param(aval_of(kept[place]), f"leaf{place}") for place in _averaged_leaves(kept)]
-    graph = Graph([told, *leaves], [told, *(leaf / float(problem.size) for leaf in leaves)], "average")
-    placements: tuple[Placement, ...] = (SUM,) * len(graph.params)
-    return graph, Layout(placements, tuple((k, k) for k in range(1, len(graph.outs))), (Replicate(),) * len(graph.outs))
+    graph = Graph([told, size, *leaves], [told, *(leaf / size for leaf in leaves)], "average")
+    placements: tuple[Placement, ...] = (SUM, Replicate(), *(SUM,) * len(leaves))
+    donate = tuple((1 + k, 2 + k) for k in range(len(leaves)))
+    return graph, Layout(placements, donate, (Replicate(),) * len(graph.outs))
+
+
+def shares_of(rows: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """How many rows localities get of batches of so many, if there are so many localities; the largest share first."""
+    return sorted({share for n in rows for size in sizes for share in tile_sizes(n, size)}, reverse=True)
+
+
+def check_shares(strategy: str, rows: Sequence[int], sizes: Sequence[int]) -> None:
+    """Raise ValueError where a locality would get nothing of a batch."""
+    if min(rows) < max(sizes):
+        raise ValueError(
+            f"strategy {strategy} gives each of {max(sizes)} localities examples of every batch, and one has "
+            f"{min(rows)}: choose a batch_size that leaves more for the last batch"
+        )

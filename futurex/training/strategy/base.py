@@ -10,11 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from futurex.partition import Placement, Replicate, Shard, local_part
+from futurex.partition.mesh import local_shape
+from futurex.runtime.elastic.commits import Lying
 from futurex.runtime.group import Locality, Step
 from futurex.training.batches import Batches
 from futurex.training.programs import Problem, Program
+from futurex.training.strategy.letters import Form
 
 Programs = dict[tuple[Any, ...], Program]
+_TO_FIRST = 3  # the box for parts of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,11 @@ class Strategy(ABC):
     """How localities share the work of a training, and what they exchange; picklable, and compared by its options."""
 
     name: ClassVar[str]
-    survives: ClassVar[bool] = False  # every locality has the whole state after every step: any may go on alone
+    shards: ClassVar[bool] = False  # no locality has the whole state
+    bounded: ClassVar[bool] = False  # the programs are for certain numbers of localities only
 
     @abstractmethod
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """Raise ValueError, naming both sides, for options of ``fx.fit`` that do not go with this strategy."""
 
     @abstractmethod
@@ -61,12 +66,12 @@ class Strategy(ABC):
     @abstractmethod
     def stepper(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
-        options: Options,
+        rows: Sequence[int], options: Options,
     ) -> Stepper:  # fmt: skip
         """What runs the programs on a locality; ``kept`` are the leaves of parameters and of the optimizer's state."""
 
-    def placements(self, kept: Sequence[Any], n_params: int, size: int) -> tuple[Placement, ...]:
-        """How those leaves lie on the localities."""
+    def placements(self, kept: Sequence[Any], n_params: int) -> tuple[Placement, ...]:
+        """How those leaves lie on the localities, however many there are."""
         return (Replicate(),) * len(kept)
 
 
@@ -79,6 +84,9 @@ class Stepper(ABC):
     ) -> None:  # fmt: skip
         self.locality, self.n_params, self.placements = locality, n_params, tuple(placements)
         self.batches = Batches(data)
+        self.lying = tuple(
+            Lying(placement, np.shape(leaf)) for leaf, placement in zip(kept, self.placements, strict=True)
+        )
         # Steps write into these in place: on a group of this process the caller's own arrays arrive here.
         self.kept = [
             np.array(local_part(leaf, placement, locality.size, locality.rank), order="C")
@@ -91,9 +99,47 @@ class Stepper(ABC):
     def advance(self, chosen: Any, key: Any, vote: float) -> Known:
         """Train on a global batch, given by its rows; ``vote`` is not zero where this locality was asked to stop."""
 
-    def end_epoch(self) -> Known:
-        """Bring the localities to the same parameters, if they are not."""
+    @property
+    def settled(self) -> bool:
+        """Have the localities the state after the last step between them, and nothing else?"""
+        return True
+
+    def settle(self) -> Known:
+        """Come to that, if it changes nothing of what is computed; every locality calls this after the same step."""
         return Known()
+
+    def end_epoch(self) -> Known:
+        """Come to that in any case."""
+        return self.settle()
+
+    def committed(self) -> list[Any]:
+        """The leaves of which a commit is made, when settled: whole, or this locality's parts as ``lying`` says."""
+        return self.kept
+
+    def gathered(self) -> list[Any]:
+        """On rank 0 the whole leaves, when settled; every locality calls this after the same step."""
+        cut = [place for place, placement in enumerate(self.placements) if isinstance(placement, Shard)]
+        size = self.locality.size
+        if size == 1 or not cut:
+            return self.kept
+        letters = self.locality.correspondence()
+        if self.locality.rank:
+            mine = [self.kept[place] for place in cut]
+            letters.post(0, _TO_FIRST, Form(0, mine).write([], mine))
+            return self.kept
+        found = list(self.kept)
+        parts = {0: [self.kept[place] for place in cut]}
+        while len(parts) < size:
+            rank, letter = letters.take(_TO_FIRST, "the parts of the other ranks for a checkpoint")
+            likes = [
+                np.empty(local_shape(self.lying[place].shape, self.placements[place], size, rank), found[place].dtype)
+                for place in cut
+            ]
+            _, parts[rank] = Form(0, likes).read(letter)
+        whole_ = whole([parts[rank] for rank in range(size)], [self.placements[place] for place in cut])
+        for place, leaf in zip(cut, whole_, strict=True):
+            found[place] = leaf
+        return found
 
     @property
     def params(self) -> list[Any]:

@@ -17,10 +17,11 @@ import numpy as np
 
 from futurex.data import Sampler
 from futurex.frontend import futurize, lower
-from futurex.partition import Placement, Replicate, Shard
+from futurex.partition import Placement, Replicate, Shard, local_part
 from futurex.partition.mesh import SUM
 from futurex.runtime.group import Locality
 from futurex.training.programs import (
+    VOTES,
     Layout,
     Problem,
     Program,
@@ -42,7 +43,7 @@ class CrossBarrier(Strategy):
     share: float
     name: ClassVar[str] = "cross_barrier"
 
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """A step is turned around one batch, and the codecs' memory belongs to sums at its end."""
         options.refused_by(f"cross_barrier(share={self.share:g})")
 
@@ -71,9 +72,9 @@ class CrossBarrier(Strategy):
 
     def stepper(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
-        options: Options,
+        rows: Sequence[int], options: Options,
     ) -> Stepper:  # fmt: skip
-        return _Turned(locality, programs, kept, n_params, self.placements(kept, n_params, locality.size), data)
+        return _Turned(locality, programs, kept, n_params, self.placements(kept, n_params), data)
 
 
 class _Turned(Stepper):
@@ -84,12 +85,12 @@ class _Turned(Stepper):
         super().__init__(locality, kept, n_params, placements, data)
         self._steps = {key: compiled(locality, program) for key, program in programs.items()}
         self._figures = max(program[1].figures for program in programs.values())
-        self._votes = np.zeros(1, np.float32)
+        self._votes = local_part(np.zeros(VOTES, np.float32), Shard(0), locality.size, locality.rank)
         self._grads: list[Any] = []
         self._held = 0
 
     def advance(self, chosen: Any, key: Any, vote: float) -> Known:
-        self._votes[0] = vote
+        self._votes[:1] = vote
         n = len(chosen)
         batch = self.batches.gather(Sampler.share(chosen, self.locality.rank, self.locality.size))
         if self._grads:
@@ -102,7 +103,11 @@ class _Turned(Stepper):
         votes, *figures = outs[self.n_params : self.n_params + 1 + self._figures]
         return Known(n, tuple(map(float, figures)), float(votes))
 
-    def end_epoch(self) -> Known:
+    @property
+    def settled(self) -> bool:
+        return not self._grads
+
+    def settle(self) -> Known:
         if self._grads:
             self.kept = self._steps["last",]([*self.kept, *self._grads])[: len(self.kept)]
             self._grads = []
@@ -149,7 +154,7 @@ def _program(problem: Problem, rows: int, before: tuple[Placement, ...] | None =
     empty = before is None
     program = lower(
         turned, params=problem.params, state=None if empty else problem.state, grads=None if empty else problem.params,
-        key=np.uint64(0), votes=np.zeros(problem.size, np.float32), batch=stand_ins(problem.data, rows),
+        key=np.uint64(0), votes=np.zeros(VOTES, np.float32), batch=stand_ins(problem.data, rows),
     )  # fmt: skip
     graph, n, m = program.graph, problem.n_params, len(problem.kept())
     figures = 1 + len(problem.model.aux_names)

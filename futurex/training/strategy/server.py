@@ -10,19 +10,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from futurex.data import Sampler
 from futurex.nn import random
-from futurex.partition import tile_sizes
 from futurex.partition.mesh import SUM
 from futurex.runtime import config
 from futurex.runtime.collectives import Correspondence
 from futurex.runtime.group import Locality
 from futurex.training.programs import Problem, part_program, update_program
+from futurex.training.strategy.averaging import check_shares, shares_of
 from futurex.training.strategy.base import Known, Options, Programs, Stepper, Strategy, compiled
 from futurex.training.strategy.letters import Form
 from futurex.training.strategy.synchronous import AllReduce
@@ -39,32 +39,33 @@ class ParameterServer(Strategy):
 
     staleness: int | None
     name: ClassVar[str] = "parameter_server"
+    bounded: ClassVar[bool] = True
 
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """Gradients are not summed by a collective, and come once a step."""
         options.refused_by(f"parameter_server(staleness={self.staleness})")
 
     def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
-        """ "part" is the gradient of a locality's share, "update" what the server does; one locality just trains."""
-        if problem.size == 1:
-            return AllReduce().programs(problem, rows, options)
-        if min(rows) < problem.size:
-            raise ValueError(
-                f"strategy parameter_server gives each of {problem.size} localities examples of every batch, and one "
-                f"has {min(rows)}: choose a batch_size that leaves more for the last batch"
-            )
-        alone, grads = replace(problem, size=1), (SUM,) * problem.n_params
-        shares = sorted({share for n in rows for share in tile_sizes(n, problem.size)}, reverse=True)
-        parts: Programs = {("part", n): part_program(alone, n, 1.0, grads) for n in shares}
-        return {**parts, ("update",): update_program(alone, grads)}
+        """ "part" is the gradient of a locality's share, "update" what the server does, "step" that of one alone."""
+        check_shares("parameter_server", rows, problem.sizes)
+        several, grads = [size for size in problem.sizes if size > 1], (SUM,) * problem.n_params
+        found: Programs = {("part", n): part_program(problem, n, 1.0, grads) for n in shares_of(rows, several)}
+        if several:
+            found["update",] = update_program(problem, grads)
+        if 1 in problem.sizes:
+            found |= AllReduce().programs(problem, rows, options)
+        return found
 
     def stepper(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
-        options: Options,
+        rows: Sequence[int], options: Options,
     ) -> Stepper:  # fmt: skip
         if locality.size == 1:
-            return AllReduce().stepper(locality, programs, kept, n_params, data, options)
-        return Worker(locality, programs, kept, n_params, self.placements(kept, n_params, locality.size), data, self)
+            steps = {key: program for key, program in programs.items() if key[0] == "step"}
+            return AllReduce().stepper(locality, steps, kept, n_params, data, rows, options)
+        shares = shares_of(rows, [locality.size])
+        mine = {key: program for key, program in programs.items() if key == ("update",) or key[1] in shares}
+        return Worker(locality, mine, kept, n_params, self.placements(kept, n_params), data, self)
 
 
 class Worker(Stepper):
@@ -84,6 +85,9 @@ class Worker(Stepper):
         self._letters = locality.correspondence()
         self._to_server = Form(4 + self._figures, self.params)
         self._to_worker = Form(4 + self._figures, self.params)
+        numbers, arrays = _told_apart(kept[n_params:])
+        self._to_heirs = Form(len(numbers), arrays)
+        self._are_arrays = [_is_array(leaf) for leaf in kept[n_params:]]
         self._clock, self._version = 0, 0.0
         self._known = np.zeros(1 + self._figures)
         self.log: deque[tuple[int, int, int]] = deque(maxlen=LOGGED)
@@ -103,8 +107,14 @@ class Worker(Stepper):
         figures, grads = outs[: self._figures], outs[self._figures : self._figures + self.n_params]
         return self._exchange(_STEP, len(share), vote, [float(each) for each in figures], grads)
 
-    def end_epoch(self) -> Known:
+    @property
+    def settled(self) -> bool:
+        return self._clock == 0
+
+    def settle(self) -> Known:
         """Wait until the server has every locality's gradients, and take what it has come to."""
+        if self.settled:
+            return Known()
         self._serve()
         known = self._exchange(_LAST, 0, 0.0, [0.0] * self._figures, self.params)
         if self._server is not None:
@@ -113,6 +123,19 @@ class Worker(Stepper):
             self._server = None
         self._clock, self._version, self._known = 0, 0.0, np.zeros(1 + self._figures)
         return known
+
+    def committed(self) -> list[Any]:
+        """Every locality gets the state: the server may be the one that is lost."""
+        state = self.kept[self.n_params :]
+        if self.locality.rank == SERVER:
+            letter = self._to_heirs.write(*_told_apart(state))
+            for rank in range(self.locality.size):
+                if rank != SERVER:
+                    self._letters.post(rank, _TO_WORKER, letter)
+            return self.kept
+        numbers, arrays = self._to_heirs.read(self._letters.take(_TO_WORKER, "the state of the server, rank 0")[1])
+        found = iter(numbers), iter(arrays)
+        return [*self.params, *(next(found[is_array]) for is_array in self._are_arrays)]
 
     def _serve(self) -> None:
         if self.locality.rank == SERVER and self._server is None:
@@ -134,7 +157,7 @@ class Worker(Stepper):
         self.kept[: self.n_params] = params
         fresh = np.array(told[1:]) - self._known
         self._known = self._known + fresh
-        stopped = told[0] if self._clock >= stop_at else 0.0
+        stopped = told[0] if self._clock >= stop_at or kind == _LAST else 0.0
         rows = int(fresh[0])
         return Known(rows, tuple((fresh[1:] / rows).tolist()) if rows else (), stopped)
 
@@ -209,6 +232,14 @@ class _Server(threading.Thread):
         self._waiting[worker] = False
         numbers = [self._stop_at, self._version, self._vote, *self._totals]
         self._letters.post(worker, _TO_WORKER, self._to_worker.write(numbers, self.kept[: self._n_params]))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic)
+
+
+def _told_apart(leaves: Sequence[Any]) -> tuple[list[float], list[Any]]:
+    return [leaf for leaf in leaves if not _is_array(leaf)], [leaf for leaf in leaves if _is_array(leaf)]
 
 
 def parameter_server(staleness: int | None = 0) -> ParameterServer:

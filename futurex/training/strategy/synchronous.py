@@ -24,15 +24,14 @@ class AllReduce(Strategy):
     """Made by :func:`all_reduce`."""
 
     name: ClassVar[str] = "all_reduce"
-    survives: ClassVar[bool] = True
 
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """Everything goes with it."""
 
     def programs(self, problem: Problem, rows: Sequence[int], options: Options) -> Programs:
         """ "step" ends a batch; "first" and "next" begin and go on with one that has several parts."""
-        placements = self.placements(problem.kept(), problem.n_params, problem.size)
-        grads = self.gradients(flatten(problem.params)[0], problem.size)
+        placements = self.placements(problem.kept(), problem.n_params)
+        grads = self.gradients(flatten(problem.params)[0])
         steps: Programs = {}
         parts: Programs = {}
         for n in rows:
@@ -46,15 +45,15 @@ class AllReduce(Strategy):
             steps["step", n] = step_program(problem, last, placements, last / n, first)
         return steps | parts
 
-    def gradients(self, params: Sequence[Any], size: int) -> tuple[Placement, ...]:
+    def gradients(self, params: Sequence[Any]) -> tuple[Placement, ...]:
         """How gradients lie that are summed up over the parts of a batch: nothing is exchanged before the last."""
         return (SUM,) * len(params)
 
     def stepper(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int, data: Sequence[Any],
-        options: Options,
+        rows: Sequence[int], options: Options,
     ) -> Stepper:  # fmt: skip
-        placements = self.placements(kept, n_params, locality.size)
+        placements = self.placements(kept, n_params)
         return _Synchronous(locality, programs, kept, n_params, placements, data, options)
 
 

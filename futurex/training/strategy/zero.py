@@ -18,6 +18,7 @@ from futurex.training.strategy.base import Options
 from futurex.training.strategy.synchronous import AllReduce
 
 SMALLEST = 1024  # elements: smaller arrays are repeated, which costs less than exchanging their parts
+SIZES = (2, 3, 4, 8, 16, 32, 64)  # of groups for which arrays are to be cut evenly
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Zero(AllReduce):
 
     stage: int
     name: ClassVar[str] = "zero"
-    survives: ClassVar[bool] = False
+    shards: ClassVar[bool] = True
 
-    def check(self, size: int, options: Options) -> None:
+    def check(self, options: Options) -> None:
         """Sums of gradients are what is compressed, and here no locality has them."""
         if options.compression is not None:
             raise ValueError(
@@ -36,15 +37,14 @@ class Zero(AllReduce):
                 "are reduced to shards; use strategy=fx.strategy.all_reduce(), or leave compression out"
             )
 
-    def placements(self, kept: Sequence[Any], n_params: int, size: int) -> tuple[Placement, ...]:
-        state = (_sharded(leaf, size) for leaf in kept[n_params:])
-        return (*super().placements(kept[:n_params], n_params, size), *state)
+    def placements(self, kept: Sequence[Any], n_params: int) -> tuple[Placement, ...]:
+        return (*super().placements(kept[:n_params], n_params), *map(_sharded, kept[n_params:]))
 
-    def gradients(self, params: Sequence[Any], size: int) -> tuple[Placement, ...]:
+    def gradients(self, params: Sequence[Any]) -> tuple[Placement, ...]:
         """In stage 2 every part of a batch is reduced to shards at once; in stage 1 every locality keeps full sums."""
         if self.stage == 1:
-            return super().gradients(params, size)
-        return tuple(SUM if found == Replicate() else found for found in (_sharded(leaf, size) for leaf in params))
+            return super().gradients(params)
+        return tuple(SUM if found == Replicate() else found for found in map(_sharded, params))
 
 
 def zero(stage: int = 2) -> Zero:
@@ -65,9 +65,9 @@ def zero(stage: int = 2) -> Zero:
     return Zero(stage)
 
 
-def _sharded(leaf: Any, size: int) -> Placement:
-    """Along the axis whose largest part is smallest."""
+def _sharded(leaf: Any) -> Placement:
+    """Along the axis whose parts are most even, however many localities there come to be."""
     shape = getattr(leaf, "shape", ())
     if math.prod(shape) < SMALLEST:
         return Replicate()
-    return Shard(min(range(len(shape)), key=lambda axis: -(-shape[axis] // size) / shape[axis]))
+    return Shard(min(range(len(shape)), key=lambda axis: sum(-(-shape[axis] // size) / shape[axis] for size in SIZES)))
