@@ -14,6 +14,7 @@ from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of, thr
 
 SIZES = {"4KiB": 4 << 10, "64KiB": 64 << 10, "1MiB": 1 << 20, "25MiB": 25 << 20, "100MiB": 100 << 20}
 PROCESSES = (2, 4)
+LARGE = 25 << 20  # bytes from which arrays are in memory, not in caches
 _COPIED, _COPIES = 64 << 20, 8
 GROUP = "benchmarks.workloads.group:Group"
 FUTUREX = "benchmarks.workloads.futurex_rank:FuturexRank"
@@ -65,9 +66,19 @@ def measure(size: str, processes: int, effort: Effort) -> Comparison:
     return compare(case, next(iter(SUBJECTS)), peers_for(size, processes), effort, check={})
 
 
-def bandwidth_rows(size: str, one: Comparison) -> list[list[str]]:
-    """Return case, stack and algorithm bandwidth (bytes of the array over seconds) in GB/s."""
-    return [[one.case, name, f"{SIZES[size] / each.median / 1e9:.2f}"] for name, each in one.seconds().items()]
+def bandwidth_rows(size: str, processes: int, one: Comparison, memory: float) -> list[list[str]]:
+    """Return case, stack, bytes of the array over seconds in GB/s, and the share of what memory allows, if it counts.
+
+    Every rank's array is read and every rank's copy of the sum is written, at ``memory`` bytes a second.
+    """
+    least = 2 * processes * SIZES[size] / memory
+    return [
+        [
+            one.case, name, f"{SIZES[size] / each.median / 1e9:.2f}",
+            f"{least / each.median:.0%}" if SIZES[size] >= LARGE else "",
+        ]
+        for name, each in one.seconds().items()
+    ]  # fmt: skip
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -76,13 +87,14 @@ def main(arguments: argparse.Namespace) -> int:
     sizes = arguments.cases or (["64KiB"] if arguments.quick else list(SIZES))
     processes = PROCESSES[:1] if arguments.quick else PROCESSES
     found = {(size, count): measure(size, count, effort) for count in processes for size in sizes}
-    bandwidth = [row for (size, _), one in found.items() for row in bandwidth_rows(size, one)]
+    memory = copy_bandwidth()
+    bandwidth = [row for (size, count), one in found.items() for row in bandwidth_rows(size, count, one, memory)]
     body = (
         report.comparison_table(list(found.values()))
         + "\n\nThe time of an operation is that of its slowest rank; every rank ends with its own copy of the sum. "
-        "What memory allows: two ranks must read both arrays and write both, four times the bytes of the array; "
-        f"copying moves {copy_bandwidth() / 1e9:.1f} GB/s here (read and written, all processors).\n\n"
-        + report.table(["case", "stack", "GB/s (bytes of the array / time)"], bandwidth)
+        "What memory allows: n ranks must read n arrays and write n copies of the sum, 2 n times the bytes of the "
+        f"array; copying moves {memory / 1e9:.1f} GB/s here (read and written, all processors).\n\n"
+        + report.table(["case", "stack", "GB/s (bytes of the array / time)", "of what memory allows"], bandwidth)
     )
     data = {"comparisons": [report.comparison_record(one) for one in found.values()]}
     report.publish("allreduce", "All-reduce of float32 on one machine", body, data, arguments.out)

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 
 _MOST_LATENCY = 0.1  # of a bucket's time may go into latency
+_WAIT = 1e-3  # seconds that may pass before what is urgent overtakes
+_LEAST_UNSENT, _MOST_UNSENT = 128 << 10, 64 << 20
 _PIECE_LATENCIES = 2  # a piece takes as long as this many messages of nothing
 _SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 1 << 20
 _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
@@ -19,7 +21,7 @@ _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
 class Model:
     """Seconds a message takes before its first byte, and for each further one.
 
-    >>> Model(20e-6, 1e-9).all_reduce(8, 1000), Model(20e-6, 1e-9).all_reduce(8, 100_000_000)
+    >>> Model(20e-6, 1e-9).all_reduce(6, 1000), Model(20e-6, 1e-9).all_reduce(6, 100_000_000)
     ('doubling', 'ring')
     """
 
@@ -47,7 +49,7 @@ class Model:
     def rounded(self) -> Model:
         """Return figures rounded to powers of four, so that clusters alike choose alike, and sum in the same order.
 
-        >>> Model(61e-6, 0.4e-9).rounded() == Model(70e-6, 0.6e-9).rounded()
+        >>> Model(61e-6, 0.2e-9).rounded() == Model(70e-6, 0.3e-9).rounded()
         True
         """
         latency, per_byte = (4.0 ** round(math.log(max(figure, 1e-12), 4)) for figure in (self.latency, self.per_byte))
@@ -66,6 +68,24 @@ class Model:
         """
         nbytes = _PIECE_LATENCIES * self.latency / max(self.per_byte, 1e-12)
         return int(min(max(nbytes, _SMALLEST_PIECE), _LARGEST_PIECE))
+
+    @property
+    def small_bytes(self) -> int:
+        """Return up to which size a message costs more than its bytes, by far: such are better sent together.
+
+        >>> Model(60e-6, 0.25e-9).small_bytes
+        24000
+        """
+        return int(_MOST_LATENCY * self.latency / max(self.per_byte, 1e-12))
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Return how much may wait in the system's own queues, behind which what is urgent must wait too.
+
+        >>> Model(60e-6, 0.25e-9).unsent_bytes, Model(60e-6, 8e-9).unsent_bytes
+        (4000000, 131072)
+        """
+        return int(min(max(_WAIT / max(self.per_byte, 1e-12), _LEAST_UNSENT), _MOST_UNSENT))
 
     def bucket_bytes(self, ranks: int) -> int:
         """Return how large a bucket of gradients must be for its latency to matter little."""

@@ -214,6 +214,14 @@ class Endpoint(ProgressThread):
         """Call `callback(generation)` on the progress thread whenever a generation begins."""
         self._generation_callbacks.append(callback)
 
+    def tune(self, small: int, unsent: int) -> None:
+        """Fit the endpoint to its network: both figures are bytes; a transport to which they mean nothing ignores them.
+
+        Messages of up to `small` bytes cost more by themselves than by their bytes: they should leave together where
+        that delays none. What is urgent cannot overtake what the system has taken already: that should hold at most
+        `unsent` bytes that have not left.
+        """
+
     def describe(self, peer: int) -> str:
         """Return the address of `peer` as text."""
         return self._names.get(peer, "an unknown address")

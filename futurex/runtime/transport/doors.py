@@ -18,7 +18,6 @@ from typing import Any
 from futurex.runtime.transport.wire import Tls, TlsWire, Wire
 
 _SOCKET_BUFFER = 4 << 20
-_UNSENT = 512 << 10  # bytes in the kernel that have not left: what is urgent can overtake only what is not there yet
 _PROBE_SECONDS = 5
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
@@ -108,8 +107,6 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanishes closes no connection
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)

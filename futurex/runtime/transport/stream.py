@@ -2,8 +2,10 @@
 
 Peers authenticate before anything else is read. A payload leaves from the sender's buffer, from the caller's thread if
 the socket takes it, and is received into the buffer that the handler allocates. Messages that wait leave together, as
-many as one system call takes. TCP and local sockets are different doors (`Door`): they are opened differently,
-something else carries the bytes (`Wire`), and through local ones descriptors are handed over. Endpoints may have both.
+many as one system call takes; what handlers send in answer to messages that came together waits for each other, if it
+is smaller than what a message costs by itself (`tune`). TCP and local sockets are different doors (`Door`): they are
+opened differently, something else carries the bytes (`Wire`), and through local ones descriptors are handed over.
+Endpoints may have both.
 """
 
 import os
@@ -120,6 +122,8 @@ class StreamEndpoint(Endpoint):
         self.address = self._doors[0].address.encode()
         self._peers: dict[int, _Peer] = {}
         self._guests: dict[Wire, None] = {}  # those that have not authenticated, the oldest first
+        self._small = 0
+        self._held: dict[_Peer, None] = {}  # channels with small messages that leave before the thread waits again
         self._selector = selectors.DefaultSelector()
         self._waker, self._wakee = socket.socketpair()
         self._waker.setblocking(False)
@@ -141,6 +145,15 @@ class StreamEndpoint(Endpoint):
 
     def _given(self, peer: int, gifts: list[int]) -> None:
         """Take what `peer` gave; on the progress thread."""
+
+    def tune(self, small: int, unsent: int) -> None:
+        """Let small messages of the progress thread leave when it has handled what has come; bound TCP's own queues."""
+        self._small = small
+        for channel in tuple(self._peers.values()):
+            sock = channel.wire.sock
+            if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                with suppress(OSError):  # it may be closed already
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
 
     # --- connecting --------------------------------------------------------------------------------------------------
 
@@ -240,10 +253,24 @@ class StreamEndpoint(Endpoint):
             self._refuse_stale(header)  # again: from here on `_forget_older` sees the frame
             idle = not channel.queue and not channel.wire.unsent
             channel.enqueue(frame)
+            if idle and frame.nbytes <= self._small and self.on_thread():
+                self._held[channel] = None
+                return
             done = self._write(channel) if idle else []
             if idle and (channel.queue or channel.wire.unsent):
                 self.post(partial(self._watch, channel))
         _finish(done)
+
+    def _release_held(self) -> None:
+        """Send what handlers, jobs and timers have left to each other's company."""
+        while self._held:
+            channel, _ = self._held.popitem()
+            if channel.error is None:
+                with channel.room:
+                    done = self._write(channel)
+                    if channel.queue or channel.wire.unsent:
+                        self._watch(channel)
+                _finish(done)
 
     def _await_room(self, channel: _Peer, nbytes: int, deadline: float | None) -> None:
         def room() -> bool:
@@ -277,8 +304,10 @@ class StreamEndpoint(Endpoint):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _poll(self, timeout: float | None) -> None:
+        self._release_held()
         for key, events in self._selector.select(timeout):
             key.data(events)
+        self._release_held()
 
     def _woken(self, _: int) -> None:
         with suppress(BlockingIOError):
