@@ -206,6 +206,17 @@ def test_a_peer_too_far_ahead_is_lost(make_pair) -> None:
     assert pair.inbox_a.wait_lost().rank == 1
 
 
+def test_room_for_later_generations_is_given_back(make_pair) -> None:
+    pair = make_pair(Limits(max_ahead=1000))
+    for generation in range(1, 6):
+        pair.a.send(1, INBOX, bytes(900), generation=generation)
+        pair.a.send(1, INBOX, b"behind it", generation=generation - 1)
+        pair.inbox_b.wait(2 * generation - 1)  # so the one before it has arrived, too early
+        pair.b.set_generation(generation)
+        pair.inbox_b.wait(2 * generation)
+    assert not pair.inbox_b.lost
+
+
 def test_sending_blocks_and_then_fails_while_the_peer_takes_nothing(make_pair) -> None:
     pair = make_pair(Limits(max_queued=8 << 20))
     block = bytes(4 << 20)
