@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 
 _MOST_LATENCY = 0.1  # of a bucket's time may go into latency
-_WAIT = 1e-3  # seconds that may pass before what is urgent overtakes
+_WAIT = 4e-3  # seconds that may pass before what is urgent overtakes
 _LEAST_UNSENT, _MOST_UNSENT = 128 << 10, 64 << 20
 _PIECE_LATENCIES = 2  # a piece takes as long as this many messages of nothing
-_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 1 << 20
+_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 512 << 10
 _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
 
 
@@ -83,7 +83,7 @@ class Model:
         """Return how much may wait in the system's own queues, behind which what is urgent must wait too.
 
         >>> Model(60e-6, 0.25e-9).unsent_bytes, Model(60e-6, 8e-9).unsent_bytes
-        (4000000, 131072)
+        (16000000, 500000)
         """
         return int(min(max(_WAIT / max(self.per_byte, 1e-12), _LEAST_UNSENT), _MOST_UNSENT))
 
