@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.medians import median_by_exchanges
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply, const
 from futurex.tree.record import Sample, op
@@ -21,6 +22,10 @@ Q = float | tuple[Any, ...] | None
 
 def _kernel(x: Any, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, method: str) -> Any:
     axes = axis[0] if len(axis) == 1 else axis
+    if function == "median":
+        found = median_by_exchanges(x, axis)
+        if found is not None:
+            return found.reshape([1 if k in axis else n for k, n in enumerate(x.shape)]) if keepdims else found
     if q is None:
         return getattr(np, function)(x, axis=axes, keepdims=keepdims)
     points = list(q) if isinstance(q, tuple) else q

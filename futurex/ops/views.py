@@ -6,7 +6,9 @@ A *chain* is a tuple of steps from a base array to a view of it:
   input, ``("s", start, stop, step)`` a slice whose parts are ints, None or ``("d", n)``, and ``("n",)`` a new axis;
 - ``("bits", dtype)`` and ``("field", dtype, offset)``: the same bytes as another type, which is written as text;
 - ``("transpose", axes)``, ``("reshape", shape)``, ``("broadcast_to", shape)``, ``("flip", axes)``,
-  ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``.
+  ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``;
+- ``("windows", axis, size)``: all windows of ``size`` elements along an axis, whose elements are a last axis. Elements
+  are in several windows, so nothing is written through such a view.
 """
 
 from __future__ import annotations
@@ -73,6 +75,8 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
             base.flags.writeable = whole.flags.writeable
         elif kind in ("real", "imag"):
             base = getattr(base, kind)
+        elif kind == "windows":
+            base = np.lib.stride_tricks.sliding_window_view(base, step[2], step[1])
         elif kind == "bits":
             base = _side_by_side(base).view(step[1])
         elif kind == "field":
@@ -124,6 +128,8 @@ def _open_view_aval(base: Aval, chain: Chain) -> Aval:
             shape = (*kept, Fresh(64 * number))
         elif kind in ("real", "imag"):
             dtype = np.zeros((), dtype).real.dtype
+        elif kind == "windows":
+            shape = (*shape[: step[1]], shape[step[1]] - (step[2] - 1), *shape[step[1] + 1 :], step[2])
         elif kind == "field":
             dtype = np.dtype(step[1])
         elif kind == "bits":
@@ -174,7 +180,7 @@ def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> 
     g, chain = _before_turns(g, base, dynamic, chain)
     if not chain:
         return g
-    place = next((k for k, step in enumerate(chain) if step[0] == "broadcast_to"), None)
+    place = next((k for k, step in enumerate(chain) if step[0] in ("broadcast_to", "windows")), None)
     if place is None:
         into = apply("store", zeros_like(base), _turned(g, chain), *dynamic, chain=chain, mode="add")
         return _turned(into, chain)
@@ -183,10 +189,23 @@ def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> 
             before, after = (_view_aval(base, dynamic, chain[:end]) for end in (k, k + 1))
             spread = _collected(g, after, dynamic, chain[k + 1 :])
             return _collected(apply("reshape", spread, shape=before.shape), base, dynamic, chain[:k])
-    narrow = _view_aval(base, dynamic, chain[:place])
-    wide = Aval(chain[place][1], narrow.dtype)
+    narrow, wide = (_view_aval(base, dynamic, chain[:end]) for end in (place, place + 1))
     spread = _collected(g, wide, dynamic, chain[place + 1 :])
+    if chain[place][0] == "windows":
+        return _collected(_overlapped(spread, narrow, chain[place]), base, dynamic, chain[:place])
     return _collected(unbroadcast(spread, narrow), base, dynamic, chain[:place])
+
+
+def _overlapped(spread: Node, narrow: Aval, step: Step) -> Node:
+    """The sums over windows of what their elements get: one shifted addition for each place in a window."""
+    _, axis, size = step
+    before = (("s", None, None, None),) * axis
+    total = zeros_like(narrow)
+    for k in range(size):
+        part = apply("load", spread, chain=(("index", (*(("s", None, None, None),) * narrow.ndim, ("i", k))),))
+        there = ("index", (*before, ("s", k, k + spread.shape[axis], None)))
+        total = apply("store", total, part, chain=(there,), mode="add")
+    return total
 
 
 def _before_turns(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> tuple[Node, Chain]:
@@ -274,6 +293,10 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((base[0] + 1j,), {"chain": (("broadcast_to", (3, 5)), ("imag",), ("flip", (0,)))})
     merged = (("broadcast_to", (2, 3)), ("transpose", (1, 0)), ("reshape", (6,)), ("index", (("s", 1, None, 2),)))
     yield Sample((np.array(1.5),), {"chain": merged})
+    yield Sample((base,), {"chain": (("windows", 1, 3),)})
+    windows = (("windows", 0, 2), ("windows", 1, 3), ("index", (("s", None, None, 2), ("n",))))
+    yield Sample((base,), {"chain": (*windows, ("transpose", (3, 0, 1, 2, 4)))})
+    yield Sample((base[0] + 1j,), {"chain": (("flip", (0,)), ("windows", 0, 2), ("windows", 0, 2), ("imag",))})
 
 
 op(

@@ -614,3 +614,30 @@ def a_flag_as_an_index(x, flag):
 @cases(V, np.array(True))
 def a_flag_that_a_value_does_not_fit(v, flag):
     v[flag] = np.ones((2, *v.shape))
+
+
+@cases(X.copy())
+def sliding_windows_share_memory(x):
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3))
+    before = windows.sum(axis=(2, 3))
+    x[1, 1:3] = [7.0, -9.0]
+    along = np.lib.stride_tricks.sliding_window_view(x.T, 2, axis=(-1,))
+    return before, windows[::-1, 1], along @ np.ones(2), np.lib.stride_tricks.sliding_window_view(x, (2, 2), 0), windows
+
+
+@cases(V)
+def medians_of_windows(v):
+    plane = np.pad(np.outer(v, np.linspace(-3.0, 2.0, 50)), 1, mode="reflect")
+    return np.median(np.lib.stride_tricks.sliding_window_view(plane, (3, 3)), axis=(2, 3), keepdims=True)
+
+
+@cases(X)
+def windows_that_do_not_fit(x):
+    return np.lib.stride_tricks.sliding_window_view(x, 9, axis=1)
+
+
+@cases(X)
+def windows_are_read_only(x):
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2))
+    windows[0, 0] = 1.0
+    return windows

@@ -21,7 +21,6 @@ NOT_STAGED = {
     "adaptive_integration": "a recursion whose end depends on data",
     "dbscan": "a list as a stack that grows and shrinks by data",
     "histogram_equalisation": "masked arrays",
-    "image_filters": "sliding_window_view",
     "polygons": "a list as a stack that grows and shrinks by data",
 }
 

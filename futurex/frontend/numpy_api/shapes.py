@@ -56,6 +56,24 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
     return x.transpose(*order)
 
 
+@handles(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Tracer:
+    array = as_tracer(x)
+    if writeable or not array.aval.static:
+        raise Escape("sliding windows that may be written to, or of unknown extents", "this use is not traced")
+    sizes = window_shape if isinstance(window_shape, tuple | list) else (window_shape,)
+    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    if not all(isinstance(each, int | np.integer) for each in (*sizes, *axes)) or 0 in sizes:
+        raise Escape("sliding windows of sizes that are not known, or of no elements", "this use is not traced")
+    like = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    np.lib.stride_tricks.sliding_window_view(like, window_shape, axis)  # refuses what NumPy refuses
+    places = [array_utils.normalize_axis_index(k, array.ndim) for k in axes]
+    steps = zip(places, sizes, strict=True)
+    return array._extended(*(("windows", place, operator.index(size)) for place, size in steps)).readonly()
+
+
 @handles(np.ravel)
 def ravel(a: Any, order: str = "C") -> Tracer:
     return as_tracer(a).ravel(order)

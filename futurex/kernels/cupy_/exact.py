@@ -41,7 +41,7 @@ def _view(xp: Any, base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
         elif kind in ("real", "imag"):
             base = getattr(base, kind)
         else:
-            raise OnHost("an array of the GPU has no views of its bytes")
+            raise OnHost("an array of the GPU has no views of its bytes, nor of windows")
     return base
 
 

@@ -201,6 +201,8 @@ def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str
             array = reshaped(function, array, step[1])
         elif step[0] == "diagonal":
             array = _diagonal(function, array, *step[1:])
+        elif step[0] == "windows":
+            array = _windows(array, *step[1:])
         elif step[0] in ("real", "imag") and array.dtype.kind == "c":
             half = array.dtype.itemsize // 2
             moved = plus(function, array.offset, str(half if step[0] == "imag" else 0))
@@ -315,6 +317,14 @@ def _diagonal(function: Function, array: Array, offset: int = 0, axis1: int = 0,
         strides=(*(array.strides[k] for k in rest), array.strides[one] + array.strides[two]),
         offset=plus(function, array.offset, str(start)),
     )
+
+
+def _windows(array: Array, axis: int, size: int) -> Array:
+    extent = array.shape[axis]
+    if isinstance(extent, Extent):
+        raise Unsupported("windows along an axis of unknown extent")
+    shape = (*array.shape[:axis], extent - size + 1, *array.shape[axis + 1 :], size)
+    return replace(array, shape=shape, strides=(*array.strides, array.strides[axis]))
 
 
 def reshaped(function: Function, array: Array, shape: Sequence[Any]) -> Array:
