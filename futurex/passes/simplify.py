@@ -158,9 +158,13 @@ _STEP_ATTRIBUTES = {"reshape": "shape", "transpose": "axes", "broadcast_to": "sh
 
 
 def _store(node: Node) -> Node | None:
-    """A write over everything is the value."""
-    whole = all(step[0] == "index" and _whole(step[1]) for step in node.attrs["chain"])
-    return node.inputs[1] if whole and node.attrs["mode"] == "set" else None
+    """A write over everything is the value; one of what stands there already, as ``x[k] += y`` ends, is nothing."""
+    if node.attrs["mode"] != "set":
+        return None
+    (base, value, *dynamic), chain = node.inputs, node.attrs["chain"]
+    if value.op == "load" and value.inputs == (base,) and not dynamic and value.attrs["chain"] == chain:
+        return base
+    return value if all(step[0] == "index" and _whole(step[1]) for step in chain) else None
 
 
 def _filled(node: Node) -> Node | None:

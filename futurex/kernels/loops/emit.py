@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.loops import control, elementwise, indexing, linear, reductions, values
+from futurex.kernels.loops import control, elementwise, fourier, indexing, linear, reductions, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.delivery import Delivery
@@ -358,6 +358,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
     "matmul": linear.matmul,
+    **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,
     "solve": linear.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),

@@ -51,9 +51,14 @@ def run_core(
     core: Sequence[Size],
     steps: Sequence[int],
 ) -> None:
-    """Run a loop over matrices: ``shape`` and ``strides`` are those of the stack, ``core`` and ``steps`` the rest."""
+    """Run a loop over matrices: ``shape`` and ``strides`` are those of the stack, ``core`` and ``steps`` the rest.
+
+    The loop itself goes along the last dimension of the stack, and so prepares what it needs (a plan, workspace) once.
+    """
     extents, columns = merged(tuple(shape), strides)
-    emit(e, callee, operands, [1, *core], [0] * len(operands) + list(steps), extents, columns)
+    count: Size = extents.pop() if extents else 1
+    inner = columns.pop() if columns else (0,) * len(operands)
+    emit(e, callee, operands, [count, *core], [*inner, *steps], extents, columns)
 
 
 def emit(

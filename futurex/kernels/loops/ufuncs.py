@@ -60,7 +60,8 @@ def inner_loop(ufunc: Any, inputs: tuple[Dtype, ...], *outputs: Dtype) -> InnerL
     index = ufunc.types.index(wanted)
     content = _Ufunc.from_address(id(ufunc))
     address = content.functions[index]
-    return InnerLoop(address, content.data[index] or 0, inputs, outputs) if address else None
+    data = content.data[index] if content.data else None  # loops that need none may have no list of them
+    return InnerLoop(address, data or 0, inputs, outputs) if address else None
 
 
 @functools.cache
