@@ -53,8 +53,22 @@ def run_core(
 ) -> None:
     """Run a loop over matrices: ``shape`` and ``strides`` are those of the stack, ``core`` and ``steps`` the rest.
 
-    The loop itself goes along the last dimension of the stack, and so prepares what it needs (a plan, workspace) once.
+    One matrix at a time: the loops of ``matmul`` and LAPACK leave their arguments moved behind the stack.
     """
+    extents, columns = merged(tuple(shape), strides)
+    emit(e, callee, operands, [1, *core], [0] * len(operands) + list(steps), extents, columns)
+
+
+def run_stack(
+    e: Emitter,
+    callee: InnerLoop,
+    operands: Sequence[Array],
+    shape: Sequence[Size],
+    strides: Sequence[Strides],
+    core: Sequence[Size],
+    steps: Sequence[int],
+) -> None:
+    """The same for a loop that goes along the stack itself and leaves its arguments alone: it prepares once."""
     extents, columns = merged(tuple(shape), strides)
     count: Size = extents.pop() if extents else 1
     inner = columns.pop() if columns else (0,) * len(operands)
