@@ -16,6 +16,7 @@ from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import PLAIN, any_traced, items, of_class
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
@@ -82,13 +83,15 @@ def _abs(value: Any) -> Any:
 
 @special(isinstance)
 def _isinstance(value: Any, kinds: Any) -> bool:
-    if not isinstance(value, Tracer):
-        return isinstance(value, kinds)
     return isinstance(_stand_in(value), kinds)
 
 
-def _stand_in(value: Tracer) -> Any:
-    """A value of the type that a traced one stands for."""
+def _stand_in(value: Any) -> Any:
+    """A value of the type that a traced one stands for; any other itself."""
+    if isinstance(value, TracedList):
+        return []
+    if not isinstance(value, Tracer):
+        return value
     if not value.is_scalar:
         return np.empty((0,) * value.ndim, value.dtype)
     return value.dtype.type(0).item() if value.aval.weak else value.dtype.type(0)
@@ -96,7 +99,7 @@ def _stand_in(value: Tracer) -> Any:
 
 @special(type)
 def _type(*args: Any) -> Any:
-    if len(args) == 1 and isinstance(args[0], Tracer):
+    if len(args) == 1 and isinstance(args[0], Tracer | TracedList):
         return type(_stand_in(args[0]))
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")

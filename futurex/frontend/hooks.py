@@ -18,7 +18,9 @@ from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
+from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
+from futurex.frontend.lists import TracedList, listed
 from futurex.frontend.numbers import attribute
 from futurex.frontend.outside import (
     PLAIN,
@@ -129,6 +131,15 @@ class Runtime:
     def born(container: Any) -> Any:
         """A container or iterator that the function made itself."""
         return current().remember(container)
+
+    @staticmethod
+    def filled(value: Any) -> Any:
+        """A name in a test: of a list whose length depends on data whether it has entries, all else as it is."""
+        return control.truth_of(asked(value)) if isinstance(value, TracedList) else value
+
+    def listed(self, values: list[Any], line: int, column: int) -> Any:
+        """A list that the function wrote out."""
+        return listed(values, (self.function.__code__, line, column))
 
     @staticmethod
     def refuse(why: str) -> None:

@@ -17,6 +17,7 @@ from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import any_traced, items
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer
@@ -102,6 +103,8 @@ def _counted(values: Any) -> Any:
 
 @special(list)
 def _list(values: Any = ()) -> Any:
+    if isinstance(values, TracedList):
+        return values.copy()
     return current().remember(list(items(_counted(values))))
 
 

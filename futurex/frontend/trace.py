@@ -173,6 +173,9 @@ class Trace:
         self.waits = False  # a run may find out that only plain Python will do
         self.fragments = fragments  # what is known of opaque calls; None: there can be none
         self.in_library = False
+        self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
+        self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
+        self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.log: Node | None = None
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:

@@ -542,6 +542,8 @@ def node_of(value: Any) -> Node:
         return stack_nested(list(value))
     if isinstance(value, Placeholder):
         value.used()
+    if hasattr(type(value), "__fx_node__"):
+        return value.__fx_node__()
     raise Escape(f"a {type(value).__name__} used as an array", "it cannot be traced")
 
 

@@ -149,19 +149,31 @@ def trace_call(
     Calls that cannot be staged but can be ``fragments`` become that. ``opened``: abstract values with symbols for some
     of the leaves.
     """
+    stacks: dict[Any, Any] | None = {}  # lists that are traced, because an earlier trace saw them grow by data
     while True:
-        variant = _traced(function, leaves, structure, fragments, opened or {})
-        if opened or fragments is None or variant.escape is None or not fragments.admit(variant.escape):
+        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks or {})
+        if variant.escape is None:
+            return variant
+        if stacks is not None and (grown or stacks):
+            found = {**stacks, **grown}
+            if None in found.values() or (found == stacks and not variant.escape.candidates):
+                stacks = None
+                continue
+            if found != stacks:
+                stacks = found
+                continue
+        if opened or fragments is None or not fragments.admit(variant.escape):
             return variant
 
 
 def _traced(
-    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval]
-) -> Variant:
+    function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
+    stacks: dict[Any, Any],
+) -> tuple[Variant, dict[Any, Any]]:  # fmt: skip
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     variant.opened = dict(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
-    trace.many_sizes = bool(opened)
+    trace.many_sizes, trace.stacks = bool(opened), stacks
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
@@ -178,7 +190,7 @@ def _traced(
     variant.guards = list(trace.guards.values())
     if variant.graph is None:
         variant.captures = []
-    return variant
+    return variant, trace.grown
 
 
 @dataclass

@@ -35,6 +35,7 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape, is_own
+from futurex.frontend.lists import note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
@@ -181,6 +182,7 @@ def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
     now = value, entries_of(value)
     first, second = (branch.objects.get(key, now)[1] for branch in builder.branches)
     if list(first) != list(second):
+        note_growth(value, first, second)
         raise Escape(f"{describe(value)} grows or shrinks in one branch only", "how long it is depends on data")
     return {k: _plan_name(builder, f"an entry of {describe(value)}", first[k], second[k]) for k in first}
 

@@ -33,6 +33,7 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape
+from futurex.frontend.lists import note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
@@ -131,6 +132,7 @@ class _Objects:
         """The objects that a round changed and that are not carried yet. Refuses those that grow or shrink."""
         for key, (value, before) in changed.items():
             if key not in self._own and list(entries_of(value)) != list(before):
+                note_growth(value, before, entries_of(value))
                 raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
         return {key: value for key, (value, _) in changed.items() if key not in self._own | self._objects.keys()}
 

@@ -10,8 +10,9 @@ from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.rows import Rows, TracedRange
-from futurex.frontend.control.values import Get, Set, State, is_unknown, truth
+from futurex.frontend.control.values import Get, Set, State, asked, is_unknown, truth
 from futurex.frontend.errors import Escape
+from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -32,7 +33,7 @@ def while_(
     """A ``while`` statement. Runs as Python as long as its test is known; from then on it is staged."""
 
     def goes_on() -> Any:
-        return test() if left is None else and_(not_(left()), test)
+        return asked(test() if left is None else and_(not_(left()), test))
 
     rounds, first = 0, next_id()
     while True:
@@ -103,6 +104,9 @@ def for_(
         return
     if isinstance(iterable, Rows) and current().is_newest(iterable):
         loop.over_rows(*iterable.rest())
+        return
+    if isinstance(iterable, TracedList):
+        loop.stage(iterable.live_range(), lambda i: iterable[i])
         return
     values = items(iterable)
     if isinstance(values, Tracer):
@@ -202,9 +206,10 @@ class _Loop:
     ) -> None:
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
-        stop = node_of(bounds.stop)
+        fixed = None if callable(bounds.stop) else node_of(bounds.stop)
 
         def test() -> Any:
+            stop = node_of(bounds.stop()) if fixed is None else fixed
             inside = fresh(emit("less" if bounds.up else "greater", counter[0]._node, stop))
             left = self.left
             return inside if left is None else and_(inside, lambda: not_(left()))

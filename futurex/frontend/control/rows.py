@@ -11,7 +11,10 @@ from futurex.frontend.errors import Escape
 
 @dataclass(frozen=True)
 class TracedRange:
-    """``range`` with a bound that is not known before the run. ``up``: the step is positive."""
+    """``range`` with a bound that is not known before the run. ``up``: the step is positive.
+
+    ``stop`` may be a function that every round asks anew.
+    """
 
     start: Any
     stop: Any

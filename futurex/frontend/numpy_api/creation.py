@@ -117,6 +117,8 @@ def array(
     if dtype is not None and np.dtype(dtype).kind not in "biufc":
         raise Escape(f"an array of dtype {np.dtype(dtype)}", "only numbers and booleans are traced")
     value = entered(object)
+    if hasattr(type(value), "__fx_node__"):
+        value = new_array(value.__fx_node__())
     if not copy and isinstance(value, Tracer):
         if copy is False and (value.is_scalar or (dtype is not None and np.dtype(dtype) != value.dtype)):
             raise ValueError("Unable to avoid copy while creating an array as requested.")

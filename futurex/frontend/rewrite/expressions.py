@@ -100,7 +100,10 @@ class Expressions(ast.NodeTransformer):
         return self.visit(index)
 
     def visit_List(self, node: ast.List) -> Any:
-        return self._born(node)
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        return self._expression(fx("listed", node, ast.Constant(node.lineno), ast.Constant(node.col_offset)), node)
 
     def visit_Dict(self, node: ast.Dict) -> Any:
         return self._born(node)
@@ -165,7 +168,7 @@ class Expressions(ast.NodeTransformer):
             self.generic_visit(node)
             node.test = fx("known", node.test)
             return ast.fix_missing_locations(node)
-        test, body, orelse = (self.visit(part) for part in (node.test, node.body, node.orelse))
+        test, body, orelse = self.visit_test(node.test), self.visit(node.body), self.visit(node.orelse)
         return self._expression(fx("if_expression", test, thunk(body), thunk(orelse)), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -176,6 +179,18 @@ class Expressions(ast.NodeTransformer):
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         first, *others = (self.visit(value) for value in node.values)
         return self._expression(fx(method, first, *(thunk(other) for other in others)), node)
+
+    def visit_test(self, node: ast.expr) -> Any:
+        """A test: of the operands of ``and`` and ``or`` in it only the truth counts."""
+
+        def mark(operand: ast.expr) -> ast.expr:
+            if isinstance(operand, ast.BoolOp):
+                operand.values = list(map(mark, operand.values))
+            elif isinstance(operand, ast.Name | ast.Attribute | ast.Subscript):
+                return Ready(self._expression(fx("filled", self.visit(operand)), operand))
+            return operand
+
+        return self.visit(mark(node) if isinstance(node, ast.BoolOp) else node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.operand, ast.Constant):

@@ -251,7 +251,7 @@ class Rewriter(Expressions):
             flags += [f"{loop}_returned", f"{loop}_value"]
         if contains([*body, *orelse], (ast.Nonlocal, ast.Global)):
             return [self._plain_if(node)]
-        test = self.visit(node.test)
+        test = self.visit_test(node.test)
         names = self._state([*body, *orelse], flags)
         inner_body = self._block(body, tail=tail, loop=loop)
         inner_orelse = self._block(orelse, tail=tail, loop=loop)
@@ -298,7 +298,7 @@ class Rewriter(Expressions):
             call = fx("for_", self.visit(node.iter), load(body.name), *ends)
         else:
             body = self._branch(names, "body", statements, [])
-            call = fx("while_", thunk(self.visit(node.test)), load(body.name), *ends)
+            call = fx("while_", thunk(self.visit_test(node.test)), load(body.name), *ends)
         out: list[ast.stmt] = [*head, *self._declare(names), *accessors, body, ast.Expr(call)]
         return [self._placed(new, node) for new in out]
 

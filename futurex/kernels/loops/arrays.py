@@ -77,6 +77,11 @@ class Array:
         return all(type(extent) is int for extent in self.shape)
 
     @property
+    def static_rows(self) -> bool:
+        """Is at most the number of rows left to the run?"""
+        return bool(self.shape) and all(type(extent) is int for extent in self.shape[1:])
+
+    @property
     def contiguous(self) -> bool:
         """Do the elements lie side by side in C order, whatever the extents turn out to be?"""
         steps = zip(self.capacity, self.strides, packed(self.capacity, self.dtype.itemsize), strict=True)
@@ -276,7 +281,7 @@ def _slice(
     rounds = function.emit(f"sdiv i64 {function.emit(f'add i64 {distance}, {abs(step) - 1}')}, {abs(step)}")
     empty = function.emit(f"icmp sle i64 {distance}, 0")
     count = function.select(empty, "i64", "0", rounds)
-    first = function.select(empty, "i64", "0", start)
+    first = function.select(empty, "i64", "0", start) if start != "0" else start
     return first, Extent(count, -(-most(extent) // abs(step))), step
 
 

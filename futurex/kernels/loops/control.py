@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +68,6 @@ class _Target:
                 raise Unsupported("a number in one branch and an array in the other")
             self.cell = f.variable(memory_type(supported(aval.dtype)))
             return
-        if home is not None:
-            self.array = home
-            return
         shape: list[Size] = []
         for axis, (first, second) in enumerate(zip(one.shape, two.shape, strict=True)):
             if first == second and isinstance(first, int):
@@ -78,7 +75,7 @@ class _Target:
                 continue
             self.extents[axis] = f.variable("i64")
             shape.append(Extent("", max(most(first), most(second))))
-        self.array = e.fresh(tuple(shape), aval.dtype)
+        self.array = e.fresh(tuple(shape), aval.dtype) if home is None else replace(home, shape=tuple(shape))
 
 
 def _targets(
@@ -94,8 +91,7 @@ def _targets(
             and one.place == two.place
             and one.place in consumed
             and one.place not in used
-            and one.static
-            and one.shape == two.shape
+            and one.capacity == two.capacity
             and e.is_home(one)
             and e.is_home(two)
         ):
@@ -112,10 +108,10 @@ def _deliver(e: Emitter, target: _Target, value: Value) -> None:
         f.store(value.dtype, value.register, target.cell)
         return
     assert target.array is not None
-    if value.place == target.array.place:
-        return
     for axis, cell in target.extents.items():
         f.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
+    if value.place == target.array.place:
+        return
     elementwise.assign(e, replace(target.array, shape=value.shape, owned=False), value)
 
 
@@ -144,7 +140,7 @@ def loop(e: Emitter, placed: Placed, inputs: list[Value]) -> list[Value]:
             carry.append(value)
     for value in carry:
         e.hold(value)
-    results = rounds(e, placed.node, carry, inputs[count:])
+    results = rounds(e, placed.node, carry, inputs[count:], placed.consumes)
     for value in carry:
         if isinstance(value, Array):
             e.memory.settle(value.place)
@@ -159,8 +155,13 @@ class _TooSmall(Exception):
         self.shape = shape
 
 
-def rounds(e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Value]) -> list[Value]:
-    """The loop itself; array carries of known extents are owned, and hold the results in the end."""
+def rounds(
+    e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Value], granted: Collection[int] = ()
+) -> list[Value]:
+    """The loop itself; array carries of known extents are owned, and hold the results in the end.
+
+    ``granted``: the carries whose memory may be taken. An array that grows and grows gets all the room that there is.
+    """
     if node.attrs["tape"]:
         raise Unsupported("a loop that keeps every round")
     if any(isinstance(value, Opaque) for value in (*carry, *consts)):
@@ -171,14 +172,17 @@ def rounds(e: Emitter, node: Node, carry: Sequence[Value], consts: Sequence[Valu
         for k, value in enumerate(carry)
         if isinstance(value, Array) and not node.attrs["body"].params[k].aval.static
     }
-    for _ in range(_GROWTHS):
+    for attempt in range(_GROWTHS):
         before = len(e.function.lines), e.function.block
         try:
-            return _Rounds(e, node, carry, room).emit(shared)
+            return _Rounds(e, node, carry, room, granted).emit(shared)
         except _TooSmall as found:
             del e.function.lines[before[0] :]
             e.function.block = before[1]
             room[found.number] = tuple(map(max, room[found.number], found.shape))
+            rows = node.attrs["body"].params[found.number].aval.shape
+            if attempt and type(rows[0]) is not int and all(type(extent) is int for extent in rows[1:]):
+                room[found.number] = (e.most_rows(rows[1:]), *room[found.number][1:])
     raise Unsupported("an array that grows from round to round")
 
 
@@ -189,8 +193,9 @@ class _Rounds:
     """What a loop carries: numbers in cells, arrays in homes, open extents in cells beside them."""
 
     def __init__(
-        self, e: Emitter, node: Node, carry: Sequence[Value], room: dict[int, tuple[int, ...]]
-    ) -> None:
+        self, e: Emitter, node: Node, carry: Sequence[Value], room: dict[int, tuple[int, ...]],
+        granted: Collection[int],
+    ) -> None:  # fmt: skip
         self.e, self.node = e, node
         self.homes: list[Array | None] = []
         self.cells: list[str | None] = []
@@ -213,23 +218,31 @@ class _Rounds:
             known = node.attrs["body"].params[k].aval.shape
             self.extents[k] = {axis: f.variable("i64") for axis, size in enumerate(known) if type(size) is not int}
             shape = tuple(Extent("", n) if axis in self.extents[k] else n for axis, n in enumerate(room[k]))
-            home = e.fresh(shape, value.dtype)
+            taken = k in granted and value.owned and value.capacity == room[k] and e.is_home(value)
+            home = replace(value, shape=shape) if taken else e.fresh(shape, value.dtype)
             e.hold(home)
             self.homes.append(home)
-            self._bring(k, value)
+            if taken:
+                self._settle(k, value)
+            else:
+                self._bring(k, value)
 
     def _bring(self, k: int, value: Array) -> None:
         """Put an array of open extents into its home."""
-        f, home = self.e.function, self.homes[k]
+        home = self.homes[k]
         assert home is not None
         for axis, size in enumerate(value.shape):
             if axis not in self.extents[k] and size != home.shape[axis]:
                 raise Unsupported("an array whose extents change from round to round")
         if any(one > two for one, two in zip(value.capacity, home.capacity, strict=True)):
             raise _TooSmall(k, value.capacity)
-        for axis, cell in self.extents[k].items():
-            f.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
+        self._settle(k, value)
         elementwise.assign(self.e, replace(home, shape=value.shape, owned=False), value)
+
+    def _settle(self, k: int, value: Array) -> None:
+        """Note the extents of an array."""
+        for axis, cell in self.extents[k].items():
+            self.e.function.do(f"store i64 {text(value.shape[axis])}, ptr {cell}, align 8")
 
     def _now(self) -> list[Value]:
         f, found = self.e.function, list[Value]()
@@ -294,6 +307,9 @@ class _Rounds:
                 raise Unsupported("a number in one round and an array in the next")
             if not self.extents[k] and home.shape != value.shape:
                 raise Unsupported("an array whose extents change from round to round")
+            if self.extents[k] and home.place == value.place and home.capacity == value.capacity and e.is_home(value):
+                self._settle(k, value)
+                continue
             if home.place != value.place or home.shape != value.shape or not e.is_home(value):
                 moves.append((k, value))
         moved = {own.place for k, _ in moves if (own := self.homes[k]) is not None}

@@ -87,6 +87,10 @@ class Emitter:
         """Scratch memory for one array that stays as it is until the code ends."""
         return self.memory.fresh(shape, dtype, lasting=True)
 
+    def most_rows(self, row: Sequence[int]) -> int:
+        """How many rows of a shape an array may grow to that the run makes longer and longer."""
+        return _LARGEST_UNKNOWN // max(math.prod(row), 1)
+
     def copied(self, source: Array) -> Array:
         made = self.fresh(source.shape, source.dtype)
         elementwise.assign(self, made, source)

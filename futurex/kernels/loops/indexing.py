@@ -111,6 +111,13 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     for part in parts:
         total = plus(f, total, text(part.shape[axis]))
     limit = sum(arrays.most(part.shape[axis]) for part in parts)
+    if total[0] == "%" and not axis and not placed.node.aval.static and parts[0].static_rows:
+        room = e.most_rows(parts[0].capacity[1:])
+        if limit > room:
+            f.fail_if(f.emit(f"icmp ugt i64 {total}, {room}"))
+            limit = room
+        if 0 in placed.consumes and parts[0].owned and parts[0].capacity[0] == limit == room and e.is_home(parts[0]):
+            return _appended(e, parts, total)
     whole = list(arrays.broadcast(f, [(*part.shape[:axis], 1, *part.shape[axis + 1 :]) for part in parts]))
     whole[axis] = Extent(total, limit) if total[0] == "%" else int(total)
     out = e.result(tuple(whole), node.dtype, dense=False)
@@ -126,6 +133,20 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
         elementwise.assign(e, replace(out, shape=shape, offset=offset, owned=False), part)
         start = plus(f, start, text(extent))
     return out
+
+
+def _appended(e: Emitter, parts: Sequence[Array], total: str) -> Array:
+    """The first part, which nobody else reads and which has room, with the others behind its rows."""
+    f, (base, *others) = e.function, parts
+    start = text(base.shape[0])
+    for part in others:
+        arrays.broadcast(f, [base.shape[1:], part.shape[1:]])
+        if part.place == base.place:
+            part = e.copied(part)
+        offset = plus(f, base.offset, arrays.times(f, start, str(base.strides[0])))
+        elementwise.assign(e, replace(base, shape=part.shape, offset=offset, owned=False), part)
+        start = plus(f, start, text(part.shape[0]))
+    return replace(base, shape=(Extent(total, base.capacity[0]), *base.shape[1:]))
 
 
 def extent_of(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:

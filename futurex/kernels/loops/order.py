@@ -48,6 +48,8 @@ def overwrites(node: Node) -> list[int]:
     """The inputs whose memory the node would like to take for its results."""
     if node.op in ("store", "scatter", "masked_store"):
         return [0]
+    if node.op == "concatenate" and not node.attrs["axis"] and not node.aval.static:
+        return [0]
     if node.op == "loop":
         return [k for k in range(len(node.attrs["body"].outs)) if is_array(node.inputs[k].aval)]
     if node.op == "cond":

@@ -1,0 +1,269 @@
+"""Lists whose length depends on data: stacks and queues of numbers, or of arrays of one shape, as one array of rows.
+
+A list is a Python list of its entries until a staged loop or branch makes it longer or shorter. Then the call is traced
+again, and the display that made the list makes a :class:`TracedList` instead, whose rows loops carry like any array.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.control.rows import TracedRange
+from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_tracer, raw
+from futurex.frontend.errors import Escape, mark
+from futurex.frontend.outside import items, own_container
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array
+from futurex.ops.control import Failure
+from futurex.tree.aval import Aval
+from futurex.tree.dims import Dim
+from futurex.tree.node import Node, const
+
+Site = tuple[Any, int, int]
+"""A list display: code, line and column."""
+_ENTRY = "is also an entry of a list"
+_EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
+
+
+class Entry:
+    """What all entries of a list are: numbers or arrays of one type.
+
+    ``python``: Python's numbers; ``loose``: Python's or NumPy's. No dataclass: it is a leaf of what loops carry.
+    """
+
+    __slots__ = ("aval", "is_array", "loose", "python")
+
+    def __init__(self, aval: Aval, is_array: bool, python: bool, loose: bool) -> None:
+        self.aval, self.is_array, self.python, self.loose = aval, is_array, python, loose
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and all(getattr(self, name) == getattr(other, name) for name in Entry.__slots__)
+
+    def __hash__(self) -> int:
+        return hash((self.aval, self.is_array, self.python, self.loose))
+
+    @classmethod
+    def of(cls, value: Any) -> Entry | None:
+        """The kind of one entry; None for what no array can hold."""
+        value = entered(value)
+        if not is_numeric(value):
+            return None
+        aval = raw(value).aval
+        if not aval.static or aval.dtype.kind not in "biufc":
+            return None
+        return cls(Aval(aval.shape, aval.dtype), Kind.of(value).is_array, aval.weak, is_loose(value))
+
+    def joined(self, other: Entry | None) -> Entry | None:
+        if other is None or (self.aval, self.is_array) != (other.aval, other.is_array):
+            return None
+        return Entry(
+            self.aval, self.is_array, self.python and other.python,
+            self.loose or other.loose or self.python != other.python,
+        )  # fmt: skip
+
+
+def joined(entries: Iterable[Any]) -> Entry | None:
+    """What all these entries are; None where they differ, or where there are none."""
+    kinds = [Entry.of(entry) for entry in entries]
+    found = kinds[0] if kinds else None
+    for kind in kinds[1:]:
+        found = None if found is None else found.joined(kind)
+    return found
+
+
+def listed(values: list[Any], site: Site) -> Any:
+    """What a list display gives: the list, or a traced one where an earlier trace saw it grow or shrink by data."""
+    trace = current()
+    kind = trace.stacks.get(site)
+    if kind is None:
+        trace.lists[id(values)] = values, site
+        return trace.remember(values)
+    made = trace.remember(TracedList(site, kind, new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))))
+    made.extend(values)
+    return made
+
+
+def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
+    """A list held these entries before and after it grew or shrank: it might be a traced one in another trace."""
+    trace = current()
+    found, site = trace.lists.get(id(value), (None, None))
+    kind = joined(entry for entries in contents for entry in entries.values())
+    if found is value and kind is not None:
+        before = trace.grown.get(site)
+        trace.grown[site] = kind if before is None else before.joined(kind)
+
+
+class TracedList:
+    """A list whose entries are the rows of an array. What no row can tell of (another list's identity) is refused."""
+
+    __fx_traced__ = True
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("kind", "rows", "site")
+
+    def __init__(self, site: Site, kind: Entry, rows: Tracer) -> None:
+        self.site, self.kind, self.rows = site, kind, rows
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> Tracer:
+        rows = entered(self.rows)  # branches may have left what nobody may use
+        assert isinstance(rows, Tracer)
+        return rows
+
+    def __len__(self) -> Any:
+        return as_number(self._rows().shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        rows = self._rows()
+        if isinstance(index, slice):
+            return self._like(rows[index]._node)
+        if not isinstance(index, Tracer):
+            index = operator.index(index)
+        elif index.dtype.kind not in "iu" or index.ndim:
+            raise Escape("a list indexed by what is no integer", "it is traced as an array")
+        extent = rows.shape[0]
+        if isinstance(index, int) and isinstance(extent, int) and not -extent <= index < extent:
+            error = IndexError("list index out of range")
+            mark(error)
+            raise error
+        current().waits = True  # where a run finds no such entry, plain Python raises the list's own exception
+        node = rows[index]._node
+        current().remember_failing(node)  # the entry need not be read
+        return self._entry(node)
+
+    def _entry(self, node: Node) -> Tracer:
+        if self.kind.python:
+            return fresh(emit("python_scalar", node, kind=node.dtype.kind))
+        made = merged_tracer(node, Kind(self.kind.is_array), (), loose=self.kind.loose)
+        if self.kind.is_array:
+            made._cell.entangle(_ENTRY)
+        return made
+
+    def _like(self, rows: Node) -> TracedList:
+        return current().remember(TracedList(self.site, self.kind, new_array(rows)))
+
+    def live_range(self) -> TracedRange:
+        """The positions that iteration goes over, which sees what is appended meanwhile."""
+        return TracedRange(0, self.__len__, 1, True)
+
+    def __fx_items__(self) -> Any:
+        raise Escape("iterating over a list whose length depends on data", "only a for statement goes over it")
+
+    __iter__ = __fx_items__
+
+    def __contains__(self, value: Any) -> bool:
+        raise Escape("`in` on a list whose length depends on data", "it is traced as an array")
+
+    def __eq__(self, other: object) -> Any:
+        raise Escape("comparing a list whose length depends on data", "it is traced as an array")
+
+    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = __eq__  # type: ignore[assignment]
+
+    def __fx_node__(self) -> Node:
+        """The array that NumPy makes of the list; of an empty one it makes an array of no dimensions more."""
+        rows = self._rows()
+        extent = rows.shape[0]
+        if self.kind.aval != Aval((), np.dtype(np.float64)):
+            if not isinstance(extent, Dim) and not extent:
+                raise Escape("an array of an empty list", "its dtype is another one")
+            if isinstance(extent, Dim):
+                current().waits = True  # such a call is run again as plain Python
+                current().effect("check", emit("greater", as_number(extent)._node, 0), failure=_EMPTY)
+        return rows._node
+
+    def copy(self) -> TracedList:
+        return self._like(self._rows()._node)
+
+    def __add__(self, other: Any) -> TracedList:
+        made = self.copy()
+        made.extend(_same_list(other))
+        return made
+
+    def __radd__(self, other: Any) -> TracedList:
+        made = self._like(self._rows()[:0]._node)
+        made.extend(_same_list(other))
+        made.extend(self)
+        return made
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def append(self, value: Any) -> None:
+        self.extend([value])
+
+    def extend(self, values: Any) -> None:
+        if isinstance(values, TracedList):
+            self._check(values.kind)
+            added = [values._rows()._node]
+        elif isinstance(values, Tracer) and values.ndim > 1:
+            raise Escape("extending a list by the rows of an array", "it is traced as an array")
+        else:
+            added = [self._row(value) for value in items(values)]
+        own_container(self, "a list")
+        for node in added:
+            self.rows = new_array(emit("concatenate", self._rows()._node, node, axis=0))
+
+    def __iadd__(self, values: Any) -> TracedList:
+        self.extend(values)
+        return self
+
+    def _row(self, value: Any) -> Node:
+        """One entry as an array of one row. An array is the list's and somebody else's: nobody may write into it."""
+        value = entered(value)
+        self._check(Entry.of(value))
+        if isinstance(value, Tracer) and not value.is_scalar:
+            value._cell.entangle(_ENTRY)
+        node = raw(value)
+        if node.aval.weak:
+            node = emit("cast", node, dtype=node.dtype)
+        return emit("reshape", node, shape=(1, *self.kind.aval.shape))
+
+    def _check(self, kind: Entry | None) -> None:
+        common = self.kind.joined(kind)
+        if common != self.kind:
+            current().grown[self.site] = common
+            raise Escape("a list whose length depends on data, of entries of several types", "it is traced as an array")
+
+    def pop(self, index: Any = -1) -> Any:
+        if isinstance(index, Tracer) or index not in (0, -1):
+            raise Escape("pop() from the middle of a list whose length depends on data", "it is traced as an array")
+        own_container(self, "a list")
+        entry = self[index]
+        rows = self._rows()
+        self.rows = new_array((rows[:-1] if index else rows[1:])._node)
+        return entry
+
+    def clear(self) -> None:
+        own_container(self, "a list")
+        self.rows = new_array(self._rows()[:0]._node)
+
+    def reverse(self) -> None:
+        own_container(self, "a list")
+        self.rows = new_array(self._rows()[::-1]._node)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            raise Escape("writing a slice of a list whose length depends on data", "it is traced as an array")
+        row = self._row(value)
+        own_container(self, "a list")
+        current().waits = True
+        rows = new_array(self._rows()._node)
+        rows[index] = fresh(emit("reshape", row, shape=self.kind.aval.shape))
+        self.rows = rows
+
+    def __delitem__(self, index: Any) -> None:
+        raise Escape("del of an entry of a list whose length depends on data", "it is traced as an array")
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(list, name) and not name.startswith("__"):
+            raise Escape(f"{name}() of a list whose length depends on data", "it is traced as an array")
+        raise AttributeError(f"'list' object has no attribute {name!r}")
+
+
+def _same_list(other: Any) -> Any:
+    if not isinstance(other, TracedList | list):
+        raise TypeError(f'can only concatenate list (not "{type(other).__name__}") to list')
+    return other

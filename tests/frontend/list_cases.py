@@ -1,0 +1,232 @@
+"""Functions with lists that grow and shrink as data says."""
+
+import numpy as np
+from compare import Cases
+
+cases = Cases()
+V = np.array([3.0, -1.0, 2.0, 5.0, 4.0, -2.0, 7.0, 6.0, 1.0, 0.5])
+N = np.array([3, 1, 2, 5, 4, 0, 7, 6])
+P = np.random.default_rng(1).normal(size=(14, 2))
+GRAPH = np.random.default_rng(2).random((12, 12)) < 0.25
+
+
+@cases(V)
+@cases(V[::-1].copy())
+@cases(V[:0])
+def a_monotone_stack(v):
+    stack = []
+    taken = np.zeros(len(v))
+    for k in range(len(v)):
+        while stack and v[stack[-1]] < v[k]:
+            taken[stack.pop()] = v[k]
+        stack.append(k)
+    return taken, len(stack), stack[-1] / 2 if stack else -1.5
+
+
+@cases(GRAPH, 0)
+@cases(GRAPH, 5)
+def depth_first(graph, start):
+    seen = np.zeros(len(graph), bool)
+    stack = [start]
+    order = np.full(len(graph), -1)
+    count = 0
+    while stack:
+        j = stack.pop()
+        if seen[j]:
+            continue
+        seen[j] = True
+        order[count] = j
+        count += 1
+        for m in np.flatnonzero(graph[j] & ~seen):
+            stack.append(m)
+    return seen, order, count
+
+
+@cases(GRAPH)
+def breadth_first(graph):
+    far = np.full(len(graph), -1)
+    far[0] = 0
+    queue = [0]
+    while len(queue) > 0:
+        j = queue.pop(0)
+        for m in np.flatnonzero(graph[j]):
+            if far[m] < 0:
+                far[m] = far[j] + 1
+                queue.append(m)
+    return far
+
+
+@cases(GRAPH)
+def a_queue_that_grows_while_it_is_read(graph):
+    seen = np.zeros(len(graph), bool)
+    seen[0] = True
+    queue = [0]
+    for j in queue:
+        for m in np.flatnonzero(graph[j]):
+            if not seen[m]:
+                seen[m] = True
+                queue.append(m)
+    return np.array(queue), len(queue)
+
+
+@cases(P)
+def chains_of_points(points):
+    chain = []
+    for p in points[np.lexsort((points[:, 1], points[:, 0]))]:
+        while len(chain) >= 2 and np.dot(chain[-1] - chain[-2], p - chain[-1]) < 0:
+            chain.pop()
+        chain.append(p)
+    return np.array(chain[:-1] + chain[::-1]), chain[0] + chain[-1], np.sum(chain, axis=0)
+
+
+@cases(V)
+@cases(-V)
+def positive_ones(v):
+    found = []
+    for x in v:
+        if x > 0:
+            found.append(x)
+    return np.array(found), np.asarray(found, dtype=np.float32), len(found)
+
+
+@cases(N)
+@cases(-N)
+def whole_numbers_of_which_there_may_be_none(n):
+    found = []
+    for x in n:
+        if x > 2:
+            found.append(x)
+    return np.array(found)
+
+
+@cases(N)
+def an_empty_list_is_popped(n):
+    stack = []
+    for x in n:
+        if x > 2:
+            stack.append(x)
+        else:
+            stack.pop()
+    return len(stack)
+
+
+@cases(N, 3)
+@cases(N, 30)
+@cases(N, -1)
+def positions(n, k):
+    found = [0, 0]
+    for x in n:
+        if x > 1:
+            found.append(x)
+            found[0] = x
+    return found[k], found[1] + 0.5
+
+
+@cases(N)
+def several_lists(n):
+    low, high = [], []
+    for x in n:
+        if x > 3:
+            high.append(int(x))
+        else:
+            low.append(int(x))
+            low.reverse()
+    low.extend(high)
+    low += [1, 2]
+    while len(high) > 1:
+        high.pop(0)
+    both = low + high
+    return both[0] // 2, both[-1] / 4, np.array(both) * 2, np.array(low[1::2])
+
+
+@cases(N)
+def cleared(n):
+    run, longest = [], 0
+    for x in n:
+        if x % 2:
+            run.append(x > 3)
+        else:
+            run.clear()
+        longest = max(longest, len(run))
+    return longest, isinstance(run, list), type(run) is list
+
+
+@cases(V)
+def kept_for_the_next_round(v):
+    held = []
+    total = 0.0
+    for k in range(len(v)):
+        if v[k] > 1:
+            held.append(v[k])
+        for h in held:
+            total += h * k
+    return total
+
+
+@cases(P.copy(), staged=False)
+def an_entry_is_written(points):
+    kept = []
+    for p in points:
+        if p[0] > 0:
+            kept.append(p)
+            p[1] = 9.0
+    return np.array(kept)
+
+
+@cases(P.copy(), staged=False)
+def through_an_entry(points):
+    kept = []
+    for p in points:
+        if p[0] > 0:
+            kept.append(p)
+    kept[0][1] = 7.0
+    return np.array(kept), points
+
+
+@cases(V, staged=False)
+def of_several_types(v):
+    found = [0]
+    for x in v:
+        if x > 0:
+            found.append(x)
+    return found[0] / 2, found[-1]
+
+
+@cases(V, staged=False)
+def returned(v):
+    found = []
+    for x in v:
+        if x > 0:
+            found.append(x)
+    return found
+
+
+@cases(V, staged=False)
+def sorted_in_place(v):
+    found = []
+    for x in v:
+        if x > 0:
+            found.append(x)
+    found.sort()
+    return np.array(found)
+
+
+@cases(V, staged=False)
+def handed_to_python(v):
+    found = []
+    for x in v:
+        if x > 0:
+            found.append(float(x))
+    return sum(found), max(found), 5.0 in found, [2 * x for x in found]
+
+
+@cases(V)
+def the_same_list_by_another_name(v):
+    found = []
+    alias = found
+    for x in v:
+        if x > 0:
+            found.append(x)
+        else:
+            alias.append(-x)
+    return np.array(alias), alias is found

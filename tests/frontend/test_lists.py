@@ -1,0 +1,66 @@
+"""Lists whose length depends on data mean what they mean in Python, in trees and compiled."""
+
+import list_cases
+import numpy as np
+import pytest
+from compare import check, outcome
+from list_cases import cases
+
+import futurex as fx
+
+
+@pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+def test_lists(case):
+    check(case.function, *case.args, staged=case.staged)
+
+
+@pytest.mark.parametrize("case", [case for case in cases if case.staged], ids=lambda case: case.name)
+def test_compiled(case, at_once):
+    futurized = fx.futurize(case.function)
+    for _ in range(4):
+        assert outcome(futurized, case.args) == outcome(case.function, case.args), futurized.explain()
+
+
+STAGED = ["a_monotone_stack", "depth_first", "breadth_first", "a_queue_that_grows_while_it_is_read", "chains_of_points",
+          "positive_ones", "several_lists", "cleared", "kept_for_the_next_round"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_is_one_compiled_function(name, at_once):
+    case = next(case for case in cases if case.name == name and len(case.args[0]))
+    futurized = fx.futurize(case.function)
+    for _ in range(4):
+        futurized(*case.args)
+    assert "runs as one compiled function" in futurized.explain(), futurized.explain()
+
+
+def test_a_list_may_outgrow_what_compiled_code_sets_aside(at_once):
+    def positive(v):
+        found = []
+        for x in v:
+            if x > 0:
+                found.append(np.full(20000, x))
+        return np.array(found)
+
+    v = np.linspace(-1.0, 1.0, 40)
+    futurized = fx.futurize(positive)
+    for _ in range(4):
+        np.testing.assert_array_equal(np.asarray(futurized(v)), positive(v))
+
+
+def test_derivatives():
+    def smooth(v):
+        stack = []
+        for x in v:
+            while len(stack) > 1 and stack[-1] > x:
+                x = x + 0.5 * np.sin(stack.pop())
+            stack.append(x * 1.5)
+        return (np.array(stack) * np.arange(1.0, 1.0 + len(stack))).sum()
+
+    found = np.asarray(fx.grad(smooth)(list_cases.V))
+    step = 1e-6
+    for k in range(len(list_cases.V)):
+        moved = [list_cases.V.copy() for _ in range(2)]
+        moved[0][k] += step
+        moved[1][k] -= step
+        assert found[k] == pytest.approx((smooth(moved[0]) - smooth(moved[1])) / (2 * step), rel=1e-5)
