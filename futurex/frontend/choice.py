@@ -20,7 +20,6 @@ from futurex.frontend.plain import as_futures, is_apart
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
-from futurex.tree.pytree import flatten
 
 WORTH, FEWEST = 40e-3, 50
 """Seconds and calls after which both ways are compared."""
@@ -95,13 +94,12 @@ class Choice:
 
         Raises Misfit for a result of another kind, and what the function raises.
         """
-        result, alone = call_and_look(lambda: function(*args, **kwargs))
-        leaves, structure = flatten(result)
+        looked = call_and_look(lambda: function(*args, **kwargs))
         outputs = self.variant.outputs
-        if structure != self.variant.structure or not all(map(_fits, leaves, outputs)):
-            raise Misfit(as_futures(result, alone, args, kwargs))
+        if looked.structure != self.variant.structure or not all(map(_fits, looked.leaves, outputs)):
+            raise Misfit(as_futures(looked, args, kwargs))
         found: list[Any] = [None] * len(outputs)
-        for leaf, own, output in zip(leaves, alone, outputs, strict=True):
+        for leaf, own, output in zip(looked.leaves, looked.alone, outputs, strict=True):
             mine = not isinstance(leaf, np.ndarray) or (own and is_apart(leaf, given))
             found[output.index] = leaf if mine else leaf.copy()
         return self.pack(found)

@@ -38,7 +38,7 @@ class Lane:
         self.variant = variant
         self.choice = choice
         self.match = match
-        self.pack = _pack(variant)
+        self.pack = _pack(variant) if variant.graph is not None else None
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
 
@@ -46,13 +46,15 @@ class Lane:
 def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:
     """The short way of a trace that was made, or found, for these leaves; None where only the long one is sure.
 
+    A trace that was given up has one, too: to plain NumPy.
+
     ``choice``: the function means plain NumPy, so its calls may go as that.
     """
-    if variant.graph is None or variant.opened or len(leaves) > _LONGEST:
+    if variant.opened or len(leaves) > _LONGEST:
         return None
     try:
         match = _Matcher(structure, variant.leaves, leaves).function()
-        pack = packed(variant) if choice and computes(variant) else None
+        pack = packed(variant) if choice and variant.graph is not None and computes(variant) else None
         return Lane(variant, match, Choice(variant, pack) if pack is not None else None)
     except _Unsure:
         return None

@@ -161,7 +161,7 @@ class TracedList:
     def __eq__(self, other: object) -> Any:
         raise Escape("comparing a list whose length depends on data", "it is traced as an array")
 
-    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = __eq__  # type: ignore[assignment]
+    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __mul__ = __rmul__ = __eq__
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of the list; of an empty one it makes an array of no dimensions more."""

@@ -90,9 +90,9 @@ class Observer:
         if self._log and identity(self._log[0].function) == identity(function):
             made = self._log.pop(0)
         twin = self.twin(function)
-        result, alone = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
-        are_arrays = [isinstance(leaf, np.ndarray) for leaf in flatten(result)[0]]
-        held = made is None and alone != are_arrays  # somebody may change the result, or see it changed
+        looked = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
+        result, are_arrays = looked.result, [isinstance(leaf, np.ndarray) for leaf in looked.leaves]
+        held = made is None and looked.alone != are_arrays  # somebody may change the result, or see it changed
         outcome = None if held else outcome_of(result, before, leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
         shared = any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])

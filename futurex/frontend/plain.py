@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.ownership import call_and_look
+from futurex.frontend.ownership import Looked, call_and_look
 from futurex.runtime.futures import Done
 from futurex.tree.aval import aval_of
 from futurex.tree.pytree import flatten, unflatten
@@ -32,16 +32,19 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
     What anybody else refers to comes back as it is: an argument that is returned is the argument.
     """
-    return as_futures(*call_and_look(lambda: call_plainly(function, args, kwargs)), args, kwargs)
+    return as_futures(call_and_look(lambda: call_plainly(function, args, kwargs)), args, kwargs)
 
 
-def as_futures(result: Any, alone: list[bool], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a plain call returned, in futures; ``alone`` says of which leaves nobody else holds the array."""
-    leaves, structure = flatten(result)
+def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a plain call returned, in futures where nobody else holds the array."""
+    leaves = list(looked.leaves)
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, np.generic) or (alone[k] and is_apart(leaf, flatten((args, kwargs))[0])):
+        apart = looked.alone[k] and (leaf.base is None or is_apart(leaf, flatten((args, kwargs))[0]))
+        if apart or isinstance(leaf, np.generic):
             leaves[k] = _completed(leaf)
-    return unflatten(structure, leaves) if any(isinstance(leaf, Array) for leaf in leaves) else result
+    if any(type(leaf) is Array for leaf in leaves):
+        return unflatten(looked.structure, leaves)
+    return looked.result
 
 
 def is_apart(array: Any, given: list[Any]) -> bool:

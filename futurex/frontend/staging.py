@@ -50,6 +50,7 @@ from futurex.tree.pytree import Structure, flatten
 P = ParamSpec("P")
 R = TypeVar("R")
 VARIANTS = 32  # traces kept for one function
+GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
 REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
 OPTIONS = ("device", "donate", "escape", "memory_limit")
@@ -111,6 +112,7 @@ class Futurized(Generic[P, R]):
         self._lane: Lane | None = None
         self._lock = threading.RLock()
         self._warned = library  # what everybody calls has arguments of many kinds
+        self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
 
     # -- calling -----------------------------------------------------------------------------------------------------
@@ -125,6 +127,8 @@ class Futurized(Generic[P, R]):
             if lane is not None:
                 found = lane.match(args, kwargs)
                 if found is not None and lane.variant.valid():
+                    if lane.variant.graph is None:
+                        return self._run_plain(args, kwargs)
                     if lane.choice is not None and lane.choice.open:
                         return self._run_either_way(lane, lane.choice, found, args, kwargs)
                     return self._run_again(lane, found, args, kwargs)
@@ -135,6 +139,8 @@ class Futurized(Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs)
             if variant.escape is not None or variant.error is not None:
+                if self._may_be_plain and _is_plain(variant):
+                    self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
             return self._run(variant, leaves, args, kwargs)
@@ -204,6 +210,9 @@ class Futurized(Generic[P, R]):
             for variant in self._variants.get(key, ()):  # another thread may have traced it meanwhile
                 if variant.valid():
                     return variant
+            last = self._variants.get(key, ())[-GIVEN_UP:]
+            if self._may_be_plain and len(last) == GIVEN_UP and all(map(_is_plain, last)):
+                return last[-1]  # what the function depends on changes at every call: plain NumPy is right for all
             leaves, structure = flatten((args, kwargs))
             symbolic = self._symbolic(key, leaves, structure)
             if symbolic is not None:
@@ -212,7 +221,7 @@ class Futurized(Generic[P, R]):
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.share(self._traces())
-            self._variants[key] = [*self._variants.get(key, ())[-3:], variant]
+            self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
                 self._warn(structure)
@@ -437,6 +446,11 @@ class Futurized(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
+
+
+def _is_plain(variant: Variant) -> bool:
+    """Do calls run as plain NumPy, whatever else might be learned of them?"""
+    return variant.escape is not None and not variant.escape.unseen
 
 
 def _overlap(leaves: list[Any], captured: list[Any]) -> bool:

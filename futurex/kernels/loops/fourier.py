@@ -78,5 +78,6 @@ def _as_complex(e: Emitter, x: Array, dtype: Dtype) -> Array:
 
 def _without(array: Array, axis: int) -> Array:
     """The dimensions of an array but one."""
-    shape, strides = (tuple(v[:axis]) + tuple(v[axis + 1 :]) for v in (array.shape, array.strides))
+    rest = [k for k in range(len(array.shape)) if k != axis]
+    shape, strides = tuple(array.shape[k] for k in rest), tuple(array.strides[k] for k in rest)
     return replace(array, shape=shape, strides=strides, owned=False)

@@ -116,7 +116,9 @@ def concatenate(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
         if limit > room:
             f.fail_if(f.emit(f"icmp ugt i64 {total}, {room}"))
             limit = room
-        if 0 in placed.consumes and parts[0].owned and parts[0].capacity[0] == limit == room and e.is_home(parts[0]):
+        free = e.delivery is None or e.delivery.whole(node) is None
+        roomy = parts[0].capacity[0] == limit == room and e.is_home(parts[0])
+        if free and roomy and 0 in placed.consumes and parts[0].owned:
             return _appended(e, parts, total)
     whole = list(arrays.broadcast(f, [(*part.shape[:axis], 1, *part.shape[axis + 1 :]) for part in parts]))
     whole[axis] = Extent(total, limit) if total[0] == "%" else int(total)
@@ -277,7 +279,8 @@ def _evenly(e: Emitter, base: Array, node: Node) -> Array | None:
     index = np.where(index < 0, index + limit, index)
     first = int(index.flat[0])
     steps = [int(np.take(index, 1, axis=k).flat[0]) - first if n > 1 else 0 for k, n in enumerate(index.shape)]
-    even = first + sum(step * place for step, place in zip(steps, np.indices(index.shape, sparse=True), strict=True))
+    places: Any = np.indices(index.shape, sparse=True)
+    even = first + sum(step * place for step, place in zip(steps, places, strict=True))
     if index.min() < 0 or index.max() >= limit or not (index == even).all():
         return None
     stride = base.strides[0]
