@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -262,16 +263,27 @@ class Comparison:
 
 
 def start_all(
-    peers: Sequence[Peer], patience: float | None = None
+    peers: Sequence[Peer], patience: float | None = None, together: bool = False
 ) -> tuple[dict[str, Child], dict[str, str]]:
-    """Start each peer; return the children that run and the reason for each that does not."""
-    children, missing = {}, {}
-    for peer in peers:
+    """Start each peer; return the children that run and the reason for each that does not.
+
+    ``together``: all at once, where a start measures nothing.
+    """
+
+    def started(peer: Peer) -> Child | PeerFailed:
         try:
-            children[peer.name] = Child(peer, patience)
+            return Child(peer, patience)
         except PeerFailed as error:
-            missing[peer.name] = str(error).splitlines()[0]
-            print(f"  without {error}", flush=True)
+            return error
+
+    children, missing = {}, {}
+    with concurrent.futures.ThreadPoolExecutor(len(peers) if together else 1) as pool:
+        for peer, found in zip(peers, pool.map(started, peers), strict=True):
+            if isinstance(found, Child):
+                children[peer.name] = found
+            else:
+                missing[peer.name] = str(found).splitlines()[0]
+                print(f"  without {found}", flush=True)
     return children, missing
 
 
@@ -283,15 +295,16 @@ def compare(
     check: Mapping[str, Any] | None = None,
     around: tuple[str, str] | None = None,
     patience: float | None = None,
+    together: bool = False,
 ) -> Comparison:
     """Time ``peers`` in turn (A B C A B C ...) on one case and return the comparison.
 
     ``check`` holds arguments for the workloads' ``check`` method; the answers are kept in ``remarks["check"]``.
     ``around`` names two methods, called before the rounds and after them; what the second answers is a remark.
-    ``patience`` bounds the seconds that a peer may take for its start and for every answer.
-    A peer that fails is left out with its reason; the others go on.
+    ``patience`` bounds the seconds that a peer may take for its start and for every answer; ``together``: they start at
+    once. A peer that fails is left out with its reason; the others go on.
     """
-    children, missing = start_all(peers, patience)
+    children, missing = start_all(peers, patience, together)
     remarks: dict[str, Any] = {}
     rounds: list[Round] = []
     try:

@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     found = {one["case"]: report.comparison_of(one, effort.rounds) for one in before}
     for case in cases:
         print(case, flush=True)
-        found[case] = compare(case, SUBJECT, peers_for(case, cpus), effort, check={}, patience=PATIENCE)
+        found[case] = compare(case, SUBJECT, peers_for(case, cpus), effort, {}, patience=PATIENCE, together=True)
         _publish(list(found.values()), arguments.out, whole=case == cases[-1])
     return 1 if any({SUBJECT, NUMPY} & found[case].missing.keys() for case in cases) else 0
 

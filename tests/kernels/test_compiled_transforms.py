@@ -1,4 +1,4 @@
-"""Fourier transforms, frames and sliding windows inside compiled functions have NumPy's bits."""
+"""Fourier transforms, frames, windows and singular values inside compiled functions have NumPy's bits."""
 
 import numpy as np
 import pytest
@@ -66,3 +66,27 @@ def test_an_index_out_of_bounds(at_once):
         assert np.asarray(f(WAVE, 2)).tolist() == (WAVE[[-2, 39]] * 2 + 1).tolist()
     with pytest.raises(IndexError, match="index 41 is out of bounds"):
         np.asarray(fx.futurize(lambda x: (x * 2)[np.array([0, 41])] + 1)(WAVE))
+
+
+MATRIX = RNG.normal(size=(7, 4))
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize(
+    "x",
+    [MATRIX, MATRIX.T.copy(), MATRIX.astype(np.float32), RNG.normal(size=(3, 2, 5, 5)), np.outer(WAVE[:6], WAVE[:3])],
+)
+def test_singular_values(x, full, at_once):
+    def product(x):
+        u, s, v = np.linalg.svd(x[..., ::-1] * 2, full_matrices=full)
+        return np.concatenate([u.ravel() + 1, s.ravel(), abs(v).ravel()])
+
+    compiled(product, x)
+
+
+def test_a_singular_value_decomposition_that_does_not_converge(at_once):
+    f = fx.futurize(lambda x: np.linalg.svd(x * 2, full_matrices=False)[1] + 1)
+    for _ in range(4):
+        assert np.asarray(f(MATRIX)).tobytes() == (np.linalg.svd(MATRIX * 2, full_matrices=False)[1] + 1).tobytes()
+    with pytest.raises(np.linalg.LinAlgError, match="SVD did not converge"):
+        np.asarray(f(np.full_like(MATRIX, np.nan)))

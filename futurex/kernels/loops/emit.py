@@ -364,6 +364,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,
+    "svd": linear.singular,
     "solve": linear.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),
     **dict.fromkeys(("det", "slogdet"), linear.determinant),

@@ -129,6 +129,22 @@ def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     return found if isinstance(node.aval, tuple) else found[0]
 
 
+def singular(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``svd`` with its vectors."""
+    a = _double(e, inputs[0])
+    (m, n), full = a.capacity[-2:], node.attrs["full_matrices"]
+    if node.attrs["hermitian"] or not m or not n:
+        raise Unsupported("singular values of a matrix of its own kind")
+    p, stack = min(m, n), a.shape[:-2]
+    loop = _lapack("svd_f" if full else "svd_s", 1, 3)
+    shapes = (m, m if full else p), (p,), (n if full else p, n)
+    outs = [e.fresh((*stack, *shape), _DOUBLE) for shape in shapes]
+    steps = [step for each, wide in zip((a, *outs), (2, 2, 1, 2), strict=True) for step in each.strides[-wide:]]
+    _checked(e, loop, [a, *outs], stack, [2, 2, 1, 2], [m, n, p], steps)
+    avals: Any = node.aval
+    return [elementwise.operand(e, out, aval.dtype) for out, aval in zip(outs, avals, strict=True)]
+
+
 def _double(e: Emitter, value: Any) -> Array:
     if not isinstance(value, Array) or not value.static or value.dtype.kind == "c":
         raise Unsupported("a matrix of its own kind")
