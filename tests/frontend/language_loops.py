@@ -308,7 +308,7 @@ def append_while(x):
     return np.array(out)
 
 
-@both(staged=False)
+@both()
 def append_traced_while(x):
     out = []
     v = abs(x[-1])
