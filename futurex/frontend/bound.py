@@ -25,9 +25,9 @@ class Bound:
     Results are whole arrays (:class:`fx.Array`, futures), equal to those on this machine up to the order of summation.
     """
 
-    def __init__(self, function: Any, group: Group, limit: int | None = None) -> None:
-        """``limit``: bytes that a run may take on each locality."""
-        self._function, self._limit = function, limit
+    def __init__(self, function: Any, group: Group, limit: int | None = None, device: str = "cpu") -> None:
+        """``limit``: bytes that a run may take on each locality; ``device``: where it runs there."""
+        self._function, self._limit, self._device = function, limit, device
         self._group = group
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
@@ -44,7 +44,10 @@ class Bound:
         traced = [leaves[position] for position in program.traced]
         placements = [Shard(leaf.axis) if _is_tiled(leaf) else Replicate() for leaf in traced]
         values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in traced]
-        run = self._group.spmd(run_program, program.graph, placements, values, self._limit, name=program.graph.name)
+        device = next((leaf.device for leaf in traced if _is_tiled(leaf) and leaf.device != "cpu"), self._device)
+        run = self._group.spmd(
+            run_program, program.graph, placements, values, self._limit, device, name=program.graph.name
+        )
         return _results(program, run)
 
 

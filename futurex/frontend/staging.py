@@ -423,7 +423,7 @@ class Futurized(Generic[P, R]):
         """The function on a cluster: ``f.on(cluster)(...)``; a ``memory_limit`` is that of each locality."""
         from futurex.frontend.bound import Bound
 
-        return Bound(self, cluster, self._limit)
+        return Bound(self, cluster, self._limit, self._device)
 
     def moved(self, device: str) -> Futurized[P, R]:
         """The same function for another device; itself where it runs there already."""

@@ -20,7 +20,7 @@ from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.streams import lane
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.registry import Kernel
-from futurex.ops.comm import COMMUNICATION
+from futurex.ops.comm import COMMUNICATION, communications
 from futurex.passes.pipeline import DEVICE_PASSES, optimise
 from futurex.runtime.counters import Grain, Row
 from futurex.runtime.futures import Resident
@@ -29,7 +29,7 @@ from futurex.runtime.memory import Memory
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import fits
-from futurex.tree.graph import Graph
+from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node
 
 _LAUNCH = 6e-6  # seconds to launch a kernel from Python
@@ -52,7 +52,7 @@ class DevicePlan:
     """A graph compiled for the device; it is run like a :class:`futurex.runtime.plan.Plan`.
 
     ``resident``: results stay on the device as :class:`Resident`. ``inner``: a sub-graph's plan, which takes and gives
-    bare arrays of the device. Raises MissingExtra where there is no device, TypeError for graphs that communicate.
+    bare arrays of the device. Raises MissingExtra where there is no device, TypeError for sub-graphs that communicate.
     """
 
     collectives: tuple[int, ...] = ()
@@ -73,7 +73,8 @@ class DevicePlan:
         self.grain = Grain([*[_LAUNCH] * len(self.instructions), self.cost])
         self.memory = self._memory()
         self.replays: Replays | None = None
-        if not inner and not any(node.aval.dtype.hasobject for node in self.graph.params):
+        self._communicates = any(step.node.op in COMMUNICATION for step in self.instructions)
+        if not inner and not self._communicates and not any(node.aval.dtype.hasobject for node in self.graph.params):
             self.replays = Replays(self.device, lambda args: self._launch(args, timed=False), self.cost)
 
     # -- compiling ---------------------------------------------------------------------------------------------------
@@ -109,7 +110,9 @@ class DevicePlan:
 
     def _kernel(self, node: Node) -> Kernel:
         if node.op in COMMUNICATION:
-            raise TypeError(f"{self.graph.name} communicates ({node.op}), which plans for a GPU cannot yet")
+            if self.inner:
+                raise TypeError(f"{self.graph.name} communicates ({node.op}) inside a loop or a branch on a GPU")
+            return Kernel(_nothing, "exchange")
         if node.op not in STRUCTURED:
             kernel = self._backend.claim(node, 1)
             assert kernel is not None  # it claims all ops but structured ones
@@ -170,7 +173,8 @@ class DevicePlan:
     def run(self, args: Sequence[Any], communicator: Any = None, *, outs: Sequence[Any] | None = None) -> list[Any]:
         """Launch every kernel in the calling thread and return the outputs; those on the device may not be there yet.
 
-        Raises TypeError for arguments that do not fit, and what a kernel raises with a note that names the line.
+        Where the graph communicates they are, and a ``communicator`` is needed. Raises TypeError for arguments that do
+        not fit, and what a kernel raises with a note that names the line.
         """
         if self.inner:
             return self._launch(list(args), timed=False)
@@ -182,7 +186,11 @@ class DevicePlan:
         start = time.perf_counter()
         with lane(self.device, [arg.ready for arg in args if isinstance(arg, Resident)]) as ready:
             taken = [arg.array if isinstance(arg, Resident) else self.device.to_device(arg) for arg in args]
-            results = self._launch(taken, timed) if timed or self.replays is None else self.replays.run(taken)
+            if self._communicates:
+                results = self._launch(taken, False, communicator)
+                communicator.on_device(self.device).settle(communicator)
+            else:
+                results = self._launch(taken, timed) if timed or self.replays is None else self.replays.run(taken)
             if not self.resident:
                 results = [self._scalar(self.device.to_host(value)) for value in results]
         self.grain.measured(-1, time.perf_counter() - start)
@@ -207,12 +215,19 @@ class DevicePlan:
             if (found.dtype, found.weak) != (node.aval.dtype, node.aval.weak) or not fits(found.shape, node.aval.shape):
                 raise TypeError(f"{self.graph.name}: argument {place} must be {node.aval!r}, got {found!r}")
 
-    def _launch(self, args: list[Any], timed: bool) -> list[Any]:
+    def _launch(self, args: list[Any], timed: bool, communicator: Any = None) -> list[Any]:
         values = args + self._template[len(args) :]
+        coming: dict[int, Any] = {}  # events of results that other ranks have a part in
         for step in self.instructions:
             start = time.perf_counter_ns()
             try:
+                self._wait_for(step.ins, coming)
                 inputs = [values[index] for index in step.ins]
+                if step.kernel.backend == "exchange":
+                    result, event = communicator.on_device(self.device).start(communicator, step.node, inputs)
+                    coming.update(dict.fromkeys(step.outs, event) if event is not None else {})
+                    values[step.outs[0] : step.outs[-1] + 1] = result
+                    continue
                 given = (None, None, *inputs) if step.kernel.backend == "structured" else (None, *inputs)
                 result = step.kernel.call(*given)
             except Exception as error:
@@ -229,7 +244,14 @@ class DevicePlan:
             del inputs, given, result
             for slot in step.drops:
                 values[slot] = None
+        self._wait_for(self._outs, coming)
         return [values[slot] for slot in self._outs]
+
+    def _wait_for(self, slots: Sequence[int], coming: dict[int, Any]) -> None:
+        """Let what follows on this thread's stream begin when these values are there."""
+        for slot in slots:
+            if (event := coming.pop(slot, None)) is not None:
+                self.device.xp.cuda.get_current_stream().wait_event(event)
 
     def profile(self) -> list[Row]:
         """One row for each kernel; where it says ``host``, arrays travelled to NumPy and back."""
@@ -245,9 +267,19 @@ class DevicePlan:
 
 
 def _ordered(graph: Graph) -> Sequence[Node]:
-    """Inputs before users, and effects in program order, which is the order in which their nodes were made."""
+    """Inputs before users, exchanges in the order of their tags, each as early as what it sends is there.
+
+    Effects are in program order, which is the order in which their nodes were made.
+    """
+    exchanges = communications(graph)
+    if exchanges:
+        return topological([*exchanges, *graph.outs])
     effects = sum(node.record.effect for node in graph.nodes)
     return graph.nodes if effects < 2 else sorted(graph.nodes, key=lambda node: node.id)
+
+
+def _nothing(*_: Any) -> None:
+    """The kernel of an exchange, which the communicator carries out."""
 
 
 def _on_host(whole: Callable[..., Any], planned: Kernel, place: Device) -> Callable[..., Any]:

@@ -22,7 +22,9 @@ from futurex.partition.compress import compress
 from futurex.partition.mesh import Placement
 from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator, Correspondence
-from futurex.runtime.plan import Plan, compile_plan
+from futurex.runtime.placement import AnyPlan
+from futurex.runtime.placement import compiled as placed
+from futurex.runtime.plan import compile_plan
 from futurex.runtime.remat import within
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Ledger
@@ -37,7 +39,7 @@ _runs = itertools.count(1)
 class Step:
     """A compiled program on one locality; calling it runs this rank's part, in step with the other ranks."""
 
-    def __init__(self, plan: Plan, communicator: Communicator | None, ledger: Ledger) -> None:
+    def __init__(self, plan: AnyPlan, communicator: Communicator | None, ledger: Ledger) -> None:
         self.plan = plan
         self._communicator = communicator
         self._ledger = ledger
@@ -64,7 +66,7 @@ class Locality:
         threads: int,
         emit: Callable[[Event], None],
         communicator: Communicator | None = None,
-        plans: dict[Any, Plan] | None = None,
+        plans: dict[Any, AnyPlan] | None = None,
     ) -> None:
         self.rank, self.size, self.threads = rank, size, threads
         self._emit = emit
@@ -75,6 +77,8 @@ class Locality:
         self._plans = plans if plans is not None else {}
         self.limit: int | None = None
         """Bytes that a run of a program may take."""
+        self.device = "cpu"
+        """Where programs run: ``"cpu"`` or ``"gpu"``."""
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[trace.Event] = []
         self._clock_error = 0.0
@@ -97,7 +101,7 @@ class Locality:
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
-            compression, repr(outs), self.limit,
+            compression, repr(outs), self.limit, self.device,
         )  # fmt: skip
         if key not in self._plans:
             local = graph
@@ -105,7 +109,9 @@ class Locality:
                 mesh = Mesh((("data", self.size),))
                 local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
-            if self.limit is None:
+            if self.device != "cpu":
+                self._plans[key] = placed(local, self.device, donate=donate, resident=False)
+            elif self.limit is None:
                 self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
             else:
                 self._plans[key] = within(local, self.limit, threads=self.threads, donate=donate, background=False)
@@ -114,7 +120,7 @@ class Locality:
     def alone(self) -> Locality:
         """This locality as one without others, for programs of its own; what they do counts as this one's."""
         single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
-        single.ledger, single.limit = self.ledger, self.limit
+        single.ledger, single.limit, single.device = self.ledger, self.limit, self.device
         return single
 
     def correspondence(self) -> Correspondence:
@@ -269,7 +275,7 @@ class SoloGroup:
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or config.threads()
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Any, AnyPlan] = {}
 
     def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:
         """Start ``function(locality, *args)`` in a background thread."""
@@ -290,11 +296,12 @@ class SoloGroup:
 
 
 def run_program(
-    locality: Locality, graph: Graph, placements: Sequence[Placement], args: Sequence[Any], limit: int | None = None
-) -> list[Any]:
+    locality: Locality, graph: Graph, placements: Sequence[Placement], args: Sequence[Any], limit: int | None = None,
+    device: str = "cpu",
+) -> list[Any]:  # fmt: skip
     """One run of a program, as a function for :meth:`Group.spmd`; every rank returns the whole results.
 
     ``limit``: bytes that it may take on each rank.
     """
-    locality.limit = limit
+    locality.limit, locality.device = limit, device
     return locality.compile(graph, placements)(args)

@@ -22,6 +22,7 @@ from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import ElasticGroup, Group, SoloGroup
 from futurex.runtime.memory import size_of
+from futurex.runtime.placement import DEVICES, ask_for
 from futurex.training.batches import chunks
 from futurex.training.checkpoint import newest
 from futurex.training.loop import Task, train
@@ -61,6 +62,7 @@ def fit(
     accumulate: int = 1,
     strategy: Strategy | None = None,
     memory_limit: int | str | None = None,
+    device: str = "cpu",
     commit_every: int | None = None,
     min_workers: int = 1,
     max_workers: int | None = None,
@@ -92,6 +94,8 @@ def fit(
     strategy: one of ``fx.strategy``: how localities share the work; ``all_reduce()`` if none is given.
     memory_limit: bytes that a step may take on each locality, as in :func:`fx.futurize`: ``"512 MB"``. Values that the
         backward pass reads late are computed again; parameters, state and batches are not counted.
+    device: ``"gpu"`` makes every step on each locality's GPU; gradients are exchanged by NCCL where each has one of its
+        own. Parameters and state come back to the host after every step.
     commit_every: on a cluster, go on when workers are lost or come: every so many steps all localities keep a copy of
         parameters and state, and at most as many are done again. Fewer than ``min_workers`` wait ``wait_seconds`` for
         others, then the run raises TooFewWorkers; more than ``max_workers`` stand by (the default is no bound, and as
@@ -114,7 +118,7 @@ def fit(
     task = Task(
         _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
         trace_steps=_count("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
-        memory_limit=None if memory_limit is None else size_of(memory_limit),
+        memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
@@ -186,6 +190,16 @@ def _compression(name: str | None) -> str | None:
     if name is not None:
         codec_of(name)
     return name
+
+
+def _device(device: str, limit: int | str | None, on: Group | None) -> str:
+    if device not in DEVICES:
+        raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
+    if device != "cpu" and limit is not None:
+        raise ValueError(f"memory_limit={limit!r} is for device='cpu', not {device!r}")
+    if on is None:
+        ask_for(device)
+    return device
 
 
 def _strategy(strategy: Any) -> Strategy:

@@ -53,6 +53,7 @@ class Task:
     commit_every: int = 0
     saving: Saving | None = None
     memory_limit: int | None = None
+    device: str = "cpu"
 
 
 @dataclass
@@ -128,7 +129,7 @@ class _Loop:
         params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
-        locality.limit = task.memory_limit
+        locality.limit, locality.device = task.memory_limit, task.device
         self._elastic = locality if isinstance(locality, ElasticLocality) else None
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
         self._step, kept, self._begun = self._found([*params, *state])

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ extern "C" void launch(unsigned int blocks, unsigned int threads, void** argumen
     }
 }
 """
+_launching = threading.Lock()
+"""A library keeps the number of the thread that it plays where the whole process sees it."""
 
 
 def compiler() -> str | None:
@@ -117,4 +120,5 @@ def launch(text: str, name: str, blocks: int, threads: int, arguments: Sequence[
     library = _library(text, name)
     held = [np.array(each, np.uint64 if type(each) is int else None) for each in arguments]
     places = (ctypes.c_void_p * len(held))(*(each.ctypes.data for each in held))
-    library.launch(ctypes.c_uint(blocks), ctypes.c_uint(threads), places)
+    with _launching:
+        library.launch(ctypes.c_uint(blocks), ctypes.c_uint(threads), places)

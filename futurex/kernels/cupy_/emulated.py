@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_ import emulation
-from futurex.kernels.cupy_.emulated_streams import CUDA, capturing, noted, waits
+from futurex.kernels.cupy_.emulated_streams import CUDA, capturing, in_order, noted, waits
 
 ABSENT = frozenset((
     "apply_over_axes", "asmatrix", "block", "bmat", "einsum_path", "errstate", "frompyfunc", "geomspace", "insert",
@@ -49,6 +49,7 @@ def _refused(value: Any) -> TypeError:
 def _bare(value: Any) -> Any:
     """What NumPy computes with; a NumPy array among the operands is refused, as CuPy does."""
     if isinstance(value, ndarray):
+        in_order()
         return value._host
     if isinstance(value, np.ndarray):
         raise _refused(value)
@@ -390,6 +391,7 @@ class RawKernel:
 
     def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...], shared_mem: int = 0) -> None:
         def work() -> None:
+            in_order()
             bare = [each.data.ptr if isinstance(each, ndarray) else _scalar(each) for each in args]
             emulation.launch(self._code, self._name, grid[0], block[0], bare)
 

@@ -1,6 +1,7 @@
 """Streams and graphs of the emulated device.
 
-Work is done at once; what is captured is done again, into the same memory, when the graph is launched.
+Work is done at once; what is captured is done again, into the same memory, when the graph is launched. A library that
+works on its own, as NCCL does, adds to a stream what is still to come: then who waits for an event does wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 
 class _State(threading.local):
@@ -23,7 +25,9 @@ class Stream:
 
     def __init__(self, non_blocking: bool = False) -> None:
         self.log: list[tuple[str, Any]] = []
+        self.coming: list[Any] = []  # futures
         self.ptr = id(self)
+        _streams[self.ptr] = self
 
     def __enter__(self) -> Stream:
         self._before, _state.stream = _state.stream, self
@@ -33,12 +37,14 @@ class Stream:
         _state.stream = self._before
 
     def record(self) -> Any:
-        event = SimpleNamespace(stream=self)
+        self.coming = [each for each in self.coming if not each.done()]
+        event = Event(self, tuple(self.coming))
         self.log.append(("record", event))
         return event
 
     def wait_event(self, event: Any) -> None:
         self.log.append(("wait", event))
+        event.synchronize()
 
     def synchronize(self) -> None:
         waits()
@@ -51,6 +57,30 @@ class Stream:
         assert _state.capture is not None
         graph, _state.capture = Graph(_state.capture), None
         return graph
+
+
+class Event:
+    """A place in a stream."""
+
+    def __init__(self, stream: Stream, coming: tuple[Any, ...]) -> None:
+        self.stream, self._coming = stream, coming
+
+    @property
+    def done(self) -> bool:
+        return all(each.done() for each in self._coming)
+
+    def synchronize(self) -> None:
+        """Wait until all before it is done; what failed is done."""
+        for each in self._coming:
+            each.exception()
+
+
+_streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
+
+
+def stream_at(ptr: int) -> Stream:
+    """The stream of this address, for what stands for a library."""
+    return _streams[ptr]
 
 
 class Graph:
@@ -77,6 +107,12 @@ def noted(action: Callable[[], Any]) -> None:
 def capturing() -> bool:
     """Is a graph being captured on this thread?"""
     return _state.capture is not None
+
+
+def in_order() -> None:
+    """Said by what reads an array: what this thread's stream has before it is done first."""
+    for each in _state.stream.coming:
+        each.exception()
 
 
 def waits() -> None:

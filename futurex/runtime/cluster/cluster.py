@@ -32,6 +32,7 @@ from futurex.runtime.cluster.tiles import Tiled, cut
 from futurex.runtime.cluster.watching import TrainingPlugin
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import SpmdRun
+from futurex.runtime.placement import DEVICES
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.transport.auth import Secret
 from futurex.tree.graph import Graph
@@ -216,21 +217,26 @@ class Cluster:
 
     # -- data --------------------------------------------------------------------------------------------------------
 
-    def tile(self, x: Any, axis: int = 0) -> Tiled:
+    def tile(self, x: Any, axis: int = 0, device: str = "cpu") -> Tiled:
         """Cut an array along an axis, one shard on every locality.
+
+        ``device="gpu"``: what is computed with it runs on the localities' GPUs, and they exchange by NCCL where each
+        has one of its own; ``CUDA_VISIBLE_DEVICES`` gives a worker its GPU. Raises ValueError for another device.
 
         >>> import numpy as np, futurex as fx
         >>> with fx.Cluster(2) as cluster:          # doctest: +SKIP
         ...     cluster.tile(np.arange(10), axis=0)
         <Tiled int64[10] along axis 0 over 2 localities>
         """
+        if device not in DEVICES:
+            raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
         array = np.asarray(x)
         parts = cut(array, axis, self.size)
         shards = [
             self.client.scatter(part, workers=[address], hash=False)
             for part, address in zip(parts, self.addresses, strict=True)
         ]
-        return Tiled(shards, array.shape, array.dtype, axis % array.ndim)
+        return Tiled(shards, array.shape, array.dtype, axis % array.ndim, device)
 
     # -- running -----------------------------------------------------------------------------------------------------
 

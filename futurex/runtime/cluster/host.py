@@ -19,7 +19,7 @@ from futurex.runtime.cluster.membership import topic
 from futurex.runtime.cluster.participant import Participant
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
-from futurex.runtime.plan import Plan
+from futurex.runtime.placement import AnyPlan
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.trace import Recorder
 from futurex.runtime.transport import Endpoint, StaleGeneration, Tls, open_endpoint
@@ -40,7 +40,7 @@ class Host:
 
     worker: Worker
     graphs: dict[str, Graph] = field(default_factory=dict)
-    plans: dict[Any, Plan] = field(default_factory=dict)
+    plans: dict[Any, AnyPlan] = field(default_factory=dict)
     sessions: dict[str, Communicator] = field(default_factory=dict)
     running: dict[str, Locality] = field(default_factory=dict)
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from futurex.runtime import config
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import How
 from futurex.runtime.elastic.member import ElasticLocality, Member, Message, pickled
-from futurex.runtime.plan import Plan
+from futurex.runtime.placement import AnyPlan
 from futurex.runtime.transport import Endpoint
 
 Open = Callable[[str, int, int, bytes], Endpoint]  #: transport, rank, size, secret
@@ -26,7 +26,7 @@ _TRIES = 3  # to get a program
 class Participant:
     """The elastic runs in which a worker takes part. Everything here runs in the worker's event loop."""
 
-    def __init__(self, worker: Worker, open_: Open, plans: dict[Any, Plan]) -> None:
+    def __init__(self, worker: Worker, open_: Open, plans: dict[Any, AnyPlan]) -> None:
         self._worker, self._open, self._plans = worker, open_, plans
         self._members: dict[str, Member] = {}
         self._early: dict[str, list[Message]] = {}  # of runs whose program is on its way

@@ -14,16 +14,20 @@ from futurex.tree.aval import Aval
 class Tiled:
     """An array cut along one axis over the localities of a cluster.
 
-    ``shape`` and ``dtype`` are those of the whole; ``np.asarray`` gathers it.
+    ``shape`` and ``dtype`` are those of the whole; ``np.asarray`` gathers it. ``device`` is where what is computed with
+    it runs on every locality.
     """
 
     __fx_tiled__ = True
 
-    def __init__(self, shards: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int) -> None:
+    def __init__(
+        self, shards: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int, device: str = "cpu"
+    ) -> None:
         self.shards = list(shards)
         self.shape = shape
         self.dtype = dtype
         self.axis = axis
+        self.device = device
 
     @property
     def ndim(self) -> int:
@@ -42,7 +46,8 @@ class Tiled:
 
     def __repr__(self) -> str:
         extents = ",".join(map(str, self.shape))
-        return f"<Tiled {self.dtype.name}[{extents}] along axis {self.axis} over {len(self.shards)} localities>"
+        where = "" if self.device == "cpu" else f" on {self.device}"
+        return f"<Tiled {self.dtype.name}[{extents}] along axis {self.axis} over {len(self.shards)} localities{where}>"
 
 
 def cut(array: np.ndarray, axis: int, parts: int) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from futurex.runtime.transport.auto import AutoEndpoint
 from futurex.runtime.transport.clock import Clock
 from futurex.runtime.transport.local import LocalEndpoint
 from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.cupy_ import Device
+    from futurex.runtime.collectives.on_device import DeviceCollectives
 
 _TRIALS = 5
 _LARGE = 4 << 20
@@ -94,6 +98,7 @@ class Communicator:
         self.clock = Clock(endpoint)
         self._mailbox = Mailbox(endpoint)
         self.on_stall: Callable[[Stall], object] = lambda stall: None
+        self._devices: dict[str, DeviceCollectives] = {}  # of all generations: a ring is made once
         self.engine: SharedCollectives | MessageCollectives | MachineCollectives
         if isinstance(endpoint, LocalEndpoint) and ORDERED:
             self.memory = endpoint.memory
@@ -179,6 +184,25 @@ class Communicator:
             return BUCKET
         hosts = len(set(engine.hosts))
         return engine.model.bucket_bytes(hosts if hosts > 1 else self.size)
+
+    def on_device(self, device: Device) -> DeviceCollectives:
+        """The collectives of arrays that lie on a device."""
+        from futurex.runtime.collectives.on_device import DeviceCollectives
+
+        return self._devices.setdefault(device.kind, DeviceCollectives(device))
+
+    def gathered(self, mine: np.ndarray) -> list[np.ndarray]:
+        """What every rank gives, by rank, in a step of its own."""
+        found = [np.empty_like(mine) for _ in range(self.size)]
+        key = self._key(0, self.begin_step())
+        self.engine.all_gather(mine, found, key, config.deadline()).wait(config.deadline())
+        self.begin_step()
+        return found
+
+    def exchanged(self, nbytes: int) -> None:
+        """An exchange went another way than messages."""
+        self._exchanges += 1
+        self._exchanged_bytes += nbytes
 
     def barrier(self, timeout: float) -> None:
         """Wait until every rank has come."""

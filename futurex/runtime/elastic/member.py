@@ -22,7 +22,7 @@ from futurex.runtime.collectives import CollectiveError, Communicator
 from futurex.runtime.elastic.commits import Commit, Commits, Lying, Position, broadcast
 from futurex.runtime.elastic.coordinator import How, Mark
 from futurex.runtime.group import Event, Locality
-from futurex.runtime.plan import Plan
+from futurex.runtime.placement import AnyPlan
 from futurex.runtime.transport import Endpoint, TransportError
 
 Message = dict[str, Any]
@@ -48,7 +48,7 @@ class ElasticLocality(Locality):
 
     def __init__(
         self, rank: int, size: int, threads: int, emit: Callable[[Event], None], communicator: Communicator | None,
-        plans: dict[Any, Plan], generation: int, commits: Commits, allowed: Callable[[], None],
+        plans: dict[Any, AnyPlan], generation: int, commits: Commits, allowed: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(rank, size, threads, emit, communicator, plans)
         self.generation = generation
@@ -89,7 +89,7 @@ class Member:
 
     def __init__(
         self, send: Send, open_: Open, program: Callable[[ElasticLocality], Any], *, threads: int, stall: float,
-        plans: dict[Any, Plan] | None = None,
+        plans: dict[Any, AnyPlan] | None = None,
     ) -> None:  # fmt: skip
         self._send, self._open, self._program = send, open_, program
         self._threads, self._stall = threads, stall
