@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,43 @@ def test_the_secret_of_a_session_is_nowhere_to_be_read(transport, caplog):
             assert "a secret of 32 bytes" in everything  # what fails was logged, and what endpoints hold was shown
             for text in _texts(_first(cluster)):
                 assert text not in everything
+
+
+def _elastic_secret(dask_worker):
+    [member] = dask_worker.futurex_host.participant._members.values()
+    return bytes(member._communicator.endpoint._secret)
+
+
+def _elastic_words(dask_worker):
+    [member] = dask_worker.futurex_host.participant._members.values()
+    return " ".join(map(str, (vars(member), vars(member._communicator), vars(member._communicator.endpoint))))
+
+
+def _what_the_scheduler_has(dask_scheduler):
+    [plugin] = [each for name, each in dask_scheduler.plugins.items() if name == "futurex-elastic"]
+    return " ".join(str(vars(run)) for run in plugin._runs.values())
+
+
+@pytest.mark.cluster
+def test_the_secrets_of_an_elastic_run_are_nowhere_to_be_read(caplog):
+    caplog.set_level(logging.DEBUG)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.DEBUG) as workers:
+        with fx.Cluster(workers) as cluster:
+            run = fx.fit(loss, np.ones(3), np.ones((8, 3)), epochs=10**9, on=cluster, commit_every=5, progress=False)
+            heard = threading.Event()
+            run._work.subscribe(lambda rank, event: heard.set() if event["kind"] == "step" else None)
+            assert heard.wait(60), "the run did not start"
+            secret = next(iter(cluster.client.run(_elastic_secret).values()))
+            everything = "\n".join([
+                caplog.text, str(vars(run)), str(cluster.client.get_worker_logs()),
+                str(cluster.client.get_scheduler_logs()), str(cluster.client.get_events()),
+                cluster.client.run_on_scheduler(_what_the_scheduler_has), *cluster.client.run(_elastic_words).values(),
+            ])  # fmt: skip
+            run.stop()
+            run.result(60)
+    assert "a secret of 32 bytes" in everything
+    for text in _texts(secret):
+        assert text not in everything
 
 
 def _ranks(cluster):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import pickle
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from distributed import Worker
-from distributed.comm import CommClosedError
 
 from futurex.runtime import config
 from futurex.runtime.cluster.supervisor import OP
@@ -18,9 +16,9 @@ from futurex.runtime.elastic.coordinator import How
 from futurex.runtime.elastic.member import ElasticLocality, Member, Message, pickled
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.transport import Endpoint
+from futurex.runtime.transport.auth import Secret
 
 Open = Callable[[str, int, int, bytes], Endpoint]  #: transport, rank, size, secret
-_TRIES = 3  # to get a program
 
 
 class Participant:
@@ -35,6 +33,8 @@ class Participant:
 
     def receive(self, run: str, **message: Any) -> None:
         """A message of the scheduler; the first one of a run fetches its program."""
+        if "secret" in message:
+            message["secret"] = Secret(message["secret"])  # it came as bytes, which somebody might print
         if message["do"] == "over":
             self._early.pop(run, None)
             if run in self._members:
@@ -56,12 +56,13 @@ class Participant:
         self._members.clear()
 
     async def _enter(self, run: str, stall: float) -> None:
+        how = How.INTERRUPTED  # while the program is on its way: this worker may be closing
         try:
-            spec = await self._spec(run)
+            spec = await getattr(self._worker.scheduler, OP)(do="spec", run=run)
+            how = How.FAILED
             transport, function, args = await asyncio.to_thread(pickle.loads, spec)  # over Dask's own channel
         except Exception as error:
             [*_, newest] = self._early.pop(run, []) or [{"generation": 0}]
-            how = How.INTERRUPTED if isinstance(error, OSError) else How.FAILED  # of a connection, or of the program
             self._send(run, {
                 "is": "ended", "generation": newest["generation"], "how": str(how), "step": 0,
                 "reason": f"{type(error).__name__}: {error}", "result": pickled(error) if how is How.FAILED else None,
@@ -79,13 +80,6 @@ class Participant:
         )  # fmt: skip
         for message in self._early.pop(run):
             self._members[run].handle(message)
-
-    async def _spec(self, run: str) -> bytes:
-        """The program of a run. A pooled connection may have been closed while it was idle; the next one is new."""
-        for _ in range(_TRIES - 1):
-            with contextlib.suppress(CommClosedError):
-                return cast(bytes, await getattr(self._worker.scheduler, OP)(do="spec", run=run))
-        return cast(bytes, await getattr(self._worker.scheduler, OP)(do="spec", run=run))
 
     def _send_from_thread(self, run: str, message: Message) -> None:
         self._worker.loop.add_callback(self._send, run, message)

@@ -37,6 +37,7 @@ from futurex.runtime.elastic.coordinator import (
     Tell,
     held_of,
 )
+from futurex.runtime.transport.auth import Secret
 
 OP = "futurex_elastic"
 KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
@@ -60,7 +61,7 @@ class SupervisedRun:
         self._changed = asyncio.Event()
         self._addresses: dict[str, bytes] = {}
         self._left_behind: dict[str, bytes] = {}  # results, or pickled errors, by worker
-        self._secret = b""
+        self._secret = Secret()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -133,7 +134,7 @@ class SupervisedRun:
             match action:
                 case Form(worker, generation, rank, size):
                     if rank == 0:
-                        self._secret = secrets.token_bytes(32)
+                        self._secret = Secret(secrets.token_bytes(32))
                     self._post(
                         worker, do="form", generation=generation, rank=rank, size=size, secret=self._secret,
                         stall=self.coordinator.settings.stall,
