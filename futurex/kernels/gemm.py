@@ -33,6 +33,9 @@ _TASKS, _SHORTEST = 8, 96
 """Tasks for each thread that are enough, and rows of one that are worth the packing."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
+_DEEP_ROWS = 256
+"""The same where the inner axis takes several packings: between steps of training, which leave nothing of a weight
+matrix in the caches, the library is faster with 128 rows."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 Turned = tuple[bool, bool]
@@ -65,6 +68,7 @@ class GemmBackend:
 def suits(batch: int, rows: int, inner: int, columns: int) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
+    fits = fits and (inner <= products.DEEPEST or rows >= _DEEP_ROWS)
     return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > 1
 
 
