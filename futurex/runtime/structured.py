@@ -88,18 +88,19 @@ def structured_kernel(node: Node, compile_sub: Compile, backends: Sequence[Backe
 
 
 def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., Any]:
-    """A compiled loop. It is run by plans until it is compiled, which may be between two rounds, and where it gives up:
-    they raise what there is to raise, at its line."""
-    late = whole.late
-
-    written = _stored_into(node.attrs["body"], ())
+    """A compiled loop. It is run by plans until it is compiled, which may be between two rounds if these do not change
+    shapes, and where it gives up: they raise what there is to raise, at its line."""
+    late, body = whole.late, node.attrs["body"]
+    # The code is made for the shapes that the loop begins with.
+    may_take_over = all(each.is_static for each in body.params)
+    written = _stored_into(body, ())
 
     @functools.cache
     def plans() -> tuple[Runnable, Runnable]:
-        return compile_sub(node.attrs["test"]), compile_sub(node.attrs["body"], written)
+        return compile_sub(node.attrs["test"]), compile_sub(body, written)
 
     def call(out: Sequence[Any] | None, communicator: Any, *inputs: Any) -> Any:
-        coming = whole if late is not None and not late.ready else None
+        coming = whole if may_take_over and late is not None and not late.ready else None
         results = whole.call(out, *inputs)
         if results is None:
             results = _loop(*plans(), (), written, coming)(None, communicator, *inputs)

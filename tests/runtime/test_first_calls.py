@@ -114,6 +114,29 @@ def test_a_loop_is_taken_over_between_two_rounds(compiler_at_work):
     assert result == [5e7]
 
 
+def test_a_loop_that_grows_an_array_is_not_taken_over(compiler_at_work, monkeypatch):
+    """Its code is made for the array that it begins with."""
+    monkeypatch.setattr("futurex.runtime.structured.PATIENCE", 0.0)
+
+    def squares(x):
+        found = []
+        for value in x:
+            found.append(value * value)
+        return np.array(found)
+
+    f, x = fx.futurize(squares, escape="error"), np.arange(2000.0)
+    result = []
+    runner = threading.Thread(target=lambda: result.append(np.asarray(f(x))))
+    runner.start()
+    while not f.profile() or not interpreted(f):
+        time.sleep(0.005)
+    compiler_at_work()
+    runner.join(120)
+    assert [each.tolist() for each in result] == [(x * x).tolist()]
+    settled(f)
+    assert np.array_equal(f(x), x * x)
+
+
 def test_precompile_waits_and_runs_nothing():
     def write(x, y):
         x[:] = region(x, y)
