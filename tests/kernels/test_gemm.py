@@ -13,7 +13,10 @@ from futurex.kernels.numba_.products import DEEPEST, ROWS, panels_of
 from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
 
-pytestmark = pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no vectors of 512 bits")
+pytestmark = [
+    pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no vectors of 512 bits"),
+    pytest.mark.skipif("gemm" not in [each.name for each in default_backends()], reason="FUTUREX_BACKENDS without gemm"),
+]
 FLOAT32 = np.dtype("f4")
 
 
