@@ -1,15 +1,18 @@
 """Views, writes and aliasing mean in staged code what they mean in NumPy."""
 
+import container_cases
 import numpy as np
 import pytest
+import scalar_cases
 import view_cases
 from compare import check
-from view_cases import cases
 
 import futurex as fx
 
+CASES = [*view_cases.cases, *container_cases.cases, *scalar_cases.cases]
 
-@pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_views_and_writes(case):
     check(case.function, *case.args, staged=case.staged)
 
@@ -70,18 +73,18 @@ def test_one_array_as_two_arguments_is_written_once():
 
 
 def write_table(x):
-    view_cases.TABLE[0] = x
-    return view_cases.TABLE * 2
+    container_cases.TABLE[0] = x
+    return container_cases.TABLE * 2
 
 
 def test_global_arrays_are_written():
-    before = view_cases.TABLE.copy()
+    before = container_cases.TABLE.copy()
     try:
         result = fx.futurize(write_table)(np.float64(9.0))
-        assert view_cases.TABLE[0] == 9.0
+        assert container_cases.TABLE[0] == 9.0
         assert result[0] == 18.0
     finally:
-        view_cases.TABLE[:] = before
+        container_cases.TABLE[:] = before
 
 
 def test_results_do_not_share_memory_with_the_callers_arrays():

@@ -1,8 +1,5 @@
 """Functions with views, writes and aliasing."""
 
-import dataclasses
-from collections import namedtuple
-
 import numpy as np
 from compare import Cases
 
@@ -397,86 +394,6 @@ def swapping_elements(v):
     return y
 
 
-TABLE = np.arange(4.0)
-PAIR = (np.ones(4), np.arange(4.0))
-BANK = {"w": np.full(4, 2.0), "rows": [np.ones(4), np.zeros(4)]}
-
-
-@cases(X)
-def global_arrays(x):
-    w = BANK["w"]
-    a, b = PAIR
-    total = x + TABLE + w + a * b
-    for row in BANK["rows"]:
-        total = total + row * 2 + (row + 1)
-    return total, TABLE * 2, [r + 1 for r in BANK["rows"]]
-
-
-@dataclasses.dataclass
-class Weights:
-    w: np.ndarray
-    b: float
-
-
-Point = namedtuple("Point", "x y")
-
-
-class Model:
-    def __init__(self):
-        self.w = np.arange(4.0)
-        self.rate = 0.5
-
-    def __deepcopy__(self, memo):
-        other = Model()
-        other.w = self.w.copy()
-        return other
-
-    def __eq__(self, other):
-        return isinstance(other, Model) and np.array_equal(self.w, other.w)
-
-    __hash__ = None
-
-    def step(self, x):
-        return x * self.w + self.rate
-
-
-@cases(X, {"a": V, "b": [N, {"c": 2.0}]})
-def containers(x, tree):
-    out = {"sum": tree["a"].sum(), "list": [tree["b"][0] * tree["b"][1]["c"], (x[0],)]}
-    out["extra"] = x.max()
-    return out
-
-
-@cases(Weights(V.copy(), 2.0))
-def dataclasses_are_read_and_written(p):
-    p.w[0] = 5.0
-    return Weights(p.w * p.b, p.b + 1.0)
-
-
-@cases(Point(V, N))
-def namedtuples(p):
-    return Point(p.y, p.x + p.y.sum())
-
-
-@cases(X, Model())
-def objects(x, model):
-    return model.step(x) + model.w[0]
-
-
-@cases(X, Model())
-def arrays_of_objects_are_written(x, model):
-    model.w[1] = 5.0
-    model.w *= 2
-    return model.w + x
-
-
-@cases(X)
-def the_same_array_twice_in_a_result(x):
-    y = x * 2
-    v = y[0]
-    return y, v, {"again": y}
-
-
 @cases(V)
 def rows_of_an_iteration_are_views(v):
     y = np.outer(v, v)
@@ -510,53 +427,6 @@ def roll_repeat_tile_concatenate(x):
     )
 
 
-@cases(np.arange(5.0).astype(np.float32))
-def python_scalars_as_arrays(x):
-    return (
-        np.dot(0.1, x),
-        np.outer(0.1, x),
-        np.inner(0.1, x),
-        np.where(x > 1, 0.1, x),
-        np.full(2, 0.1),
-        np.multiply(0.1, x),
-    )
-
-
-@cases(0.3, np.arange(5.0).astype(np.float32))
-def python_floats_stay_weak(a, x):
-    return (
-        a * x,
-        (a * 2 + 1) * x,
-        np.exp(a) * x,
-        np.float64(a) * x,
-        np.sqrt(a),
-        abs(a) * x,
-        np.dot(a, x),
-        max(a, 0.1) * x,
-    )
-
-
-@cases(2.5)
-def python_comparisons_add_up(a):
-    return (a > 1) + (a > 2), -(a > 1), (a > 1) * 2, (a > 1) & (a > 3), not a, ~(a > 1)
-
-
-@cases(V)
-def numpy_comparisons_do_not_add_up(v):
-    return (v > 0) + (v > 1), (v[0] > 0) + (v[1] > -5), (v > 0).sum()
-
-
-@cases(V)
-def powers(v):
-    y = np.abs(v) + 0.1
-    return y**2, y**0.5, y**-1, y**3, y**1.7, y[1] ** 2, y[2] ** 0.5, y[3] ** 3, 2**y, y.sum() ** 2, [u**2 for u in y]
-
-
-@cases(2.5, 3.0)
-def python_powers(a, b):
-    return a**2, a**b, a**0.5, b**-1
-
-
 @cases(V)
 @cases(np.array([7.0, 1.0, 2.0]))
 def an_index_out_of_bounds_that_nobody_reads(v):
@@ -567,18 +437,6 @@ def an_index_out_of_bounds_that_nobody_reads(v):
 @cases(V)
 def shapes_that_cannot_be_and_nobody_reads(v):
     np.broadcast_to(v, (2, 3))
-
-
-@cases(V)
-def parts_of_complex_scalars(v):
-    total = (v * 1j).sum()
-    v += 1
-    return total.real, np.real(total), np.imag(total), np.imag(0.5), np.real(2), np.imag(v)
-
-
-@cases(V)
-def a_python_complex_number_and_a_float(v):
-    return (1j * v[0]) * np.float32([1, 2]), 2j - v[1], v[1] * 1j
 
 
 @cases(X.copy())

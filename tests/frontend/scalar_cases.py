@@ -1,0 +1,66 @@
+"""Functions in which Python numbers meet NumPy scalars and arrays."""
+
+import numpy as np
+from compare import Cases
+from view_cases import V
+
+cases = Cases()
+
+
+@cases(np.arange(5.0).astype(np.float32))
+def python_scalars_as_arrays(x):
+    return (
+        np.dot(0.1, x),
+        np.outer(0.1, x),
+        np.inner(0.1, x),
+        np.where(x > 1, 0.1, x),
+        np.full(2, 0.1),
+        np.multiply(0.1, x),
+    )
+
+
+@cases(0.3, np.arange(5.0).astype(np.float32))
+def python_floats_stay_weak(a, x):
+    return (
+        a * x,
+        (a * 2 + 1) * x,
+        np.exp(a) * x,
+        np.float64(a) * x,
+        np.sqrt(a),
+        abs(a) * x,
+        np.dot(a, x),
+        max(a, 0.1) * x,
+    )
+
+
+@cases(2.5)
+def python_comparisons_add_up(a):
+    return (a > 1) + (a > 2), -(a > 1), (a > 1) * 2, (a > 1) & (a > 3), not a, ~(a > 1)
+
+
+@cases(V)
+def numpy_comparisons_do_not_add_up(v):
+    return (v > 0) + (v > 1), (v[0] > 0) + (v[1] > -5), (v > 0).sum()
+
+
+@cases(V)
+def powers(v):
+    y = np.abs(v) + 0.1
+    return y**2, y**0.5, y**-1, y**3, y**1.7, y[1] ** 2, y[2] ** 0.5, y[3] ** 3, 2**y, y.sum() ** 2, [u**2 for u in y]
+
+
+@cases(2.5, 3.0)
+def python_powers(a, b):
+    return a**2, a**b, a**0.5, b**-1
+
+
+@cases(V)
+def parts_of_complex_scalars(v):
+    total = (v * 1j).sum()
+    v += 1
+    return total.real, np.real(total), np.imag(total), np.imag(0.5), np.real(2), np.imag(v)
+
+
+@cases(V)
+def a_python_complex_number_and_a_float(v):
+    return (1j * v[0]) * np.float32([1, 2]), 2j - v[1], v[1] * 1j
