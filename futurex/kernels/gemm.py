@@ -145,7 +145,7 @@ class Product:
 
     @property
     def ready(self) -> bool:
-        return all(entry.ready for entry in self.entries.values())
+        return all(entry.ready for entry in list(self.entries.values()))
 
     def block(self, lies: tuple[Lie, Lie], arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""

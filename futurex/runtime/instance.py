@@ -17,17 +17,8 @@ from futurex.runtime.memory import Layout, allocate
 Values = list[Any]
 Step = Callable[[Values], None]
 
-_locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
+_locks: weakref.WeakValueDictionary[int, threading.Lock] = weakref.WeakValueDictionary()
 _locks_guard = threading.Lock()
-
-
-class _Lock:
-    """A lock that can be referenced weakly."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
 
 
 class Home(Protocol):
@@ -141,21 +132,22 @@ def entry(kernel: Kernel) -> Callable[..., Any]:
     return _guarded(kernel.call) if kernel.exclusive else kernel.call
 
 
-def lock_of(call: Callable[..., Any]) -> _Lock:
-    """What whoever calls an exclusive kernel holds meanwhile, whichever plan it is in."""
+def lock_of(call: Callable[..., Any]) -> threading.Lock:
+    """What whoever calls an exclusive kernel holds meanwhile, whichever plan it is in; it lives as long as they keep
+    it, and they keep the kernel as long."""
     with _locks_guard:
-        owner = _locks.get(id(call))
-        if owner is None:
-            owner = _locks[id(call)] = _Lock()
-        return owner
+        lock = _locks.get(id(call))
+        if lock is None:
+            lock = _locks[id(call)] = threading.Lock()
+        return lock
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
     """One call at a time, whichever plan makes it."""
-    owner = lock_of(call)
+    lock = lock_of(call)
 
     def guarded(*args: Any) -> Any:
-        with owner.lock:
+        with lock:
             return call(*args)
 
     return guarded

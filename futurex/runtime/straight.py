@@ -168,7 +168,7 @@ class Straight:
             assert kernel.bind is not None
             parts.append(Part(kernel.bind(workspace), call, outs, ins, isinstance(draft.node.aval, tuple)))
             if kernel.exclusive:
-                locks.append(lock_of(kernel.call).lock)
+                locks.append(lock_of(kernel.call))
         return Together(parts, len(brought), locks)
 
     def _operand(self, slot: int, brought: Sequence[str], instance: Instance) -> Operand:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from blockwise import close, precisely
 
 import futurex as fx
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
+
+TOLERANCE = 1e-5
 
 
 def momentum(w, m, x, g, rate):
@@ -35,25 +38,13 @@ def data(batch, rows, columns, dtype=np.float32):
     return w, m, *(rng.normal(size=(batch, width)).astype(dtype) for width in (rows, columns)), np.float32(0.125)
 
 
-def compared(found, wanted):
-    for actual, value in zip(found, wanted, strict=True):
-        assert actual.shape == np.shape(value)
-        np.testing.assert_allclose(actual, value, rtol=1e-5, atol=2e-5 * float(np.max(np.abs(value))))
-
-
 @pytest.mark.parametrize("shape", [(8, 700, 512), (1, 513, 1001), (16, 4099, 70), (3, 65, 4111)])
 @pytest.mark.parametrize("function", [momentum, momentum_and_back, plain, adam])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_values_are_those_of_double_precision(function, shape, threads):
     arguments = data(*shape)
-    program = fx.lower(function, *arguments)
-    plan = compile_plan(program.graph, threads=threads)
-    (made,) = (each for each in plan.instructions if each.node.op == "rank_update")
     wanted = function(*(np.float64(each) for each in arguments))
-    for _ in range(2):
-        compared(plan.run(program.flatten(*arguments)), wanted)
-    if made.kernel.backend == "numba":
-        assert made.kernel.late.interpreted == 0
+    precisely("rank_update", function, arguments, wanted, threads, TOLERANCE)
 
 
 @pytest.mark.parametrize("function", [momentum_and_back, adam])
@@ -67,7 +58,7 @@ def test_results_in_the_memory_of_operands(function, threads):
     found = plan.run(given)
     assert found[0] is given[0]
     assert found[1] is given[1]
-    compared(found, function(*(np.float64(each) for each in arguments)))
+    close(found, function(*(np.float64(each) for each in arguments)), TOLERANCE)
 
 
 def test_results_in_the_memory_of_the_other_operand():
@@ -79,7 +70,7 @@ def test_results_in_the_memory_of_the_other_operand():
     program = fx.lower(swapped, *arguments)
     given = [np.array(each) for each in program.flatten(*arguments)]
     found = compile_plan(program.graph, threads=2, donate={0: 0, 1: 1}).run(given)
-    compared(found, swapped(*(np.float64(each) for each in arguments)))
+    close(found, swapped(*(np.float64(each) for each in arguments)), TOLERANCE)
 
 
 def test_nan_and_infinity_pass_through():
@@ -137,4 +128,4 @@ def test_what_is_left_alone(function, shape, dtype):
     assert all(node.op != "rank_update" for node in optimise(program.graph).nodes)
     wanted = function(*arguments)
     found = compile_plan(program.graph).run(program.flatten(*arguments))
-    compared(found, wanted if isinstance(wanted, tuple) else (wanted,))
+    close(found, wanted if isinstance(wanted, tuple) else (wanted,), TOLERANCE)

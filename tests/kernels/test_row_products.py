@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from blockwise import precisely
 
 import futurex as fx
 from futurex.passes.pipeline import optimise
@@ -53,18 +54,9 @@ def flat(values):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_values_are_those_of_double_precision(function, shape, threads):
     arguments = data(*shape)
-    program = fx.lower(function, *arguments)
-    plan = compile_plan(program.graph, threads=threads)
-    (made,) = (each for each in plan.instructions if each.node.op == "row_products")
     wide = fx.lower(function, *(np.float64(each) for each in arguments))
     wanted = wide.graph(*wide.flatten(*(np.float64(each) for each in arguments)))
-    for _ in range(2):
-        found = plan.run(program.flatten(*arguments))
-        for actual, value in zip(found, wanted, strict=True):
-            assert actual.shape == np.shape(value)
-            np.testing.assert_allclose(actual, value, rtol=2e-4, atol=2e-5 * float(np.max(np.abs(value))))
-    if made.kernel.backend == "numba":
-        assert made.kernel.late.interpreted == 0
+    precisely("row_products", function, arguments, wanted, threads)
 
 
 def test_nan_and_infinity_pass_through():

@@ -44,7 +44,7 @@ def transform(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     strides = [stack.strides, (0,) * len(stack.shape), columns.strides]
     core = [source.shape[axis], out.shape[axis]]
     steps = [source.strides[axis], out.strides[axis]]
-    records.run_stack(e, loop, [source, factor, out], stack.shape, strides, core, steps)
+    records.run_core(e, loop, [source, factor, out], stack.shape, strides, core, steps, along=True)
     return out
 
 

@@ -43,35 +43,17 @@ def run(
 
 
 def run_core(
-    e: Emitter,
-    callee: InnerLoop,
-    operands: Sequence[Array],
-    shape: Sequence[Size],
-    strides: Sequence[Strides],
-    core: Sequence[Size],
-    steps: Sequence[int],
-) -> None:
+    e: Emitter, callee: InnerLoop, operands: Sequence[Array], shape: Sequence[Size], strides: Sequence[Strides],
+    core: Sequence[Size], steps: Sequence[int], *, along: bool = False,
+) -> None:  # fmt: skip
     """Run a loop over matrices: ``shape`` and ``strides`` are those of the stack, ``core`` and ``steps`` the rest.
 
-    One matrix at a time: the loops of ``matmul`` and LAPACK leave their arguments moved behind the stack.
+    One matrix at a time: the loops of ``matmul`` and LAPACK leave their arguments moved behind the stack. ``along``: a
+    loop that goes along the stack itself and leaves its arguments alone; it prepares once.
     """
     extents, columns = merged(tuple(shape), strides)
-    emit(e, callee, operands, [1, *core], [0] * len(operands) + list(steps), extents, columns)
-
-
-def run_stack(
-    e: Emitter,
-    callee: InnerLoop,
-    operands: Sequence[Array],
-    shape: Sequence[Size],
-    strides: Sequence[Strides],
-    core: Sequence[Size],
-    steps: Sequence[int],
-) -> None:
-    """The same for a loop that goes along the stack itself and leaves its arguments alone: it prepares once."""
-    extents, columns = merged(tuple(shape), strides)
-    count: Size = extents.pop() if extents else 1
-    inner = columns.pop() if columns else (0,) * len(operands)
+    count: Size = extents.pop() if along and extents else 1
+    inner = columns.pop() if along and columns else (0,) * len(operands)
     emit(e, callee, operands, [count, *core], [*inner, *steps], extents, columns)
 
 

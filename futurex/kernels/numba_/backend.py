@@ -12,6 +12,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, dropout, pool, tiles
+from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
@@ -27,6 +28,7 @@ _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
 }  # fmt: skip
+_BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
@@ -42,16 +44,11 @@ class NumbaBackend:
             call = _WRITTEN[node.op](node, threads)
             bind = None if call is None else call.bind
             return None if call is None else Kernel(call, self.name, True, contiguous=True, late=call, bind=bind)
-        if node.op == "row_products":
-            rows = RowProducts.claim(node, threads)
-            if rows is None:
+        if node.op in _BLOCKWISE:
+            whole = _BLOCKWISE[node.op].claim(node, threads)
+            if whole is None:
                 return None
-            return Kernel(rows, self.name, into=True, contiguous=True, exclusive=True, late=rows)
-        if node.op == "rank_update":
-            update = RankUpdate.claim(node, threads)
-            if update is None:
-                return None
-            return Kernel(update, self.name, True, update.inplace, contiguous=True, exclusive=True, late=update)
+            return Kernel(whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole)
         if node.op not in ("fused", "fused_reduction"):
             return None
         try:
@@ -104,7 +101,7 @@ class _Loop:
 
     @property
     def ready(self) -> bool:
-        return all(entry.ready for entry in self.variants.values())
+        return all(entry.ready for entry in list(self.variants.values()))
 
     def _variant(self, aliases: tuple[int, ...], *, wait: bool) -> Entry:
         """The compiled loop for operands that share memory with these results (-1: with none)."""

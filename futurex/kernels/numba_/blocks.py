@@ -1,0 +1,192 @@
+"""Kernels that work through a matrix in blocks of rows, with an elementwise region: what they have in common.
+
+The region is a kernel of its own. Its block of parameters is a template, from which the outer kernel makes the one for
+each block of rows: so many elements, and addresses moved to where the block begins.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.compiling import is_behind
+from futurex.kernels.numba_ import compiler
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import Entry, compiled
+from futurex.kernels.numba_.emit import analyse, emit
+from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.vectors import DECLARATIONS, slot
+from futurex.kernels.threads import openmp
+from futurex.tree.node import Node
+
+BLOCK_BYTES = 256 * 1024
+_FLOAT32 = np.dtype(np.float32)
+_OWN = ("room", "template", "steps")
+
+
+class BlockKernel(ABC):
+    """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it.
+
+    The node's attribute ``graph`` is the region; its first operand is a product that the kernel makes, the others are
+    the node's inputs from the third on, and its results are the node's from number ``ahead`` on. The threads of a call
+    work in ``room``, of which the kernel has one: an object runs one call at a time, so a backend claims it
+    ``exclusive``, and plans that run at once wait for each other or have kernels of their own.
+    """
+
+    ahead = 0
+    inplace: tuple[int, ...] = ()
+    """Inputs whose memory a result may take."""
+    fixed: tuple[int, ...]
+    """Numbers that the kernel is called with; the first is how many rows the threads share."""
+    room: np.ndarray
+    steps: np.ndarray
+    """How far each address of the template moves from one row to the next."""
+
+    def __init__(self, node: Node, threads: int, text: str) -> None:
+        self.node = node
+        self.wait = not is_behind()
+        self.interpreted = 0
+        graph = node.attrs["graph"]
+        self.region = analyse(graph)
+        self.layout = collapse(graph.outs[0].shape, [each.shape for each in graph.params])
+        if len(self.layout.extents) != 1 or self.region.guarded:
+            raise ValueError(f"{node.op}: the region is not one loop over the rows")
+        assert isinstance(node.aval, tuple)
+        self.results = len(graph.outs)
+        self.checks = [(aval.shape, aval.dtype) for aval in (*node.aval, *(each.aval for each in node.inputs))]
+        self.threads = threads if openmp() is not None else 1
+        self.read = [scalar for scalar in self.region.scalars if scalar.position is not None]
+        constants = [scalar for scalar in self.region.scalars if scalar.position is None]
+        self.constants = b"".join(slot(scalar, scalar.node.value) for scalar in constants)
+        self.text = text
+        self.whole = compiled(text, wait=False)
+        self.variants: dict[tuple[int, ...], Entry] = {}
+
+    @classmethod
+    def claim(cls, node: Node, threads: int) -> Self | None:
+        """The kernel, or None for what is not compiled: another dtype, functions that hold up to a bound only."""
+        static = node.is_static and bool(node.inputs[0].aval.size)
+        if not static or not compiler.has_fma() or any(each.dtype != _FLOAT32 for each in cls.matrices(node)):
+            return None
+        try:
+            return cls(node, threads, cls.text_for(node))
+        except ValueError:
+            return None
+
+    @staticmethod
+    @abstractmethod
+    def text_for(node: Node) -> str:
+        """The outer kernel's code."""
+
+    @staticmethod
+    @abstractmethod
+    def matrices(node: Node) -> Sequence[Node]:
+        """What has to be of single precision."""
+
+    @abstractmethod
+    def memory(self, out: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
+        """The array that the product is written to, or None where a block of it is enough; what else the kernel reads
+        and writes itself, None for what it does without."""
+
+    def strides(self, width: int) -> list[int]:
+        """For each slot of the template the bytes of a row with ``width`` elements: 0 for numbers."""
+        graph = self.node.attrs["graph"]
+        arrays = [*graph.outs, *(graph.params[k] for k in self.region.arrays)]
+        return [0, *(width * each.dtype.itemsize for each in arrays), *(0 for _ in self.region.scalars)]
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have both kernels compiled, the region's as the plan will use it."""
+        shared = (sharing[k + 1] if k else -1 for k in self.region.arrays)
+        self.variant(tuple(max(-1, each - self.ahead) for each in shared), wait=wait)
+        self.whole = compiled(self.text, wait=wait)
+
+    @property
+    def ready(self) -> bool:
+        return self.whole.ready and all(entry.ready for entry in list(self.variants.values()))
+
+    def variant(self, aliases: tuple[int, ...], *, wait: bool) -> Entry:
+        """The region's kernel for operands that share memory with these results (-1: with none)."""
+        entry = self.variants.get(aliases)
+        if entry is None or (wait and not entry.ready and entry.error is None):
+            text = emit(self.region, self.layout, aliases, threaded=False)
+            entry = self.variants[aliases] = compiled(text, wait=wait)
+        return entry
+
+    def __call__(self, out: tuple[Any, ...], *inputs: Any) -> Any:
+        for array, (shape, dtype) in zip((*out, *inputs), self.checks, strict=True):
+            if np.shape(array) != shape or (shape and (array.dtype != dtype or not array.flags.c_contiguous)):
+                raise ValueError(f"{self.node.op}: built for dense {dtype} of shape {shape}, got {np.shape(array)}")
+        product, others = self.memory(out, inputs)
+        operands = [product, *inputs[2:]]
+        written = [address_of(each) for each in out[self.ahead : self.ahead + self.results]]
+        read = [0 if operands[k] is None else address_of(operands[k]) for k in self.region.arrays]
+        inner = self.variant(tuple(written.index(each) if each in written else -1 for each in read), wait=self.wait)
+        if not self.whole.ready:
+            self.whole = compiled(self.text, wait=self.wait)
+        if not self.whole.ready or not inner.ready:
+            return self._interpret(out, inputs)
+        scalars = b"".join(slot(scalar, operands[scalar.position]) for scalar in self.read)  # type: ignore[index]
+        template = struct.pack(f"={1 + len(written) + len(read)}q", 0, *written, *read) + scalars + self.constants
+        held = np.frombuffer(template, np.int64)
+        addresses = [0 if each is None else address_of(each) for each in (*others, self.room, held, self.steps)]
+        slots = (*self.fixed, held.size, inner.address, *addresses)
+        self.run(struct.pack(f"={len(slots)}q", *slots), out)
+        return out
+
+    def run(self, block: bytes, out: tuple[Any, ...]) -> None:
+        """Call the kernel with its parameters."""
+        if self.threads > 1:
+            self.whole.on_threads(block, self.threads)
+        else:
+            self.whole(block)
+
+    def _interpret(self, out: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
+        """NumPy computes it; as compiled code it says nothing of floating-point errors."""
+        self.interpreted += 1
+        with np.errstate(all="ignore"):
+            found = self.node.record.run(inputs, self.node.attrs)
+        for target, value in zip(out, [np.array(each) for each in found], strict=True):
+            np.copyto(target, value)
+        return out
+
+
+def started(arrays: Sequence[str], stride: str) -> tuple[Code, str]:
+    """The code of such a kernel, and the calling thread's place in the room, of which each has ``stride`` floats.
+
+    All arrays come as addresses, because the region reads and writes them, too: pointers may not be told apart.
+    """
+    code = Code()
+    thread = "0"
+    if openmp() is not None:
+        thread = code.do("zext i32 %id to i64")
+        code.lines.insert(1, "  %id = call i32 @omp_get_thread_num()")
+    for name in (*arrays, *_OWN):
+        code.run(f"%{name} = inttoptr i64 %{name}.held to ptr")
+    code.run("%call = inttoptr i64 %region to ptr")
+    code.run("%local = alloca i64, i64 %slots, align 8")
+    return code, code.at("float", "%room", code.multiply(thread, stride))
+
+
+def call_region(code: Code, begin: str, count: str, product: tuple[str, str] | None = None) -> None:
+    """Run the region on ``count`` elements, those of the rows from ``begin`` on; ``product``: the slot for the address
+    of the product, and that address, where every block has it in the same place."""
+    with code.loop("0", "%slots") as (slot, _):
+        value = code.do(f"load i64, ptr {code.at('i64', '%template', slot)}")
+        step = code.do(f"load i64, ptr {code.at('i64', '%steps', slot)}")
+        code.run(f"store i64 {code.add(value, code.multiply(step, begin))}, ptr {code.at('i64', '%local', slot)}")
+    code.run(f"store i64 {count}, ptr %local")
+    if product is not None:
+        code.run(f"store ptr {product[1]}, ptr {code.at('i64', '%local', product[0])}")
+    code.run("call void %call(ptr %local)")
+
+
+def finished(code: Code, numbers: Sequence[str], arrays: Sequence[str]) -> str:
+    """The module of a kernel that is called with these numbers and arrays, and what :class:`BlockKernel` adds."""
+    parameters = [("i64", name) for name in (*numbers, "slots", "region")]
+    parameters += [("i64", f"{name}.held") for name in (*arrays, *_OWN)]
+    return module(parameters, code, openmp() is not None, DECLARATIONS)
