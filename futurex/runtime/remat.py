@@ -2,10 +2,11 @@
 
 Reverse mode keeps what the forward pass computed. Given the order of a plan's instructions, a value that nobody reads
 for long can be dropped in its longest gap, and computed again in front of the next reader, from values that are still
-there or are computed again themselves. Which ones is searched for among two families: those that give most bytes for a
-second of computing, and of these all but one every so many bytes, which stay as checkpoints (Chen et al., *Training
-Deep Nets with Sublinear Memory Cost*, 2016). Every choice is judged by a walk through the order (Jain et al.,
-*Checkmate*, 2020, call it a schedule); the one that fits and computes least is taken.
+there or are computed again themselves. Which ones is searched for in three ways: one after the other, of those that
+wait while the peak passes; those that give most bytes for a second of computing; and of these all but one every so many
+bytes, which stay as checkpoints (Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016). Every choice is
+judged by a walk through the order (Jain et al., *Checkmate*, 2020, call it a schedule); the one that fits and computes
+least is taken.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from futurex.tree.node import Node, apply, build, item
 ATTEMPTS = 5
 """Plans that are made: each tells how far the estimate was off."""
 _PREFIXES, _SPACINGS = 10, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_LEVELS = (0.8, 0.6, 0.4, 0.2, 0.0)
+"""Parts of the peak that are tried as limits where the lowest schedule of all is wanted."""
+_TRIED = 12  # values that wait while the peak passes
 _REFINED = 40  # values that are tried to be kept after all
 
 Value = tuple[int, int]
@@ -64,18 +68,21 @@ def _fitted(graph: Graph, limit: int, compiled: Callable[[Graph], Plan]) -> Plan
         return plan
     schedule = Schedule(plan)
     rest = plan.memory.peak - schedule.walk({}).peak  # what the walk does not see, or sees twice
-    target, least = limit - rest, plan.memory.peak
+    target = limit - rest
     for _ in range(ATTEMPTS):
-        cuts, reached = search(schedule, target)
-        if not cuts:
+        cuts = search(schedule, target)
+        if cuts is None:
             break
         other = compiled(schedule.rewritten(cuts))
-        least = min(least, other.memory.peak)
         if other.memory.peak <= limit:
             return other
-        if reached > target:
-            break
         target -= max(other.memory.peak - limit, limit // 100)
+    least = plan.memory.peak
+    for cuts in lowest(schedule):  # the same whatever the limit: what the error says would do will do
+        other = compiled(schedule.rewritten(cuts))
+        if other.memory.peak <= limit:
+            return other
+        least = min(least, other.memory.peak)
     raise MemoryError(
         f"memory_limit={limit}: {graph.name} takes {plan.memory.peak} bytes, and {least} where values are computed "
         "again; arguments are not counted"
@@ -87,9 +94,13 @@ class Walk:
     """What a schedule takes: bytes at most, and in which place, and seconds of computing again."""
 
     peak: int = 0
-    at: int = 0
+    place: int = 0
     again: float = 0.0
-    alive: list[int] = field(default_factory=list)  # bytes, place by place
+    alive: list[int] = field(default_factory=list)  # bytes, step by step
+
+    def height(self, limit: int) -> tuple[int, int]:
+        """The peak, and how long a run is above the limit: lower is better."""
+        return self.peak, sum(count > limit for count in self.alive)
 
 
 @dataclass
@@ -124,7 +135,7 @@ class Schedule:
         self.sizes = {
             (k, number): slot_bytes(low.slots[out])
             for k in self.order for number, out in enumerate(low.drafts[k].outs)
-            if low.slots[out].kind in (Kind.BUFFER, Kind.OWN)
+            if low.slots[out].kind in (Kind.BUFFER, Kind.OWN) and out not in plan.layout.donated
         }  # fmt: skip
         never = len(self.order)
         self.ends = {value: max(places) if self._again(value) else never for value, places in self.uses.items()}
@@ -171,6 +182,18 @@ class Schedule:
                 found[value] = max(gaps)[1]
         return found
 
+    def waiting(self, place: int, cuts: Cuts) -> list[tuple[Value, int]]:
+        """The values that wait for a reader while ``place`` is passed, and behind which place to drop them: first those
+        that give most bytes for a second of computing."""
+        found = []
+        for value, size in self.sizes.items():
+            if not size or self.ends[value] == len(self.order):
+                continue
+            for before, after in itertools.pairwise(self.uses[value]):
+                if before < place <= after and self.first(value, after, cuts):
+                    found.append((-size / self.seconds[value[0]], value, before))
+        return [(value, before) for _, value, before in sorted(found)]
+
     def walk(self, cuts: Cuts) -> Walk:
         """Bytes that are alive, place by place, and seconds of computing again."""
         steps = list(self._steps(cuts))
@@ -197,7 +220,7 @@ class Schedule:
             now = count + self._beside[step.draft]
             found.alive.append(now)
             if now > found.peak:
-                found.peak, found.at = now, at
+                found.peak, found.place = now, step.place
         return found
 
     def _steps(self, cuts: Cuts) -> Iterator[_Step]:
@@ -297,29 +320,54 @@ def _has_argument(draft: Draft) -> bool:
     return any(node.op == "param" and not node.aval.weak for node in draft.node.inputs)
 
 
-def search(schedule: Schedule, limit: int) -> tuple[Cuts, int]:
-    """The cuts that bring a schedule within ``limit`` bytes with the least computing, or lowest; and the peak then."""
-    base = schedule.walk({})
-    cuts = schedule.droppable(limit, base.alive)
-    ranked = sorted(cuts, key=lambda value: (-schedule.sizes[value] / schedule.seconds[value[0]], value))
-    lengths = sorted({len(ranked) * n // _PREFIXES for n in range(1, _PREFIXES + 1)} - {0})
-    lowest: tuple[int, Cuts] = base.peak, {}
+def search(schedule: Schedule, limit: int) -> Cuts | None:
+    """The cuts that bring a schedule within ``limit`` bytes with the least computing; None where none is found."""
     fitting: list[tuple[float, int, Cuts]] = []
-    for spacing in _SPACINGS:
-        for length in lengths:
-            chosen = _spaced(schedule, {value: cuts[value] for value in ranked[:length]}, spacing)
+    for family in [iter((descend(schedule, limit),)), *_families(schedule, limit)]:
+        for chosen in family:
             walk = schedule.walk(chosen)
-            if walk.peak < lowest[0]:
-                lowest = walk.peak, chosen
             if walk.peak <= limit:
                 fitting.append((walk.again, walk.peak, chosen))
                 break
     if not fitting:
-        return lowest[1], lowest[0]
+        return None
     return _refined(schedule, min(fitting, key=lambda each: each[:2])[2], limit)
 
 
-def _spaced(schedule: Schedule, cuts: Cuts, spacing: int) -> Cuts:
+def lowest(schedule: Schedule) -> Iterator[Cuts]:
+    """Cuts that bring a schedule low, the same whatever the limit: compiling tells which plan takes least memory."""
+    for level in _LEVELS:
+        yield descend(schedule, int(level * schedule.walk({}).peak))
+    yield min(itertools.chain(*_families(schedule, 0)), key=lambda cuts: schedule.walk(cuts).peak, default={})
+
+
+def descend(schedule: Schedule, limit: int) -> Cuts:
+    """Cuts of values that wait while the peak passes, one after the other, until it is within the limit or stays."""
+    cuts: dict[Value, int] = {}
+    walk = schedule.walk(cuts)
+    while walk.peak > limit:
+        for value, place in schedule.waiting(walk.place, cuts)[:_TRIED]:
+            more = {**cuts, value: place}
+            lower = schedule.walk(more)
+            if lower.height(limit) < walk.height(limit):
+                cuts, walk = more, lower
+                break
+        else:
+            break
+    return cuts
+
+
+def _families(schedule: Schedule, limit: int) -> Iterator[Iterator[Cuts]]:
+    """Cuts of values that wait where more than ``limit`` bytes are alive: more and more of them, for each spacing."""
+    cuts = schedule.droppable(limit, schedule.walk({}).alive)
+    ranked = sorted(cuts, key=lambda value: (-schedule.sizes[value] / schedule.seconds[value[0]], value))
+    lengths = sorted({len(ranked) * n // _PREFIXES for n in range(1, _PREFIXES + 1)} - {0})
+    prefixes = [{value: cuts[value] for value in ranked[:length]} for length in lengths]
+    for spacing in _SPACINGS:
+        yield map(functools.partial(_spaced, schedule, spacing), prefixes)
+
+
+def _spaced(schedule: Schedule, spacing: int, cuts: Cuts) -> Cuts:
     """The cuts with checkpoints between them: behind every ``1 / spacing`` of the bytes a value stays that others are
     computed from before the gap."""
     if spacing == 1:
@@ -333,7 +381,7 @@ def _spaced(schedule: Schedule, cuts: Cuts, spacing: int) -> Cuts:
     return chosen
 
 
-def _refined(schedule: Schedule, cuts: Cuts, limit: int) -> tuple[Cuts, int]:
+def _refined(schedule: Schedule, cuts: Cuts, limit: int) -> Cuts:
     """Keep the values after all that cost most to compute again, as far as the limit allows."""
     cuts, walk = dict(cuts), schedule.walk(cuts)
     for value in sorted(cuts, key=lambda value: (-schedule.seconds[value[0]], value))[:_REFINED]:
@@ -341,4 +389,4 @@ def _refined(schedule: Schedule, cuts: Cuts, limit: int) -> tuple[Cuts, int]:
         again = schedule.walk(fewer)
         if again.peak <= limit and again.again <= walk.again:
             cuts, walk = fewer, again
-    return cuts, walk.peak
+    return cuts

@@ -9,7 +9,7 @@ import futurex as fx
 from futurex.passes.pipeline import optimise
 from futurex.runtime.memory import size_of
 from futurex.runtime.plan import compile_plan
-from futurex.runtime.remat import Schedule, search, within
+from futurex.runtime.remat import Schedule, lowest, search, within
 
 RNG = np.random.default_rng(0)
 
@@ -113,7 +113,7 @@ def test_deep_chains_keep_checkpoints():
         (weights,) = matrices(1, 64)
         program = fx.lower(lambda x, w, count=count: fx.grad(lambda x: dense([w] * count, x))(x), ROWS, weights)
         schedule = Schedule(compile_plan(optimise(program.graph), optimised=True))
-        peaks[count] = search(schedule, 0)[1]
+        peaks[count] = min(schedule.walk(cuts).peak for cuts in lowest(schedule))
         plain = schedule.walk({}).peak
     assert peaks[96] < 6 * peaks[6]
     assert peaks[96] < plain / 4
@@ -126,12 +126,11 @@ def test_less_memory_takes_more_computing_and_no_more_than_needed():
     assert base.again == 0.0
     again = []
     for share in (0.9, 0.7, 0.5):
-        cuts, peak = search(schedule, int(base.peak * share))
-        walk = schedule.walk(cuts)
-        assert walk.peak == peak <= base.peak * share
+        walk = schedule.walk(search(schedule, int(base.peak * share)))
+        assert walk.peak <= base.peak * share
         again.append(walk.again)
     assert 0.0 < again[0] <= again[1] <= again[2]
-    assert not search(schedule, base.peak)[0]
+    assert search(schedule, base.peak) == {}
 
 
 def test_a_limit_that_cannot_be_kept_says_what_can():
@@ -141,6 +140,26 @@ def test_a_limit_that_cannot_be_kept_says_what_can():
     least = int(str(found.value).split("bytes, and ")[1].split()[0])
     plan = within(graph, least, threads=1, donate={}, background=False)
     assert plan.memory.peak <= least
+
+
+def test_what_the_error_says_would_do_does_where_parameters_are_given_away():
+    def step(weights, moments, x):
+        slopes = fx.grad(residual)(weights, x)
+        moments = [np.float32(0.9) * m + g for m, g in zip(moments, slopes, strict=True)]
+        return [w - np.float32(1e-3) * m for w, m in zip(weights, moments, strict=True)], moments
+
+    step = fx.futurize(step, donate=("weights", "moments"))
+    args = matrices(8, 64), matrices(8, 64), ROWS
+    peak = step.memory(*args).peak
+    told = set()
+    for share in (0.3, 0.2, 0.1):
+        with pytest.raises(MemoryError) as found:
+            fx.futurize(step, memory_limit=int(peak * share)).memory(*args)
+        told.add(int(str(found.value).split("bytes, and ")[1].split()[0]))
+    assert len(told) == 1, "the same, whatever the limit"
+    (least,) = told
+    assert least < peak
+    assert fx.futurize(step, memory_limit=least).memory(*args).peak <= least
 
 
 def test_effects_stay_in_order(capsys):
