@@ -246,6 +246,28 @@ def test_a_vector_is_summed_at_once_again_and_again(ranks_of) -> None:
                 assert np.array_equal(result, [3 * tag + 3] * 2)
 
 
+@pytest.mark.parametrize("count", [10, 20_000])
+def test_who_sleeps_is_woken_by_what_it_waits_for_alone(ranks_of, count) -> None:
+    ranks = ranks_of("local", 2)
+    ranks.run(lambda rank, engine, key: engine.barrier(key, PATIENCE).wait(PATIENCE))
+    first = ranks.endpoints[0]
+    rung: list[int] = []
+    ring = first.ring
+    first.ring = lambda peer: (rung.append(peer), ring(peer))  # type: ignore[method-assign]
+    try:
+        ranks.step += 1
+        key = first.generation, ranks.step, 0
+        arrays = [np.full(count, rank + 1, "f4") for rank in range(2)]
+        started = [ranks.engines[0].all_reduce([arrays[0]], [arrays[0]], "sum", key, PATIENCE)]
+        assert not rung  # rank 1 sleeps, and has begun nothing
+        started.append(ranks.engines[1].all_reduce([arrays[1]], [arrays[1]], "sum", key, PATIENCE))
+        for rank, one in enumerate(started):
+            one.wait(PATIENCE)
+            assert np.array_equal(arrays[rank], np.full(count, 3, "f4"))
+    finally:
+        del first.ring
+
+
 def test_more_exchanges_than_fit_on_a_board(ranks_of) -> None:
     ranks = ranks_of("local", 3)
     many = 10 * SLOTS

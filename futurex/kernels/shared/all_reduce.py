@@ -23,8 +23,8 @@ from futurex.kernels.shared.text import TEXT
 class Control:
     """What each word of the argument holds."""
 
-    RANKS, ME, COUNT, CLOSING, BLOCK, STAGES, SPINS, YIELDS = range(8)
-    DATA, OUT, NUMBER, STAGE, SIGNATURE, STEP, TAG, NBYTES, OFFSET, STATUS, SCRATCH, WHOLE = range(8, 20)
+    RANKS, ME, COUNT, CLOSING, BLOCK, STAGES, YIELDS, KIND, DATA, OUT, NBYTES, OFFSET, SCRATCH = range(13)
+    NUMBER, STAGE, STEP, TAG, SPINS, WHOLE, STATUS = range(13, 20)
     BASES = 20
 
 
@@ -35,7 +35,10 @@ class Status(enum.IntEnum):
 
 
 class Places(NamedTuple):
-    """Where things lie on a board, in words but for the last two; ``stage_bits`` is the width of a stage in a stamp."""
+    """Where things lie on a board, in words but for the last four; ``stage_bits`` is the width of a stage in a stamp.
+
+    A signature is the kind, ``step_factor`` times the step and ``tag_factor`` times the tag.
+    """
 
     oldest: int
     asleep: int
@@ -47,6 +50,8 @@ class Places(NamedTuple):
     align: int
     eager_start: int
     eager_bytes: int
+    step_factor: int
+    tag_factor: int
 
 
 _VECTOR = {"float32": ("float", 16, "fadd"), "float64": ("double", 8, "fadd"), "int32": ("i32", 16, "add"),

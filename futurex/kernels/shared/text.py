@@ -290,16 +290,44 @@ late:
   ret i1 false
 }
 
-define internal i64 @announce(ptr %control, i64 %at, i64 %number, i64 %stage) {
+; say which stage this rank has come to; whether another one sleeps that waits for it
+define internal i1 @announce(ptr %control, i64 %at, i64 %number, i64 %stage) {
+start:
+  %ranks = call i64 @word(ptr %control, i64 $RANKS)
   %me = call i64 @word(ptr %control, i64 $ME)
   %mine = call ptr @base(ptr %control, i64 %me)
-  %high = shl i64 %number, $stage_bits
-  %stamp = or i64 %high, %stage
+  %first = shl i64 %number, $stage_bits
+  %stamp = or i64 %first, %stage
+  %after = add i64 %number, 1
+  %last = shl i64 %after, $stage_bits
+  %width = sub i64 %last, %stamp
   call void @tell(ptr %mine, i64 %at, i64 %stamp)
   fence seq_cst
-  %asleep = call i1 @any(ptr %control, i64 $asleep)
-  %word = zext i1 %asleep to i64
-  ret i64 %word
+  br label %head
+head:
+  %rank = phi i64 [0, %start], [%next, %on]
+  %more = icmp ult i64 %rank, %ranks
+  br i1 %more, label %test, label %none
+test:
+  %self = icmp eq i64 %rank, %me
+  br i1 %self, label %on, label %read
+read:
+  %board = call ptr @base(ptr %control, i64 %rank)
+  %asleep = call i64 @look(ptr %board, i64 $asleep)
+  %sleeps = icmp ne i64 %asleep, 0
+  br i1 %sleeps, label %waits, label %on
+waits:
+  %theirs = call i64 @look(ptr %board, i64 %at)
+  %ahead = sub i64 %theirs, %stamp
+  %came = icmp ult i64 %ahead, %width
+  br i1 %came, label %found, label %on
+on:
+  %next = add i64 %rank, 1
+  br label %head
+found:
+  ret i1 true
+none:
+  ret i1 false
 }
 
 define i64 @advance(ptr %control) {
@@ -310,7 +338,13 @@ start:
   %stages = call i64 @word(ptr %control, i64 $STAGES)
   %ranks = call i64 @word(ptr %control, i64 $RANKS)
   %me = call i64 @word(ptr %control, i64 $ME)
-  %signature = call i64 @word(ptr %control, i64 $SIGNATURE)
+  %kind = call i64 @word(ptr %control, i64 $KIND)
+  %step = call i64 @word(ptr %control, i64 $STEP)
+  %tag = call i64 @word(ptr %control, i64 $TAG)
+  %step.part = mul i64 %step, $step_factor
+  %tag.part = mul i64 %tag, $tag_factor
+  %parts = add i64 %step.part, %tag.part
+  %signature = add i64 %kind, %parts
   %mine = call ptr @base(ptr %control, i64 %me)
   %slot = urem i64 %number, $slots
   %slot.at = mul i64 %slot, $slot_words
@@ -348,8 +382,6 @@ copy:
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %data, i64 %nbytes, i1 false)
   br label %facts
 facts:
-  %step = call i64 @word(ptr %control, i64 $STEP)
-  %tag = call i64 @word(ptr %control, i64 $TAG)
   %offset = call i64 @word(ptr %control, i64 $OFFSET)
   %at2 = add i64 %at, 2
   %at3 = add i64 %at, 3
@@ -363,8 +395,7 @@ facts:
   call void @tell(ptr %mine, i64 %at5, i64 %offset)
   call void @tell(ptr %mine, i64 %at6, i64 -1)
   store i64 1, ptr %keep
-  %asleep1 = call i64 @announce(ptr %control, i64 %at, i64 %number, i64 1)
-  %ring1 = icmp ne i64 %asleep1, 0
+  %ring1 = call i1 @announce(ptr %control, i64 %at, i64 %number, i64 1)
   br i1 %ring1, label %ring, label %enter
 ring:
   ret i64 $S_RING
@@ -412,8 +443,7 @@ then:
 go.on:
   %stage2 = add i64 %stage, 1
   store i64 %stage2, ptr %keep
-  %asleep2 = call i64 @announce(ptr %control, i64 %at, i64 %number, i64 %stage2)
-  %ring2 = icmp ne i64 %asleep2, 0
+  %ring2 = call i1 @announce(ptr %control, i64 %at, i64 %number, i64 %stage2)
   br i1 %ring2, label %ring, label %go
 go:
   br label %loop

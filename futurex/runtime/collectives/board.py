@@ -25,15 +25,17 @@ _FACTS = struct.Struct("<QQqqQQ")  # signature, step, tag, bytes, two places
 _barrier = threading.Lock()
 STAGE_BITS = 8  #: of a stamp; the bits above are the number of the exchange
 ALIGN = 32  #: elements: slices end where cache lines do
+_STEP_FACTOR, _TAG_FACTOR = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 PLACES = Places(
-    _OLDEST, _ASLEEP, _CROWDED, _FIRST_SLOT, _SLOT_WORDS, SLOTS, STAGE_BITS, ALIGN, _EAGER_START, EAGER_BYTES
-)
+    _OLDEST, _ASLEEP, _CROWDED, _FIRST_SLOT, _SLOT_WORDS, SLOTS, STAGE_BITS, ALIGN, _EAGER_START, EAGER_BYTES,
+    _STEP_FACTOR, _TAG_FACTOR,
+)  # fmt: skip
 _MASK = (1 << 64) - 1
 
 
 def signature(kind: int, step: int, tag: int) -> int:
     """Return one word that tells exchanges apart; the same in every process, since it is made of numbers alone."""
-    return (kind + step * 0x9E3779B97F4A7C15 + tag * 0xC2B2AE3D27D4EB4F) & _MASK
+    return (kind + step * _STEP_FACTOR + tag * _TAG_FACTOR) & _MASK
 
 
 class Facts(NamedTuple):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.shared import SCRATCH_BYTES, Control, Status, kernel
-from futurex.runtime.collectives.board import ORDERED, PLACES, Board, signature
+from futurex.runtime.collectives.board import ORDERED, PLACES, Board
 
 _NAMES = tuple(Status)
+_CALL = struct.Struct("=6Q")  # the words from NUMBER to WHOLE
 
 
 class CompiledSum:
@@ -27,13 +29,14 @@ class CompiledSum:
         assert found is not None
         self._entry = found
         self._scratch = np.empty(SCRATCH_BYTES, np.uint8)
-        self.data, self.out, self.kind = data, out, kind
+        self.data, self.out = data, out
         self._control = np.zeros(Control.BASES + len(boards), np.uint64)
         self._block = (ctypes.c_char * self._control.nbytes).from_buffer(self._control.data)
         self._words = words = memoryview(self._block).cast("B").cast("Q")
         words[Control.RANKS], words[Control.ME], words[Control.COUNT] = len(boards), rank, data.size
         words[Control.CLOSING], words[Control.BLOCK], words[Control.STAGES] = closing, block, stages
         words[Control.YIELDS], words[Control.NBYTES] = yields, data.nbytes
+        words[Control.KIND] = kind
         words[Control.DATA], words[Control.OUT] = _address(data), _address(out)
         words[Control.OFFSET] = boards[rank].memory.offset(data) or 0
         words[Control.SCRATCH] = _address(self._scratch)
@@ -47,16 +50,9 @@ class CompiledSum:
 
     def call(self, number: int, stage: int, step: int, tag: int, spins: int, whole: bool) -> Status:
         """Go on with exchange ``number`` from ``stage``, 0 for its beginning; ``whole``: nothing else is under way."""
-        words = self._words
-        words[Control.NUMBER] = number
-        words[Control.STAGE] = stage
-        words[Control.SIGNATURE] = signature(self.kind, step, tag)
-        words[Control.STEP] = step
-        words[Control.TAG] = tag
-        words[Control.SPINS] = spins
-        words[Control.WHOLE] = whole
+        _CALL.pack_into(self._block, 8 * Control.NUMBER, number, stage, step, tag, spins, whole)
         self._entry(self._block)
-        return _NAMES[words[Control.STATUS]]
+        return _NAMES[self._words[Control.STATUS]]
 
 
 def compilable(array: np.ndarray) -> bool:

@@ -204,7 +204,7 @@ class SharedGroup:
                     self.endpoint.ring(rank)
                 return None
             if exchange is not None:
-                self._ring()
+                self._ring(exchange)
                 self._alarm.at(exchange.deadline)
                 self._drive()
                 return exchange
@@ -281,8 +281,8 @@ class SharedGroup:
         self.boards()
         while True:
             left = self._freed = False
-            if self._queued and self._post():
-                self._ring()
+            if self._queued:
+                self._post()
             for exchange in tuple(self._posted):
                 if light and exchange.closing:
                     left = left or self._reached(exchange, exchange.stage)
@@ -295,7 +295,7 @@ class SharedGroup:
         """Take an exchange as far as the peers allow."""
         slot = exchange.number % SLOTS
         while (status := exchange.proceed(slot, spins)) is Status.RING:
-            self._ring()
+            self._ring(exchange)
         if status is Status.MISMATCH:
             self._check(exchange)
             raise CollectiveError(f"{exchange.describe()}: the board of this rank does not say what it shows")
@@ -312,44 +312,47 @@ class SharedGroup:
                 self._complete(exchange)
                 return
             exchange.stage += 1
-            self.board.set_stamp(slot, exchange.number << STAGE_BITS | exchange.stage)
-            self._ring()
+            self._announce(exchange)
 
-    def _ring(self) -> None:
-        """Wake the peers that sleep; what this rank has announced is seen by those that do not."""
+    def _announce(self, exchange: SharedExchange) -> None:
+        """Say which stage this rank has come to."""
+        self.board.set_stamp(exchange.number % SLOTS, exchange.number << STAGE_BITS | exchange.stage)
+        self._ring(exchange)
+
+    def _ring(self, exchange: SharedExchange) -> None:
+        """Wake the peers that sleep and wait for what this rank has announced; those that come later look first."""
         fence()
+        slot, low = exchange.number % SLOTS, exchange.number << STAGE_BITS | exchange.stage
+        high = exchange.number + 1 << STAGE_BITS
         for rank, board in self._others:
-            if board.asleep:
+            if board.asleep and low <= board.stamp(slot) < high:
                 self.endpoint.ring(rank)
 
-    def _post(self) -> bool:
-        posted = False
+    def _post(self) -> None:
         generation = self.generation
         if not self._met:
             if any(board.generation != generation for _, board in self._others):
-                return False  # a board may be written anew only when nobody reads it for the generation before
+                return  # a board may be written anew only when nobody reads it for the generation before
             self._met = True
         while self._queued:
             exchange = self._queued[0]
             number = exchange.number
             if not exchange.ready:
-                return posted
+                return
             if self._posted and self._posted[0].number + SLOTS <= number:
-                return posted  # this rank itself still needs what lies there
+                return  # this rank itself still needs what lies there
             if any(board.oldest + SLOTS <= number for _, board in self._others):
                 self.board.crowded = True
                 fence()
                 if any(board.oldest + SLOTS <= number for _, board in self._others):
-                    return posted
+                    return
                 self.board.crowded = False
             self._queued.popleft()
             exchange.show(self.board, number % SLOTS)
             exchange.stage = 1
             self._posted.append(exchange)
-            self.board.set_stamp(number % SLOTS, number << STAGE_BITS | 1)
-            posted = True
+            self._announce(exchange)
         self.board.crowded = False
-        return posted
 
     def _reached(self, exchange: SharedExchange, stage: int) -> bool:
         """Whether every peer has announced `stage` of an exchange."""
