@@ -102,8 +102,9 @@ def _compiled(whole: Kernel, node: Node, compile_sub: Compile) -> Callable[..., 
     def call(out: Sequence[Any] | None, communicator: Any, *inputs: Any) -> Any:
         coming = whole if may_take_over and late is not None and not late.ready else None
         results = whole.call(out, *inputs)
-        if results is None:
-            results = _loop(*plans(), (), written, coming)(None, communicator, *inputs)
+        if results is not None:
+            return results
+        results = _loop(*plans(), (), written, coming)(None, communicator, *inputs)
         return results if out is None else tuple(map(_delivered, results, out))
 
     return call

@@ -153,6 +153,14 @@ class Calls:
         self.objects: dict[int, Any] = {}  # of the run, by the index of an opaque value
         self.interrupts: list[BaseException] = []
 
+    def begin(self, arrays: dict[int, Any], objects: dict[int, Any]) -> None:
+        """A run starts."""
+        self.arrays, self.objects = arrays, objects
+
+    def end(self) -> None:
+        """A run is over: nothing of it is kept."""
+        self.arrays, self.objects = {}, {}
+
     def __call__(self, number: int) -> int:
         """Compute a call; one if it raises. What is no error of the computation is kept, to be raised by the run."""
         try:

@@ -1,0 +1,202 @@
+"""One call of generated code at a time: its block and scratch memory, and the function that goes in and out.
+
+That function is written for the program, as Python without loops over arguments and results: a call of generated code
+takes some hundred nanoseconds, and looking at what kind of thing each argument is would take many times as long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.loops.arrays import Opaque
+from futurex.kernels.loops.calls import Calls, Cell
+from futurex.kernels.numba_.compiler import Entry
+from futurex.tree.aval import PYTHON_SCALARS
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.program import Program
+
+_ALIGNED = 64
+_CODE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
+_FILE = os.path.join(os.path.dirname(__file__), "<call>")
+_IN_ORDER = 0x101  # of an array's flags: in C order, and aligned
+Results = tuple[Any, ...] | None
+
+
+def is_fixed(cell: Cell) -> bool:
+    """Is it known where a result lies?"""
+    return cell.array.place.scratch and not cell.extents and cell.offset is None
+
+
+class Source:
+    """The text of a program's function; ``into``: results go into arrays that the caller brings."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._looks = bool(program.calls) or any(
+            isinstance(cell, Opaque) or (cell is not None and not ours and not is_fixed(cell))
+            for cell, _, ours in program.outs
+        )
+        """Does somebody look at the arrays and objects of a run?"""
+
+    @functools.cached_property
+    def fresh(self) -> types.CodeType:
+        return self._code(into=False)
+
+    @functools.cached_property
+    def into(self) -> types.CodeType:
+        return self._code(into=True)
+
+    def _code(self, into: bool) -> types.CodeType:
+        lines = [*self._entrance(into), *self._run(), *self._results(into)]
+        module = compile("def run(inputs, outs):\n" + "".join(f" {line}\n" for line in lines), _FILE, "exec")
+        return next(each for each in module.co_consts if isinstance(each, types.CodeType))
+
+    def _entrance(self, into: bool) -> list[str]:
+        """Arguments as words of the block; those that the code overwrites are copies."""
+        entries = self._program.entries
+        lines = [f"{''.join(f'i{k}, ' for k in range(len(entries)))} = inputs"] if entries else []
+        words, copies = [], []
+        for k, wanted in enumerate(entries):
+            if wanted is None:
+                lines.append(f"if type(i{k}) not in numbers: i{k} = i{k}.item()")
+                words.append(f"i{k}")
+            elif not isinstance(wanted, Opaque):
+                fits = f"{{0}}.shape == s{k} and ({{0}}.dtype is d{k} or {{0}}.dtype == d{k})"
+                name = f"i{k}"
+                if wanted[3] and into:
+                    name = f"o{k}"
+                    lines += [f"o{k} = outs[{k}]", f"if not ({fits.format(name)}): misfit(o{k}, s{k}, d{k})"]
+                    copies += [f"if at(o{k}) != at(i{k}): copyto(o{k}, i{k})"] * (k not in self._program.refilled)
+                elif wanted[3]:
+                    lines.append(f"i{k} = array(i{k}, order='C')")
+                    lines.append(f"if not ({fits.format(name)}): misfit(i{k}, s{k}, d{k})")
+                else:
+                    ready = f"type(i{k}) is ndarray and i{k}.flags.num & {_IN_ORDER} == {_IN_ORDER}"
+                    lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = admitted(i{k}, s{k}, d{k})")
+                words.append(f"at({name})")
+        packed = "".join(f", {word}" for word in words)
+        lines.append("try:")
+        for number in range(self._program.threads):
+            lines.append(f" pack(block, {8 * number * self._program.words}, 0, base{number}{packed})")
+        lines.append("except too_large: return None")  # a Python int that needs more than 64 bits
+        if self._looks:
+            arrays = ", ".join(
+                f"{wanted[0]}: {'o' if into and wanted[3] else 'i'}{k}"
+                for k, wanted in enumerate(entries) if isinstance(wanted, tuple)
+            )  # fmt: skip
+            objects = ", ".join(f"{each.index}: i{k}" for k, each in enumerate(entries) if isinstance(each, Opaque))
+            copies.append(f"calls.begin({{**kept, {arrays}}}, {{**objects, {objects}}})")
+        return [*lines, *copies]
+
+    def _run(self) -> list[str]:
+        threads = self._program.threads
+        lines = [f"on_threads(block, {threads})" if threads > 1 else "code(where)"]
+        if self._program.callback is not None:
+            lines.append("if calls.interrupts: raise calls.interrupts.pop()")
+        numbers = "".join(f", r{k}" for k, (cell, _, _) in enumerate(self._program.outs) if cell is None)
+        lines.append(f"status{numbers or ','} = unpack(block)")
+        failed = "status" if threads == 1 else "statuses.any()"
+        return [*lines, f"if {failed}: return {'calls.end()' if self._looks else None}"]
+
+    def _results(self, into: bool) -> list[str]:
+        entries = self._program.entries
+        homes = {
+            wanted[0]: f"{'o' if into else 'i'}{k}"
+            for k, wanted in enumerate(entries) if isinstance(wanted, tuple) and wanted[3]
+        }  # fmt: skip
+        lines, results = [], []
+        for k, (cell, kind, ours) in enumerate(self._program.outs):
+            result = f"r{k}"
+            if cell is None:
+                if into:
+                    lines += [f"o{k} = outs[{k}]", f"if o{k} is not None: o{k}[()] = r{k}; r{k} = o{k}"]
+                    lines += [f"else: r{k} = k{k}(r{k})"] * (kind is not None)
+                elif kind is not None:
+                    result = f"k{k}(r{k})"
+            elif isinstance(cell, Opaque):
+                result = f"calls.objects[{cell.index}]"
+            elif ours:
+                result = homes[cell.array.place.index]
+            else:
+                found = f"v{k}" if is_fixed(cell) else f"view(c{k})"
+                if into:
+                    lines += [f"o{k} = outs[{k}]", f"r{k} = {found}"]
+                    lines.append(f"if o{k} is not None: copyto(o{k}, r{k}); r{k} = o{k}")
+                    lines.append(f"else: r{k} = r{k}{'.copy()' if cell.array.shape else '[()]'}")
+                else:
+                    result = f"{found}{'.copy()' if cell.array.shape else '[()]'}"
+            results.append(result)
+        found = f"({''.join(f'{each}, ' for each in results)})"
+        if not self._looks:
+            return [*lines, f"return {found}"]
+        return [*lines, f"results = {found}", "calls.end()", "return results"]
+
+
+class Instance:
+    """Block and scratch memory of one call at a time; ``run(inputs, outs)`` gives its results, None after a failure."""
+
+    def __init__(self, program: Program, entry: Entry) -> None:
+        self._program = program
+        room = np.empty(program.scratch * program.threads + _ALIGNED, np.uint8)
+        start = -address_of(room) % _ALIGNED
+        scratch = room[start:]
+        blocks = np.tile(program.template, (program.threads, 1))
+        bases = [address_of(scratch) + number * program.scratch for number in range(program.threads)]
+        for words, base in zip(blocks, bases, strict=True):
+            if len(program.in_scratch):
+                words[program.in_scratch[:, 0]] = program.in_scratch[:, 1] + base
+            words[program.in_block] = address_of(words)
+        calls = Calls(program.calls, scratch, blocks[0])
+        if program.callback is not None:
+            self._function = _CALLBACK(calls)
+            blocks[0, program.callback] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        self._known: dict[str, Any] = {
+            "block": (ctypes.c_char * (8 * blocks.size)).from_buffer(blocks.data), "scratch": scratch,
+            "statuses": blocks[:, 0], "pack": program.pack, "unpack": program.unpack, "too_large": struct.error,
+            "code": _CODE(entry.address), "where": ctypes.c_void_p(address_of(blocks)), "on_threads": entry.on_threads,
+            "calls": calls, "view": calls.view, "kept": program.kept, "objects": program.objects,
+            "numbers": frozenset(PYTHON_SCALARS), "ndarray": np.ndarray, "array": np.array, "copyto": np.copyto,
+            "at": address_of, "admitted": _admitted, "misfit": _misfit,
+        }  # fmt: skip
+        self._known |= {f"base{number}": base for number, base in enumerate(bases)}
+        for k, wanted in enumerate(program.entries):
+            if isinstance(wanted, tuple):
+                self._known |= {f"s{k}": wanted[1], f"d{k}": wanted[2]}
+        for k, (cell, kind, _) in enumerate(program.outs):
+            self._known |= {f"c{k}": cell, f"k{k}": kind}
+            if isinstance(cell, Cell) and is_fixed(cell):
+                self._known[f"v{k}"] = calls.view(cell)
+
+    def run(self, inputs: Sequence[Any], outs: Sequence[Any] | None) -> Results:
+        return self._fresh(inputs, outs) if outs is None else self._into(inputs, outs)
+
+    @functools.cached_property
+    def _fresh(self) -> Callable[..., Results]:
+        return types.FunctionType(self._program.source.fresh, self._known, "run")
+
+    @functools.cached_property
+    def _into(self) -> Callable[..., Results]:
+        return types.FunctionType(self._program.source.into, self._known, "run")
+
+
+def _admitted(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of the expected kind in C order. Raises ValueError for another one."""
+    array = np.array(value, order="C")
+    if array.shape != shape or array.dtype != dtype:
+        _misfit(array, shape, dtype)
+    return array
+
+
+def _misfit(array: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    raise ValueError(f"compiled code: built for {dtype} {shape}, got {array.dtype} {array.shape}")
