@@ -92,8 +92,9 @@ def _publish(found: Sequence[Comparison], out: Path | None, *, whole: bool) -> N
         f"{report.table(head, [row(one) for one in complete])}\n\n{means}\n\n"
         f"{noisy} were measured while others used the machine. `-`: that stack does not run the program as it stands, "
         f"gives other results, or took more than {PATIENCE:.0f} s to compile it.\n\n"
-        "Arrays are small, as the examples of the programs are. A call includes a copy of its arguments on all sides, "
-        "which is the floor: a futurized call of nothing takes about 5 µs. What is one graph of small arrays is "
+        "Arrays are small, as the examples of the programs are. The floor is what a futurized call of nothing takes, "
+        "about 3 µs; programs that write into their arguments get copies of them, on all sides, which is part of the "
+        "time. What is one graph of small arrays is "
         "compiled as one function after some 20 ms of runs; the times are those after that. What has plain parts, or "
         "is one call of LAPACK or of a Fourier transform, takes NumPy's time and what a call costs."
     )

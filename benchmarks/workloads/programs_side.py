@@ -51,6 +51,8 @@ class Program:
         make = LARGE[name] if "," in case else module.example
         self.args: tuple[Any, ...] = make(np.random.default_rng(0))
         plain = getattr(module, name)
+        np.seterr(all="ignore")
+        self._copied = _writes(plain, self.args)
         if way in ("numba", "jax"):
             expected = plain(*copy.deepcopy(self.args))
             self.function: Any = _WAYS[way](module, name, self.args)
@@ -74,11 +76,27 @@ class Program:
         return {"first_call": seconds, "staged": staged}
 
     def step(self) -> None:
-        """Call the program once; it gets copies, since some write into their arguments."""
-        with np.errstate(all="ignore"):
-            for leaf in flatten(self.function(*copy.deepcopy(self.args)))[0]:
-                if isinstance(leaf, fx.Array):
-                    leaf.result()
+        """Call the program once; one that writes into its arguments gets copies."""
+        for leaf in flatten(self.function(*(copy.deepcopy(self.args) if self._copied else self.args)))[0]:
+            if isinstance(leaf, fx.Array):
+                leaf.result()
+
+
+def _writes(function: Any, args: tuple[Any, ...]) -> bool:
+    """Does a call change its arguments? Generators always are."""
+    given = copy.deepcopy(args)
+    leaves, structure = flatten(given)
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+        elif not isinstance(leaf, np.generic | complex | float | int | str):
+            return True
+    try:
+        function(*given)
+    except ValueError:  # assignment destination is read-only
+        return True
+    after, shape = flatten(given)
+    return shape != structure or any(one is not two for one, two in zip(leaves, after, strict=True))
 
 
 def _numba(module: ModuleType, name: str, args: tuple[Any, ...]) -> Any:

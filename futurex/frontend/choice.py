@@ -23,9 +23,9 @@ from futurex.tree.aval import PYTHON_SCALARS
 
 WORTH, FEWEST = 40e-3, 50
 """Seconds and calls after which both ways are compared."""
-TRIALS, AGAIN = 6, 4096
+TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
-_BETTER = 0.9  # of the other's time: what is taken for faster
+_BETTER = 1.0  # of the staged time: plain calls that take less are taken
 
 
 class Misfit(Exception):
@@ -66,12 +66,15 @@ class Choice:
             self._spent += took
 
     def _settled(self) -> bool:
-        """Has the plan come to the form in which it stays? A long run, which has a thread of its own, has no choice."""
+        """Has the plan come to the form in which it stays? A long run, which has a thread of its own, has no choice; it
+        may have been long because the machine was busy."""
         if self._spent < WORTH or self._calls < FEWEST:
             return False
         plan = self.variant.plan
-        self.open = is_short(plan)
-        return self.open and isinstance(plan, Plan) and (plan.whole is None or plan.whole.settled)
+        if not is_short(plan):
+            self._calls, self._spent, self._staged, self._plain = 0, 0.0, [], []
+            return False
+        return isinstance(plan, Plan) and (plan.whole is None or plan.whole.settled)
 
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""

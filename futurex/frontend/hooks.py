@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control
+from futurex.frontend import control, reads
 from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
@@ -88,10 +88,8 @@ class Runtime:
         function = self.function
         freevars = function.__code__.co_freevars
         if name in freevars:
-            cell = (function.__closure__ or ())[freevars.index(name)]
-            return lambda: cell.cell_contents
-        scope, fallback = function.__globals__, vars(builtins)
-        return lambda: scope[name] if name in scope else fallback[name]
+            return reads.ClosureName((function.__closure__ or ())[freevars.index(name)])
+        return reads.GlobalName(function.__globals__, name)
 
     @staticmethod
     def getattr_(value: Any, name: str) -> Any:
@@ -117,7 +115,7 @@ class Runtime:
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
             return entered(result)
         what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
-        return captured_value(what, result, lambda: getattr(value, name), (id(value), name))
+        return captured_value(what, result, reads.attribute(value, name), (id(value), name))
 
     @staticmethod
     def read(thunk: Callable[[], Any]) -> Any:

@@ -29,15 +29,16 @@ class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``.
-    ``choice``, where there is one: calls may go as plain NumPy.
+    ``choice``, where there is one: calls may go as plain NumPy. ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "inputs", "match", "pack", "variant")
+    __slots__ = ("choice", "inputs", "match", "pack", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
         self.choice = choice
         self.match = match
+        self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None else None
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs

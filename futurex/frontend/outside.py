@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import os
 import types
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import entries_of, is_state
+from futurex.frontend.reads import attribute
 from futurex.frontend.trace import Guard, current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
@@ -94,7 +94,7 @@ def guard_function(function: types.FunctionType) -> None:
     for part in parts:
         value = getattr(function, part)
         if value is not None:
-            captured_value(f"{name}.{part}", value, functools.partial(getattr, function, part), (id(function), part))
+            captured_value(f"{name}.{part}", value, attribute(function, part), (id(function), part))
 
 
 def check_state(value: Any, name: str = "a value") -> None:
@@ -172,7 +172,7 @@ def _adopted(value: Any) -> bool:
         for name, entry in entries.items():
             if trace.scopes or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
                 what = f"{type(value).__name__}.{name}"
-                captured_value(what, entry, functools.partial(getattr, value, name), (id(value), name))
+                captured_value(what, entry, attribute(value, name), (id(value), name))
     trace.outside[id(value)] = value, entries
     return trace.change(value)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.ownership import Looked, call_and_look
 from futurex.runtime.futures import Done
-from futurex.tree.aval import aval_of
+from futurex.tree.aval import Aval
 from futurex.tree.pytree import flatten, unflatten
 
 
@@ -37,14 +39,17 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a plain call returned, in futures where nobody else holds the array."""
-    leaves = list(looked.leaves)
-    for k, leaf in enumerate(leaves):
-        apart = looked.alone[k] and (leaf.base is None or is_apart(leaf, flatten((args, kwargs))[0]))
-        if apart or isinstance(leaf, np.generic):
-            leaves[k] = _completed(leaf)
-    if any(type(leaf) is Array for leaf in leaves):
-        return unflatten(looked.structure, leaves)
-    return looked.result
+    leaves = looked.leaves
+    completed = [
+        _completed(leaf)
+        if isinstance(leaf, np.generic)
+        or (alone and (leaf.base is None or is_apart(leaf, flatten((args, kwargs))[0])))
+        else leaf
+        for leaf, alone in zip(leaves, looked.alone, strict=True)
+    ]  # fmt: skip
+    if all(map(operator.is_, completed, leaves)):
+        return looked.result
+    return unflatten(looked.structure, completed)
 
 
 def is_apart(array: Any, given: list[Any]) -> bool:
@@ -63,9 +68,17 @@ def _holds_futures(value: Any) -> bool:
 
 def _completed(value: Any) -> Any:
     """A future that is done; what no future array can be stays as it is."""
-    if type(value) not in (np.ndarray, value.dtype.type) or value.dtype.kind not in "biufc":
+    kind, dtype = type(value), value.dtype
+    if dtype.kind not in "biufc" or (kind is not np.ndarray and kind is not dtype.type):
         return value
-    return Array(Done(value), aval_of(value), None, isinstance(value, np.ndarray))
+    if kind is np.ndarray:
+        return Array(Done(value), Aval(value.shape, dtype), None, True)
+    return Array(Done(value), _number(dtype), None, False)
+
+
+@functools.lru_cache(maxsize=64)
+def _number(dtype: Any) -> Aval:
+    return Aval((), dtype)
 
 
 class _StandIns:

@@ -126,7 +126,7 @@ class Futurized(Generic[P, R]):
             lane = self._lane
             if lane is not None:
                 found = lane.match(args, kwargs)
-                if found is not None and lane.variant.valid():
+                if found is not None and lane.valid():
                     if lane.variant.graph is None:
                         return self._run_plain(args, kwargs)
                     if lane.choice is not None and lane.choice.open:

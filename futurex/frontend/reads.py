@@ -1,0 +1,93 @@
+"""How a trace finds again what it took from outside: names of functions, closure variables, attributes.
+
+Whether all of it is still the same is asked at every call, so the question is written out as one expression.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import keyword
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_BUILTINS = vars(builtins)
+_MOST = 200
+"""Things from outside that are asked about in one expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalName:
+    """A name of a function's module, or of Python's."""
+
+    scope: dict[str, Any]
+    name: str
+
+    def __call__(self) -> Any:
+        return self.scope[self.name] if self.name in self.scope else _BUILTINS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureName:
+    """A variable of an enclosing function."""
+
+    cell: types.CellType
+
+    def __call__(self) -> Any:
+        return self.cell.cell_contents
+
+
+def attribute(owner: Any, name: str) -> Callable[[], Any]:
+    """``owner.name``."""
+    return functools.partial(getattr, owner, name)
+
+
+def unchanged(
+    found: Iterable[tuple[Callable[[], Any] | None, Any]], otherwise: Callable[[], bool]
+) -> Callable[[], bool]:
+    """A function that is true where every read gives the very object that it gave, and asks ``otherwise`` elsewhere.
+
+    >>> scope = {"x": 1.5}
+    >>> same = unchanged([(GlobalName(scope, "x"), scope["x"])], lambda: False)
+    >>> same(), scope.update(x=2.5), same()
+    (True, None, False)
+    """
+    known: dict[str, Any] = {"builtins": _BUILTINS, "missing": object(), "otherwise": otherwise}
+    tests: dict[Any, str] = {}
+    for read, value in found:
+        if read is None:
+            continue
+        written = _written(read, known)
+        if written is None or len(tests) > _MOST:
+            return otherwise
+        key, text = written
+        tests.setdefault((*key, id(value)), text.format(_constant(value, known)))
+    lines = ["def same():", " try:", f"  if {' and '.join(tests.values()) or True}: return True"]
+    exec("\n".join([*lines, " except Exception: pass", " return otherwise()"]), known)
+    return known["same"]
+
+
+def _written(read: Any, known: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
+    """What is read, and the test whether that is still ``{}``."""
+    if type(read) is GlobalName:
+        scope = _constant(read.scope, known)
+        if read.name in read.scope:
+            return (scope, read.name), f"{scope}.get({read.name!r}, missing) is {{}}"
+        return (scope, read.name), f"{read.name!r} not in {scope} and builtins.get({read.name!r}, missing) is {{}}"
+    if type(read) is ClosureName:
+        cell = _constant(read.cell, known)
+        return (cell,), f"{cell}.cell_contents is {{}}"
+    if type(read) is functools.partial and read.func is getattr and len(read.args) == 2:
+        owner, name = read.args
+        if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
+            holder = _constant(owner, known)
+            return (holder, name), f"{holder}.{name} is {{}}"
+    return None
+
+
+def _constant(value: Any, known: dict[str, Any]) -> str:
+    name = f"o{id(value)}"
+    known[name] = value
+    return name
