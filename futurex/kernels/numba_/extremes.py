@@ -7,6 +7,8 @@ by the rules.
 
 from __future__ import annotations
 
+from futurex.kernels.numba_.pairwise import AHEAD, LINE, named, prefetch
+
 CHAINS = 4
 
 
@@ -20,8 +22,8 @@ def intrinsics(op: str, kind: str, size: int) -> set[str]:
     }
 
 
-def declarations(op: str, kind: str, size: int) -> list[str]:
-    """``@max.<kind>(ptr, count, first)``, or ``@min``."""
+def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
+    """``@max.<kind>(ptr, count, first)``, or ``@min``; ``streams``: what it reads is asked for ahead."""
     lanes = 64 // size
     vector, step = f"<{lanes} x {kind}>", CHAINS * lanes
     relation = "ogt" if op == "max" else "olt"
@@ -49,9 +51,13 @@ def declarations(op: str, kind: str, size: int) -> list[str]:
             before = f"%met{k}{suffix}"
         return lines
 
+    asked = []
+    for k in range(CHAINS if streams else 0):
+        place = f"  %ask{k} = getelementptr inbounds i8, ptr %at, i64 {AHEAD + k * LINE}"
+        asked += [place, f"  {prefetch(f'%ask{k}')}"]
     last = CHAINS - 2
     return [
-        f"define internal {kind} @{op}.{kind}(ptr %p, i64 %n, {kind} %begun) {{",
+        f"define internal {kind} {named(op, kind, streams)}(ptr %p, i64 %n, {kind} %begun) {{",
         "entry:",
         f"  %short = icmp slt i64 %n, {step}",
         "  br i1 %short, label %each, label %first",
@@ -69,6 +75,7 @@ def declarations(op: str, kind: str, size: int) -> list[str]:
         "  br i1 %go, label %body, label %join",
         "body:",
         f"  %at = getelementptr inbounds {kind}, ptr %p, i64 %i",
+        *asked,
         *loads("%at", ".b"),
         *odd(".b", "%met"),
         *(line for k, name in enumerate(held) for line in better(f"%more{k}", f"%x{k}.b", name)),

@@ -8,21 +8,36 @@ waits for the one before, and their eight sums each are joined together.
 from __future__ import annotations
 
 BLOCK = 128
+LINE = 64
+AHEAD = 8192
+"""Bytes: as far ahead of what it reads a kernel asks for memory. The processor's own guesses end with a page of 4096;
+one core then reads memory at twice the rate."""
+PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 
 
-def declarations(kind: str, size: int) -> list[str]:
-    """``@pairwise.<kind>(ptr, count)`` and ``@product.<kind>(ptr, count, first)``."""
-    vector = f"<8 x {kind}>"
+def prefetch(pointer: str) -> str:
+    """The instruction that asks for a line."""
+    return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)"
+
+
+def named(function: str, kind: str, streams: bool) -> str:
+    """The function for numbers of memory that streams by, or for those that lie in a cache."""
+    return f"@{function}.{'ahead.' if streams else ''}{kind}"
+
+
+def declarations(kind: str, size: int, streams: bool) -> list[str]:
+    """``@pairwise.<kind>(ptr, count)``; ``streams``: what it reads is asked for ahead."""
+    vector, own, blocks = f"<8 x {kind}>", named("pairwise", kind, streams), named("blocks", kind, streams)
     lanes = [f"  %r{k} = extractelement {vector} %total, i32 {k}" for k in range(8)]
     return [
-        *_four_blocks(kind, size),
-        f"define internal {kind} @pairwise.{kind}(ptr %p, i64 %n) {{",
+        *_four_blocks(kind, size, streams),
+        f"define internal {kind} {own}(ptr %p, i64 %n) {{",
         "entry:",
         f"  %four = icmp eq i64 %n, {4 * BLOCK}",
         "  br i1 %four, label %blocks, label %other",
         "blocks:",
-        f"  %all = call {kind} @blocks.{kind}(ptr %p)",
+        f"  %all = call {kind} {blocks}(ptr %p)",
         f"  ret {kind} %all",
         "other:",
         f"  %large = icmp sgt i64 %n, {BLOCK}",
@@ -33,8 +48,8 @@ def declarations(kind: str, size: int) -> list[str]:
         "  %left = sub i64 %half, %odd",
         "  %right = sub i64 %n, %left",
         f"  %middle = getelementptr inbounds {kind}, ptr %p, i64 %left",
-        f"  %first = call {kind} @pairwise.{kind}(ptr %p, i64 %left)",
-        f"  %second = call {kind} @pairwise.{kind}(ptr %middle, i64 %right)",
+        f"  %first = call {kind} {own}(ptr %p, i64 %left)",
+        f"  %second = call {kind} {own}(ptr %middle, i64 %right)",
         f"  %both = fadd {kind} %first, %second",
         f"  ret {kind} %both",
         "leaf:",
@@ -53,6 +68,7 @@ def declarations(kind: str, size: int) -> list[str]:
         "body:",
         f"  %at = getelementptr inbounds {kind}, ptr %p, i64 %i",
         f"  %eights = load {vector}, ptr %at, align {size}",
+        *(_ask("leaf", "%at", 0) if streams else []),
         f"  %more = fadd {vector} %total, %eights",
         "  %next = add nsw i64 %i, 8",
         "  br label %head",
@@ -71,17 +87,25 @@ def declarations(kind: str, size: int) -> list[str]:
         f"  %begun = phi {kind} [ -0.0, %leaf ], [ %sum, %across ]",
         *_fold(kind, size, "fadd", "%from", "%begun", "tail"),
         "}",
-        f"define internal {kind} @product.{kind}(ptr %p, i64 %n, {kind} %begun) {{",
-        "entry:",
-        *_fold(kind, size, "fmul", "0", "%begun", "entry"),
-        "}",
     ]
 
 
-def _four_blocks(kind: str, size: int) -> list[str]:
-    """``@blocks.<kind>(ptr)``: the sum of four blocks."""
+def product(kind: str, size: int) -> list[str]:
+    """``@product.<kind>(ptr, count, first)``."""
+    fold = _fold(kind, size, "fmul", "0", "%begun", "entry")
+    return [f"define internal {kind} @product.{kind}(ptr %p, i64 %n, {kind} %begun) {{", "entry:", *fold, "}"]
+
+
+def _ask(name: str, pointer: str, offset: int) -> list[str]:
+    """The line so far ahead of an address."""
+    place = f"  %ask.{name} = getelementptr inbounds i8, ptr {pointer}, i64 {AHEAD + offset}"
+    return [place, "  " + prefetch(f"%ask.{name}")]
+
+
+def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
+    """``@blocks.<kind>(ptr)``: the sum of four blocks. What it asks for ahead are lines in their order."""
     vector = f"<8 x {kind}>"
-    lines = [f"define internal {kind} @blocks.{kind}(ptr %p) {{", "entry:"]
+    lines = [f"define internal {kind} {named('blocks', kind, streams)}(ptr %p) {{", "entry:"]
     for k in range(4):
         lines.append(f"  %p{k} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK}")
         lines.append(f"  %first{k} = load {vector}, ptr %p{k}, align {size}")
@@ -93,6 +117,10 @@ def _four_blocks(kind: str, size: int) -> list[str]:
             f"  %eight{k} = load {vector}, ptr %at{k}, align {size}",
             f"  %more{k} = fadd {vector} %total{k}, %eight{k}",
         ]
+    if streams:
+        lines += ["  %four = shl i64 %i, 2", f"  %ahead = getelementptr inbounds {kind}, ptr %p, i64 %four"]
+        for k in range(32 * size // LINE):
+            lines += _ask(str(k), "%ahead", k * LINE)
     lines += ["  %next = add nsw i64 %i, 8", f"  %go = icmp slt i64 %next, {BLOCK}"]
     lines += ["  br i1 %go, label %body, label %join", "join:"]
     for name, x, y in (("x", "%more0", "%more1"), ("y", "%more2", "%more3"), ("z", "%x", "%y")):

@@ -31,6 +31,8 @@ from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Level, aligned
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
+BLOCK = 512
+"""Elements of a row before which what lies ahead is asked for."""
 PIECES = 16
 """Subtrees of a long row."""
 _ALIGN = 64
@@ -91,6 +93,8 @@ class Rows:
         self.parameters = parameters_of(sweep, self.numbers)
         self.functions: list[str] = []
         self.declared: set[str] = set()
+        self.streamed: set[Operand] = set()
+        self.laid: set[tuple[str, str, int, bool]] = set()
         self.joins = [node for node in sweep.nodes if node.op in REDUCTIONS and not self._by_tree(node)]
 
     def _by_tree(self, node: Node) -> bool:
@@ -99,16 +103,14 @@ class Rows:
     def text(self, threaded: bool) -> str:
         passes = [self._pass(stage) for stage in range(self.sweep.stages)]
         code = self._pieces(passes[0]) if self.whole else self._rows(passes)
-        kinds = {(register_type(node.dtype), node.dtype.itemsize) for node in self.sweep.nodes if in_order(node)}
-        for kind, size in sorted(kinds):
-            self.functions += pairwise.declarations(kind, size)
-        best = {
-            (node.op, register_type(node.dtype), node.dtype.itemsize)
-            for node in self.sweep.nodes if node.op in REDUCTIONS and laid_down(node) and not in_order(node)
-        }  # fmt: skip
-        for op, kind, size in sorted(best):
-            self.functions += extremes.declarations(op, kind, size)
-            self.declared |= extremes.intrinsics(op, kind, size)
+        for op, kind, size, streams in sorted(self.laid):
+            if op == "prod":
+                self.functions += pairwise.product(kind, size)
+            elif op == "sum":
+                self.functions += pairwise.declarations(kind, size, streams)
+            else:
+                self.functions += extremes.declarations(op, kind, size, streams)
+                self.declared |= extremes.intrinsics(op, kind, size)
         return module(self.parameters, code, threaded, [*sorted(self.declared), *self.functions])
 
     # -- one pass over (a piece of) a row ----------------------------------------------------------------------------
@@ -145,23 +147,28 @@ class Rows:
         for node in joins:
             pointer = f"%j{self.joins.index(node)}"
             carried.append((register_type(node.dtype), elements.body.load(node.dtype, pointer)))
-        with code.loop("%start", last, carried=carried) as (place, totals):
-            elements.begin(place, code.do(f"sub i64 {place}, %start"))
-            for k, node in enumerate(joins):
-                totals[k] = freely_joined(elements.body, node, totals[k], self._taken(elements, node))
-            for k, node in enumerate(ordered):
-                if self._lies(node) is not None:
-                    continue
-                pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
-                elements.body.store(node.dtype, self._taken(elements, node), pointer)
-            for node in sweep.results(stage):
-                name = f"%o{sweep.graph.outs.index(node)}.row"
-                value = elements.computed(node)
-                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
-            for k, node in enumerate(sweep.kept_values):
-                if sweep.stage[node] == stage:
+        with code.loop("%start", last, str(BLOCK), carried) as (block, totals):
+            mark = len(code.lines)
+            end = code.least(code.add(block, str(BLOCK)), last)
+            begun = [(kind, total) for (kind, _), total in zip(carried, totals, strict=True)]
+            with code.loop(block, end, carried=begun) as (place, held):
+                elements.begin(place, code.do(f"sub i64 {place}, %start"))
+                for k, node in enumerate(joins):
+                    held[k] = freely_joined(elements.body, node, held[k], self._taken(elements, node))
+                for k, node in enumerate(ordered):
+                    if self._lies(node) is None:
+                        pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
+                        elements.body.store(node.dtype, self._taken(elements, node), pointer)
+                for node in sweep.results(stage):
+                    name = f"%o{sweep.graph.outs.index(node)}.row"
                     value = elements.computed(node)
-                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
+                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
+                for k, node in enumerate(sweep.kept_values):
+                    if sweep.stage[node] == stage:
+                        value = elements.computed(node)
+                        elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
+            totals[:] = held
+            self._prefetch(code, elements, block, mark)
         elements.values = common
         for node, total in zip(joins, totals, strict=True):
             elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
@@ -176,16 +183,52 @@ class Rows:
         ]  # fmt: skip
         return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
 
+    def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int) -> None:
+        """Before line ``mark``: ask for what operands that no pass has read hold ahead of a block."""
+        body = code.lines[mark:]
+        del code.lines[mark:]
+        for operand in filter(self._is_first, elements.loaded):
+            name, dtype = f"%a{self.sweep.operands.index(operand)}.row", operand.node.dtype
+            start = code.at(memory_type(dtype), name, block)
+            for byte in range(pairwise.AHEAD, pairwise.AHEAD + BLOCK * dtype.itemsize, pairwise.LINE):
+                code.run(pairwise.prefetch(code.at("i8", start, str(byte))))
+            self.declared.add(pairwise.PREFETCH)
+        code.lines += body
+
+    def _is_first(self, operand: Operand) -> bool:
+        """Does the operand stream by, read for the first time? From then on it counts as read."""
+        mask = self.sweep.mask(operand)
+        if operand in self.streamed or not mask[-1] or not (self.whole or any(mask[:-1])):
+            return False
+        self.streamed.add(operand)
+        return True
+
     def _lies(self, node: Node) -> str | None:
         """The row that a sum adds up as it lies in memory, an operand or what is kept of this pass; None where its
         terms are only computed."""
         source, sweep = node.inputs[0], self.sweep
         if source in sweep.kept_values and sweep.stage[source] + 1 == sweep.stage[node]:
             return f"%k{sweep.kept_values.index(source)}" if source.dtype == node.dtype else None
+        operand = self._operand(node)
+        return None if operand is None else f"%a{sweep.operands.index(operand)}.row"
+
+    def _operand(self, node: Node) -> Operand | None:
+        """The operand, with elements along the row, that a reduction takes as it is."""
+        source = node.inputs[0]
         if source.inputs or source.size == 1:
             return None
         operand = self.sweep.operand[source, aligned(node, source, self.sweep.space)]
-        return f"%a{self.sweep.operands.index(operand)}.row" if self.sweep.mask(operand)[-1] else None
+        return operand if self.sweep.mask(operand)[-1] else None
+
+    def _laid(self, node: Node) -> str:
+        """The function of numbers next to each other that a reduction is."""
+        operand = self._operand(node)
+        streams = node.op != "prod" and operand is not None and self._is_first(operand)
+        kind = register_type(node.dtype)
+        self.laid.add((node.op, kind, node.dtype.itemsize, streams))
+        if streams:
+            self.declared.add(pairwise.PREFETCH)
+        return pairwise.named({"sum": "pairwise", "prod": "product"}.get(node.op, node.op), kind, streams)
 
     def _taken(self, elements: Elements, node: Node) -> str:
         """What a reduction takes of one element, in its result's dtype."""
@@ -241,17 +284,16 @@ class Rows:
         terms = [f"%b{k}" if self._lies(node) is None else f"%l{k}" for k, node in enumerate(ordered)]
         held = "undef"
         for k, node in enumerate(ordered):
-            kind = register_type(node.dtype)
+            kind, function = register_type(node.dtype), self._laid(node)
             if self._by_tree(node):
                 at = sums.index(node)
                 lines += [
-                    f"  %q{k} = call {kind} @pairwise.{kind}(ptr {terms[k]}, i64 %count)",
+                    f"  %q{k} = call {kind} {function}(ptr {terms[k]}, i64 %count)",
                     f"  %h{k} = insertvalue {result} {held}, {kind} %q{k}, {at}",
                 ]
                 held = f"%h{k}"
             else:
                 pointer = f"%j{self.joins.index(node)}"
-                function = f"@{'product' if node.op == 'prod' else node.op}.{kind}"
                 lines += [
                     f"  %p{k} = load {kind}, ptr {pointer}, align {node.dtype.itemsize}",
                     f"  %q{k} = call {kind} {function}(ptr {terms[k]}, i64 %count, {kind} %p{k})",
