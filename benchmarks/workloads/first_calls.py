@@ -145,6 +145,9 @@ class Torch(_First):
 class Numpy(_First):
     """The functions as they are."""
 
+    def prepare(self) -> None:
+        """NumPy is there."""
+
     def build(self) -> Callable[[], Any]:
         x = np.linspace(0.0, 1.0, 100) if self.case == "loop" else _values()
         return lambda: recurrence(x) if self.case == "loop" else chain(np, x)
