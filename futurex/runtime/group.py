@@ -56,8 +56,11 @@ class Step:
 class Locality:
     """One member of a group, as the function that it runs sees it.
 
-    ``rank`` of ``size``; ``threads`` is what its kernels may use; ``ledger`` counts what it exchanges.
+    ``rank`` of ``size``; ``threads`` is what its kernels may use; ``ledger`` counts what it exchanges. ``generation``
+    is that of an elastic run, 0 elsewhere.
     """
+
+    generation = 0
 
     def __init__(
         self,
@@ -168,6 +171,25 @@ class Locality:
     def trace(self) -> Timeline:
         """What was recorded on this rank."""
         return Timeline(self._events, self._clock_error)
+
+
+class Once:
+    """An argument that a run does not keep: whoever takes it has it alone.
+
+    On a cluster no copy stays with the workers; an elastic run that begins anew gets it again from the scheduler.
+
+    >>> first = Once([1.0])
+    >>> first.take(), first.take()
+    ([1.0], None)
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def take(self) -> Any:
+        """The value."""
+        value, self._value = self._value, None
+        return value
 
 
 SpmdFunction = Callable[..., Any]

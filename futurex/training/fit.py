@@ -20,7 +20,7 @@ from futurex.errors import require
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
-from futurex.runtime.group import ElasticGroup, Group, SoloGroup
+from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup
 from futurex.runtime.memory import size_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.training.batches import chunks
@@ -115,15 +115,15 @@ def fit(
     """
     _refuse(unknown)
     options = Options(_count("accumulate", accumulate), _compression(compression))
+    params = _parameters(params)
     task = Task(
-        _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0),
+        _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0), len(flatten(params)[0]),
         trace_steps=_count("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
         memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
     held_out = _held_out(model, arrays, validation, metrics)
-    params = _parameters(params)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
     group = _here() if on is None else on
     task.strategy.check(options)
@@ -154,7 +154,7 @@ def fit(
     display = Progress(steps, task.epochs) if progress else None
     graph = next(iter(programs.values()))[0]
     placements = task.strategy.placements([*param_leaves, *state_leaves], len(param_leaves))
-    args = task, programs, evaluations, param_leaves, state_leaves, arrays, held_out
+    args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
     if settings is None or not isinstance(group, ElasticGroup):
         work = group.spmd(train, *args, name=name or model.name)
         return Run(name or model.name, work, graph, structures, placements, folder, display, before)

@@ -16,7 +16,7 @@ from futurex.nn import random
 from futurex.runtime import points
 from futurex.runtime.elastic.commits import Position
 from futurex.runtime.elastic.member import ElasticLocality
-from futurex.runtime.group import Locality
+from futurex.runtime.group import Locality, Once
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
 from futurex.training.batches import chunks
@@ -35,7 +35,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What a run is asked to do; ``trace_steps`` steps are recorded.
+    """What a run is asked to do; ``trace_steps`` steps are recorded. ``n_params`` leaves are parameters.
 
     ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
     written; a run without a commit begins with the newest sound one. ``memory_limit``: bytes that a step may take on
@@ -45,6 +45,7 @@ class Task:
     epochs: int
     batch_size: int
     seed: int
+    n_params: int
     aux_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     trace_steps: int = 0
@@ -75,22 +76,29 @@ class Outcome:
 
 
 def train(
-    locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program], params: list[Any],
-    state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
+    locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program], first: Once,
+    data: tuple[Any, ...], validation: tuple[Any, ...],
 ) -> Outcome:  # fmt: skip
-    """Run a whole training on this locality. Evaluations are by the number of rows of a chunk."""
-    return _Loop(locality, task, programs, evaluations, params, state, data, validation).run()
+    """Run a whole training on this locality. Evaluations are by the number of rows of a chunk.
+
+    ``first`` are the leaves of parameters and state with which the run begins, where it does not go on.
+    """
+    return _Loop(locality, task, programs, evaluations, first, data, validation).run()
 
 
 class _Epoch:
     """Sums over the steps of one epoch."""
 
-    def __init__(self, number: int, locality: Locality, samples: int = 0, totals: Any = 0.0, seconds: float = 0.0):
+    def __init__(
+        self, number: int, locality: Locality, samples: int = 0, totals: Any = 0.0, seconds: float = 0.0,
+        communication: float = 0.0, exposed: float = 0.0,
+    ) -> None:  # fmt: skip
         self.number = number
         self.samples, self.totals = samples, np.atleast_1d(totals)
-        self._locality, self._before = locality, seconds
-        self._start = time.perf_counter()
-        self._communication, self._exposed = locality.communication_seconds, locality.exposed_seconds
+        self._locality = locality
+        self._began = time.perf_counter() - seconds
+        self._communicated = locality.communication_seconds - communication
+        self._exposed = locality.exposed_seconds - exposed
 
     def add(self, rows: int, values: Any) -> None:
         self.samples += rows
@@ -102,20 +110,31 @@ class _Epoch:
 
     @property
     def seconds(self) -> float:
-        return self._before + time.perf_counter() - self._start
+        return time.perf_counter() - self._began
+
+    @property
+    def communication(self) -> float:
+        """Seconds of the epoch in which something was exchanged, in earlier generations too."""
+        return self._locality.communication_seconds - self._communicated
+
+    @property
+    def exposed(self) -> float:
+        """Seconds of the epoch in which the computation waited for that."""
+        return self._locality.exposed_seconds - self._exposed
 
     def sums(self) -> Position:
         """What the epoch goes on from, after :meth:`record` too."""
-        return {"samples": self.samples, "totals": self.totals.tolist(), "seconds": self.seconds}
+        return {
+            "samples": self.samples, "totals": self.totals.tolist(), "seconds": self.seconds,
+            "communication": self.communication, "exposed": self.exposed,
+        }  # fmt: skip
 
     def record(self, step: int, aux_names: Sequence[str]) -> Record:
-        seconds = self.seconds
+        seconds, communication, exposed = self.seconds, self.communication, self.exposed
         loss, *aux = (self.totals / self.samples).tolist()
-        communication = self._locality.communication_seconds - self._communication
-        exposed = self._locality.exposed_seconds - self._exposed
         record = {"epoch": self.number, "step": step, "loss": loss, **dict(zip(aux_names, aux, strict=True))}
         record |= {"finite": math.isfinite(loss), "seconds": seconds, "samples_per_second": self.samples / seconds}
-        if self._locality.size > 1:
+        if self._locality.size > 1 or communication:
             hidden = 1.0 - min(exposed / communication, 1.0) if communication else 1.0
             record |= {
                 "comm_seconds": communication, "exposed_comm_seconds": exposed, "hidden_comm_share": hidden,
@@ -125,17 +144,17 @@ class _Epoch:
 
 class _Loop:
     def __init__(
-        self, locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program],
-        params: list[Any], state: list[Any], data: tuple[Any, ...], validation: tuple[Any, ...],
+        self, locality: Locality, task: Task, programs: Programs, evaluations: dict[int, Program], first: Once,
+        data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
         locality.limit, locality.device = task.memory_limit, task.device
         self._elastic = locality if isinstance(locality, ElasticLocality) else None
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
-        self._step, kept, self._begun = self._found([*params, *state])
+        self._step, kept, self._begun = self._found(first)
         self._history: list[Record] = list(self._begun.get("history", ()))
         rows = chunks(len(data[0]), task.batch_size)
-        self._stepper = task.strategy.stepper(locality, programs, kept, len(params), data, rows, task.options)
+        self._stepper = task.strategy.stepper(locality, programs, kept, task.n_params, data, rows, task.options)
         self._committed = self._saved = self._step
         if self._elastic is not None and self._elastic.restored is not None and task.strategy.shards:
             self._commit(dict(self._begun))  # who is new here, or has another part than before, holds nothing yet
@@ -147,21 +166,27 @@ class _Loop:
         self._told = self._counted = 0.0
         self._tracing = ExitStack()
 
-    def _found(self, kept: list[Any]) -> tuple[int, list[Any], Position]:
+    def _found(self, first: Once) -> tuple[int, list[Any], Position]:
         """After how many steps, with which leaves and where this locality begins: all of them in the same way."""
         if self._elastic is not None and (commit := self._elastic.restored) is not None:
             return commit.mark.step, commit.leaves, commit.position
         saving = self._task.saving
         if saving is None:
-            return 0, kept, {}
+            return 0, first.take(), {}
         step = saving.newest_step() if self._elastic is None or not self._locality.rank else -1
         step = step if self._elastic is None else self._elastic.agree(step)
         if step < 0:
-            return 0, kept, {}
+            return 0, first.take(), {}
         leaves, position = saving.leaves(step)
         return step, leaves, dict(position)
 
     def run(self) -> Outcome:
+        try:
+            return self._trained()
+        finally:
+            self._tell_traffic()  # the run may go on without this locality, or in another generation
+
+    def _trained(self) -> Outcome:
         history = self._history
         ended = self._begun
         with self._tracing:
@@ -269,7 +294,7 @@ class _Loop:
         now = time.perf_counter()
         if now - self._counted >= TRAFFIC_SECONDS:
             self._counted = now
-            self._locality.emit({"kind": "traffic", "step": self._step, **asdict(self._locality.ledger.total)})
+            self._tell_traffic()
         if self._locality.rank or now - self._told < EVENT_SECONDS:
             return
         self._told = now
@@ -279,6 +304,11 @@ class _Loop:
                 "at": time.time(),
             }
         )  # fmt: skip
+
+    def _tell_traffic(self) -> None:
+        total = self._locality.ledger.total
+        event = {"kind": "traffic", "generation": self._locality.generation, "step": self._step}
+        self._locality.emit({**event, **asdict(total)})
 
     def _evaluate(self) -> Record:
         """Loss and metrics on the validation data, by all localities together."""

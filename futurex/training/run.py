@@ -28,12 +28,13 @@ class Run:
     """A training under way; made by :func:`futurex.fit`.
 
     ``history`` has one record per finished epoch; ``generations`` says of an elastic run which workers began together,
-    when, with which step and why; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree
-    of a step; ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`), ``stalls``
-    who kept whom waiting for longer than FUTUREX_STALL (30 s). At the end
-    ``params`` are what :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock,
-    ``step_counters`` the counters of each of the last 1024 steps by locality, ``memory`` the bytes that each held, by
-    what for, and ``saved`` is the checkpoint's folder.
+    when, with which step and why; ``step`` and ``loss`` are the latest heard of, ``graph`` is the tree of a step;
+    ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`), of an elastic run by
+    rank over all generations: with what was done again, and without the last half second of a locality that was lost;
+    ``stalls`` says who kept whom waiting for longer than FUTUREX_STALL (30 s). At the end ``params`` are what
+    :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock, ``step_counters`` the
+    counters of each of the last 1024 steps by locality (of the last generation), ``memory`` the bytes that each held,
+    by what for, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Run:
         self.loss: float | None = None
         self.stalls: list[str] = []
         self.timeline = Timeline()
-        self.counters = [Traffic()] * work.size
+        self._traffic: dict[tuple[int, int], Traffic] = {}  # by generation and rank
+        self._size = work.size
         self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
         self.saved: Path | None = None
         self.params: Any = None
@@ -78,6 +80,15 @@ class Run:
         """The events of the timeline."""
         return self.timeline.events
 
+    @property
+    def counters(self) -> list[Traffic]:
+        """What each locality has exchanged."""
+        with self._lock:
+            totals = [Traffic()] * max([self._size, *(rank + 1 for _, rank in self._traffic)])
+            for (_, rank), traffic in self._traffic.items():
+                totals[rank] += traffic
+            return totals
+
     def stop(self) -> None:
         """Ask all localities to stop after the same step; :meth:`result` then gives the parameters they have."""
         if not self._work.done():
@@ -101,8 +112,7 @@ class Run:
                 self.stalls.append(str(Stall.heard(event)))
                 return
             if event["kind"] == "traffic":
-                self.counters += [Traffic()] * (rank + 1 - len(self.counters))
-                self.counters[rank] = Traffic(**{name: event[name] for name in FIGURES})
+                self._traffic[event["generation"], rank] = Traffic(**{name: event[name] for name in FIGURES})
                 return
             if event["kind"] == "generation":
                 self.generations.append({name: value for name, value in event.items() if name != "kind"})
@@ -154,7 +164,8 @@ class Run:
                     self._progress.epoch(record)
             self.step, self._stopped, self.params = first.step, first.stopped, params
             self.loss = first.history[-1]["loss"]
-            self.counters = [outcome.traffic for outcome in outcomes]
+            last = max((each["generation"] for each in self.generations), default=0)
+            self._traffic |= {(last, rank): outcome.traffic for rank, outcome in enumerate(outcomes)}
             self.step_counters = [outcome.step_traffic for outcome in outcomes]
             self.timeline = merged(outcome.timeline for outcome in outcomes)
             self.memory = [outcome.memory for outcome in outcomes]

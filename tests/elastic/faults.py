@@ -13,12 +13,14 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from distributed import Client, WorkerPlugin
 
 from futurex.runtime import points
+from futurex.runtime.transport.ucx import UcxEndpoint
 
 POINTS = ("step", "all-reduce", "commit", "checkpoint")
 MODES = ("kill", "stop", "exception", "socket", "exit")
@@ -122,5 +124,14 @@ def _strike(fault: Fault, locality: Any) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(0.01)  # the signal may take a moment
     elif fault.mode == "socket" and locality.communicator is not None:  # otherwise it is alone, and has none
-        for peer in list(locality.communicator.endpoint._peers.values()):
-            peer.wire.sock.shutdown(socket.SHUT_RDWR)
+        _cut(locality.communicator.endpoint)
+
+
+def _cut(endpoint: Any) -> None:
+    """Close the channels to all others."""
+    if isinstance(endpoint, UcxEndpoint):  # inside a host UCX has no sockets
+        for peer in list(endpoint._channels):
+            endpoint.post(partial(endpoint._lose, peer, "it was cut"))
+        return
+    for peer in list(endpoint._peers.values()):
+        peer.wire.sock.shutdown(socket.SHUT_RDWR)

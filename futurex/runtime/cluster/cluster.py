@@ -24,6 +24,7 @@ from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
 from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
+from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
 from futurex.runtime.cluster.run import ClusterRun
@@ -31,7 +32,7 @@ from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
 from futurex.runtime.cluster.watching import TrainingPlugin
 from futurex.runtime.elastic.coordinator import Settings
-from futurex.runtime.group import SpmdRun
+from futurex.runtime.group import Once, SpmdRun
 from futurex.runtime.placement import DEVICES
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.transport.auth import Secret
@@ -244,7 +245,8 @@ class Cluster:
         """Start ``function(locality, *args)`` on every locality and return at once.
 
         ``function`` must be importable on the workers, or picklable by value. Graphs among the arguments are uploaded
-        once; a :class:`Tiled` argument is this rank's shard there. Raises LocalityLost if a locality is gone already.
+        once; a :class:`Tiled` argument is this rank's shard there, and a :class:`Once` is not kept. Raises LocalityLost
+        if a locality is gone already.
         """
         if self._broken is not None:
             raise self._broken
@@ -306,9 +308,12 @@ class Cluster:
         """
         name = name or f"run-{next(_names)}-{uuid.uuid4().hex[:8]}"
         settings = settings or Settings()
+        handed = [dumps(arg.take()) for arg in args if isinstance(arg, Once)]
+        names = itertools.count()
+        named = tuple(Handed(next(names)) if isinstance(arg, Once) else arg for arg in args)
         ask(
             self.client, TRIES, do="begin", run=name, token=uuid.uuid4().hex, settings=asdict(settings),
-            spec=dumps((self.transport, function, args)), about=dumps((settings, about)),
+            spec=dumps((self.transport, function, named)), about=dumps((settings, about)), handed=handed,
         )  # fmt: skip
         return self._followed(name, settings)
 
@@ -344,6 +349,10 @@ class Cluster:
     def _prepared(self, arg: Any, shards: list[Tiled]) -> Any:
         if isinstance(arg, Graph):
             return self._uploaded(arg)
+        if isinstance(arg, Once):
+            name = self._session, uuid.uuid4().hex
+            self.client.run(host.hand, name, dumps(arg.take()), workers=self.addresses)
+            return Handed(name)
         if isinstance(arg, Tiled):
             shards.append(arg)
             return Mine(len(shards) - 1)

@@ -15,6 +15,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from futurex.runtime import config
+from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.membership import topic
 from futurex.runtime.cluster.participant import Participant
 from futurex.runtime.collectives import Communicator
@@ -44,6 +45,7 @@ class Host:
     sessions: dict[str, Communicator] = field(default_factory=dict)
     running: dict[str, Locality] = field(default_factory=dict)
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    handed: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by session and name
     participant: Participant | None = None
     tracing: tuple[Recorder, ExitStack] | None = None
     lock: Any = field(default_factory=threading.Lock)
@@ -154,7 +156,10 @@ async def stop_trace(dask_worker: Worker) -> Timeline | None:
 
 
 async def close_session(session: str, dask_worker: Worker) -> None:
-    communicator = host_of(dask_worker).sessions.pop(session, None)
+    host = host_of(dask_worker)
+    for name in [each for each in host.handed if each[0] == session]:  # of runs that have not begun here
+        del host.handed[name]
+    communicator = host.sessions.pop(session, None)
     if communicator is not None:
         await asyncio.to_thread(communicator.endpoint.close)
 
@@ -168,6 +173,11 @@ def put_graph(name: str, pickled: bytes, dask_worker: Worker) -> None:
     """Keep a graph for later runs, under the hash that the driver gave it."""
     graph = pickle.loads(pickled)  # from the driver, over Dask's own authenticated channel
     host_of(dask_worker).graphs[name] = graph
+
+
+def hand(name: tuple[str, str], pickled: bytes, dask_worker: Worker) -> None:
+    """Keep an argument until its run takes it."""
+    host_of(dask_worker).handed[name] = pickled
 
 
 async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
@@ -246,6 +256,8 @@ class Mine:
 def _resolved(arg: Any, host: Host, mine: tuple[Any, ...]) -> Any:
     if isinstance(arg, GraphRef):
         return host.graphs[arg.hash]
+    if isinstance(arg, Handed):
+        return Sent([host.handed.pop(arg.name)].pop)
     if isinstance(arg, Mine):
         return mine[arg.index]
     if isinstance(arg, tuple | list):

@@ -11,9 +11,10 @@ from typing import Any
 from distributed import Worker
 
 from futurex.runtime import config
+from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import How
-from futurex.runtime.elastic.member import ElasticLocality, Member, Message, pickled
+from futurex.runtime.elastic.member import ElasticLocality, Interrupted, Member, Message, pickled
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.transport import Endpoint
 from futurex.runtime.transport.auth import Secret
@@ -71,6 +72,9 @@ class Participant:
         if run not in self._early:
             return  # it has ended meanwhile
 
+        fetch = partial(self._handed, asyncio.get_running_loop(), run)
+        args = [Sent(partial(fetch, arg.name)) if isinstance(arg, Handed) else arg for arg in args]
+
         def program(locality: ElasticLocality) -> Any:
             return function(locality, *args)
 
@@ -80,6 +84,15 @@ class Participant:
         )  # fmt: skip
         for message in self._early.pop(run):
             self._members[run].handle(message)
+
+    def _handed(self, loop: asyncio.AbstractEventLoop, run: str, name: int) -> bytes:
+        """What lies with the scheduler until a generation needs it, for the thread of a member."""
+        asked = getattr(self._worker.scheduler, OP)(do="handed", run=run, name=name)
+        try:
+            found: bytes = asyncio.run_coroutine_threadsafe(asked, loop).result()
+        except (OSError, LookupError) as error:  # no scheduler, or the run is over there
+            raise Interrupted(f"the scheduler does not give what the run begins with: {error}") from error
+        return found
 
     def _send_from_thread(self, run: str, message: Message) -> None:
         self._worker.loop.add_callback(self._send, run, message)

@@ -42,16 +42,17 @@ from futurex.runtime.transport.auth import Secret
 OP = "futurex_elastic"
 KEPT_RUNS = 8  # how many that have ended are remembered, for those who attach later
 _RETIRING = frozenset({"close_workers", "remove", "stimulus_id"})  # how; other options say which
-PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank matters
+PASSING = frozenset({"step", "traffic"})  # events of which only the newest of a rank, or of it in a generation, matters
 
 
 class SupervisedRun:
     """One run: its coordinator, and everything around it that is no decision."""
 
     def __init__(
-        self, name: str, token: str, spec: bytes, about: bytes, settings: Settings, scheduler: Scheduler
-    ) -> None:
-        self.name, self.token, self.spec, self.about = name, token, spec, about
+        self, name: str, token: str, spec: bytes, handed: list[bytes], about: bytes, settings: Settings,
+        scheduler: Scheduler,
+    ) -> None:  # fmt: skip
+        self.name, self.token, self.spec, self.handed, self.about = name, token, spec, handed, about
         self.coordinator = Coordinator(settings)
         self.over: dict[str, Any] | None = None
         self.results: list[bytes] = []
@@ -85,14 +86,15 @@ class SupervisedRun:
                 how = How(message["how"])
                 self.handle(Ended(worker, generation, how, message["step"], message["reason"]))
             case "event":
-                if generation == self.coordinator.generation:
+                late = generation != self.coordinator.generation
+                if not late or message["event"].get("kind") == "traffic":  # what was exchanged was exchanged
                     self.publish(message["rank"], message["event"])
 
     def publish(self, rank: int, event: dict[str, Any]) -> None:
         """Keep an event for whoever follows the run, now or later."""
-        kind = event.get("kind")
-        if kind in PASSING:
-            self._events = [each for each in self._events if (each[1], each[2].get("kind")) != (rank, kind)]
+        if event.get("kind") in PASSING:
+            name = _name(rank, event)
+            self._events = [each for each in self._events if _name(*each[1:]) != name]
         self._events.append((self._numbered, rank, event))
         self._numbered += 1
         self._scheduler.log_event(topic(self.name), {"rank": rank, "event": event})  # for the dashboard
@@ -172,7 +174,7 @@ class SupervisedRun:
         elif not over.reason:
             self.results = [self._left_behind[worker] for worker in self.coordinator.members]
         self.over = {"reason": over.reason, "failed": over.worker is not None, "missing": over.missing}
-        self.spec, self._left_behind = b"", {}
+        self.spec, self.handed, self._left_behind = b"", [], {}
         for worker in list(self._scheduler.workers):
             self._post(worker, do="over")
         self._wake()
@@ -182,6 +184,11 @@ class SupervisedRun:
         if stream is not None:  # otherwise it has left; the coordinator hears of that, and of closed channels
             with contextlib.suppress(CommClosedError):
                 stream.send({"op": OP, "run": self.name, **message})
+
+
+def _name(rank: int, event: dict[str, Any]) -> tuple[Any, ...]:
+    """Of two passing events with one name the newer counts."""
+    return rank, event.get("kind"), event.get("generation")
 
 
 class ElasticPlugin(SchedulerPlugin):
@@ -241,7 +248,7 @@ class ElasticPlugin(SchedulerPlugin):
             self._runs[run].told(worker, message)
 
     async def asked(self, do: str, run: str, **details: Any) -> Any:
-        """A request: ``begin``, ``spec``, ``about``, ``watch``, ``results`` or ``stop``. Raises LookupError."""
+        """A request: begin, spec, handed, about, watch, results or stop. Raises LookupError for an unknown run."""
         if do == "begin":
             self._begin(run, **details)
             return None
@@ -254,6 +261,8 @@ class ElasticPlugin(SchedulerPlugin):
                 return await found.watch(**details)
             case "spec":
                 return found.spec
+            case "handed":
+                return found.handed[details["name"]]
             case "about":
                 return found.about
             case "results":
@@ -262,7 +271,9 @@ class ElasticPlugin(SchedulerPlugin):
                 found.handle(Stop())
         return None
 
-    def _begin(self, run: str, token: str, spec: bytes, about: bytes, settings: dict[str, Any]) -> None:
+    def _begin(
+        self, run: str, token: str, spec: bytes, handed: list[bytes], about: bytes, settings: dict[str, Any]
+    ) -> None:
         if run in self._runs and self._runs[run].token == token:
             return  # whoever asked has lost the answer
         if run in self._runs and self._runs[run].over is None:
@@ -271,7 +282,7 @@ class ElasticPlugin(SchedulerPlugin):
         ended = [name for name, each in self._runs.items() if each.over is not None]
         for name in ended[: max(0, len(ended) - KEPT_RUNS + 1)]:
             del self._runs[name]
-        self._runs[run] = SupervisedRun(run, token, spec, about, Settings(**settings), self._scheduler)
+        self._runs[run] = SupervisedRun(run, token, spec, handed, about, Settings(**settings), self._scheduler)
         self._runs[run].begin()
 
     def _everywhere(self, event: Event) -> None:

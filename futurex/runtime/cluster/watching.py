@@ -28,7 +28,7 @@ class Watched:
         self.share: dict[int, dict[str, float]] = {}
         self.stalls: deque[str] = deque(maxlen=5)
         self.epochs: list[dict[str, Any]] = []
-        self._totals: dict[int, Traffic] = {}
+        self._totals: dict[int, tuple[int, Traffic]] = {}  # by locality: those of the newest generation
 
     def heard(self, rank: int, event: Mapping[str, Any]) -> None:
         """Take in an event of a locality; those of other kinds are not for the dashboard."""
@@ -38,7 +38,7 @@ class Watched:
             case "epoch":
                 self.epochs.append(dict(event))
             case "traffic":
-                self._traffic(rank, Traffic(**{name: event[name] for name in FIGURES}))
+                self._traffic(rank, event["generation"], Traffic(**{name: event[name] for name in FIGURES}))
             case "stall":
                 self.stalls.append(str(Stall.heard(event)))
 
@@ -53,9 +53,12 @@ class Watched:
             "samples_per_second": event["rate"], "steps_per_second": rate,
         })  # fmt: skip
 
-    def _traffic(self, rank: int, total: Traffic) -> None:
-        latest = total - self._totals.get(rank, Traffic())
-        self._totals[rank] = total
+    def _traffic(self, rank: int, generation: int, total: Traffic) -> None:
+        before, counted = self._totals.get(rank, (generation, Traffic()))
+        if generation < before:
+            return
+        latest = total - counted if generation == before else total
+        self._totals[rank] = generation, total
         if latest.seconds > 0:
             self.share[rank] = {
                 "exposed": min(1.0, latest.exposed / latest.seconds),
