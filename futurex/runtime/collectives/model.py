@@ -1,7 +1,8 @@
 """What communication costs here, and which algorithm is cheapest: calibrated when a cluster starts.
 
 A message of m bytes takes ``latency + m * per_byte`` seconds (Hockney, *The communication challenge for MPP*, Parallel
-Computing 1994); adding is small beside it. All ranks use the same figures, so that they choose alike.
+Computing 1994); adding it to what is there, and keeping a copy where an algorithm needs one, costs what memory costs.
+All ranks use the same figures, so that they choose alike.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 _MOST_LATENCY = 0.1  # of a bucket's time may go into latency
 _WAIT = 4e-3  # seconds that may pass before what is urgent overtakes
 _LEAST_UNSENT, _MOST_UNSENT = 128 << 10, 64 << 20
-_PIECE_LATENCIES = 2  # a piece takes as long as this many messages of nothing
-_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 512 << 10
+_MEMORY = 0.2e-9  # seconds a byte, to add it or to copy it
+_PIECE_LATENCIES = 8  # a piece takes as long as this many messages of nothing
+_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 1 << 20
 _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
 
 
@@ -31,6 +33,8 @@ class Model:
     def all_reduce(self, ranks: int, nbytes: int, hosts: int = 1) -> str:
         """Return the name of the fastest all-reduce; between hosts with several ranks each it is the hierarchical one.
 
+        >>> Model().all_reduce(2, 1000), Model().all_reduce(2, 100_000_000)  # as many bytes, but twice the additions
+        ('doubling', 'halving')
         >>> Model().all_reduce(8, 100_000_000, hosts=2)
         'hierarchical'
         """
@@ -38,9 +42,10 @@ class Model:
             return "hierarchical"
         rounds = math.ceil(math.log2(ranks)) if ranks > 1 else 0
         extra = 2 if ranks & (ranks - 1) else 0  # ranks above a power of two hand over everything, twice
-        whole, shared = nbytes * self.per_byte, 2 * (ranks - 1) / ranks * nbytes * self.per_byte
+        whole, part = nbytes * self.per_byte, (ranks - 1) / ranks * nbytes
+        shared = 2 * part * self.per_byte + part * _MEMORY
         seconds = {
-            "doubling": (rounds + extra) * (self.latency + whole),
+            "doubling": (rounds + extra) * (self.latency + whole) + rounds * 2 * nbytes * _MEMORY,
             "halving": (2 * rounds + extra) * self.latency + shared + extra * whole,
             "ring": 2 * (ranks - 1) * self.latency + shared,
         }
@@ -64,7 +69,7 @@ class Model:
         """Return in how large pieces a large array is sent: between them something more urgent may go.
 
         >>> Model(60e-6, 0.25e-9).piece_bytes, Model(60e-6, 8e-9).piece_bytes
-        (480000, 65536)
+        (1048576, 65536)
         """
         nbytes = _PIECE_LATENCIES * self.latency / max(self.per_byte, 1e-12)
         return int(min(max(nbytes, _SMALLEST_PIECE), _LARGEST_PIECE))

@@ -13,12 +13,14 @@ import secrets
 import socket
 import struct
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 from futurex.runtime.transport.wire import Tls, TlsWire, Wire
 
 _SOCKET_BUFFER = 4 << 20
 _PROBE_SECONDS = 5
+_WITHOUT_PACING = b"reno"  # every Linux has it, and lets everybody choose it
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
@@ -111,6 +113,9 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    if hasattr(socket, "TCP_CONGESTION") and sock.getsockname()[0] == sock.getpeername()[0]:
+        with suppress(OSError):  # inside a host nothing is congested: what paces by a model of the path only delays
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _WITHOUT_PACING)
 
 
 def _of_the_same_user(sock: socket.socket) -> Wire:
