@@ -18,14 +18,17 @@ from futurex.frontend.inflight import is_short
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
 from futurex.frontend.variants import Output, Variant
+from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
 
 WORTH, FEWEST = 40e-3, 50
 """Seconds and calls after which both ways are compared."""
+ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
-_BETTER = 1.0  # of the staged time: plain calls that take less are taken
+_BETTER, _MUCH_BETTER = 1.0, 0.5
+"""Of the staged time: plain calls that take less are taken; much less, where the caller would not wait for the run."""
 
 
 class Misfit(Exception):
@@ -58,23 +61,24 @@ class Choice:
 
     def was_staged(self, began: float) -> None:
         """A staged call, begun at ``began``, has returned."""
-        took = time.perf_counter() - began
-        if self._settled():
+        took, plan = time.perf_counter() - began, self.variant.plan
+        if not is_short(plan):
+            took = max(took, plan.grain.seconds)
+        if self._settled(plan):
             self._staged.append(took)
         else:
             self._calls += 1
             self._spent += took
 
-    def _settled(self) -> bool:
-        """Has the plan come to the form in which it stays? A long run, which has a thread of its own, has no choice; it
-        may have been long because the machine was busy."""
-        if self._spent < WORTH or self._calls < FEWEST:
+    def _settled(self, plan: AnyPlan) -> bool:
+        """Has the plan come to the form in which it stays? Of long runs, which have a thread of their own, only those
+        have a choice that go through the rounds of a loop in Python; others may be long since the machine is busy."""
+        if self._spent < WORTH or (self._calls < FEWEST and self._spent < ENOUGH):
             return False
-        plan = self.variant.plan
-        if not is_short(plan):
+        if not is_short(plan) and not _has_rounds(plan):
             self._calls, self._spent, self._staged, self._plain = 0, 0.0, [], []
             return False
-        return isinstance(plan, Plan) and (plan.whole is None or plan.whole.settled)
+        return isinstance(plan, Plan) and plan.ready and (plan.whole is None or plan.whole.settled)
 
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""
@@ -87,7 +91,8 @@ class Choice:
         if len(self._plain) < TRIALS:
             return
         self.seconds = min(self._staged), min(self._plain)
-        self.plain = self.seconds[1] < _BETTER * self.seconds[0]
+        better = _BETTER if is_short(self.variant.plan) else _MUCH_BETTER
+        self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls = self.plain, 0
 
     def call(
@@ -121,6 +126,13 @@ def computes(variant: Variant) -> bool:
         and not any(key[0] is Array for key in variant.leaves)
         and all(output.kind == "out" and not output.chain for output in variant.outputs)
         and max((output.index for output in variant.outputs), default=0) < len(variant.outputs)
+    )
+
+
+def _has_rounds(plan: AnyPlan) -> bool:
+    """Does a run go through the rounds of a loop one by one?"""
+    return isinstance(plan, Plan) and any(
+        each.kernel.backend == "structured" and each.node.op != "cond" for each in plan.instructions
     )
 
 

@@ -47,6 +47,10 @@ class Escape(Signal):
         return error
 
 
+class Retrace(Signal):
+    """What was learned makes another trace of the call; this one would go on in vain."""
+
+
 def unstaged(error: Exception) -> Escape:
     """An error that says no more than that staging stops, as the escape at the line where it was raised."""
     escape = Escape("a shape that depends on data", str(error))

@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
 from futurex.frontend.array import Array
 from futurex.frontend.donation import belongs, matched
-from futurex.frontend.errors import Escape, unstaged
+from futurex.frontend.errors import Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.keys import Key, leaf_key
@@ -159,7 +159,7 @@ def trace_call(
     """
     stacks: dict[Any, Any] | None = {}  # lists that are traced, because an earlier trace saw them grow by data
     while True:
-        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks or {})
+        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks)
         if variant.escape is None:
             return variant
         if stacks is not None and (grown or stacks):
@@ -176,17 +176,19 @@ def trace_call(
 
 def _traced(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
-    stacks: dict[Any, Any],
+    stacks: dict[Any, Any] | None,
 ) -> tuple[Variant, dict[Any, Any]]:  # fmt: skip
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     variant.opened = dict(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
-    trace.many_sizes, trace.stacks = bool(opened), stacks
+    trace.many_sizes, trace.stacks, trace.may_begin_again = bool(opened), stacks or {}, stacks is not None
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = escape
+    except Retrace:
+        variant.escape = Escape("a list whose length depends on data", "it is traced as an array")
     except UnknownDimension as error:
         variant.escape = unstaged(error)
     except RecursionError as error:

@@ -33,7 +33,7 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import note_growth
+from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
@@ -62,6 +62,7 @@ class _Carried:
     arrays: list[bool]
     loose: list[bool]
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
+    grows: bool = False  # an array that is meant to have other extents in every round
 
     @property
     def unbound(self) -> bool:
@@ -114,6 +115,12 @@ class _Objects:
         entries = [f"an entry of {describe(value)}" for value in self._objects.values() for _ in entries_of(value)]
         return [*self._names, *entries]
 
+    @property
+    def grow(self) -> list[bool]:
+        """Which of them are the rows of a list."""
+        entries = [type(value) is TracedList for value in self._objects.values() for _ in entries_of(value)]
+        return [*(False for _ in self._names), *entries]
+
     def get(self) -> State:
         return (*self._get(), *(entry for value in self._objects.values() for entry in entries_of(value).values()))
 
@@ -144,6 +151,8 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [_initial(name, value) for name, value in zip(objects.names, before, strict=True)]
+    for entry, grows in zip(carried, objects.grow, strict=True):
+        entry.grows = grows
     cells: dict[Cell, Aval] = {}
     try:
         for _ in range(FIXPOINT_ROUNDS):
@@ -153,7 +162,8 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
             settled = _settled(carried, cells, round_)
             if peels and any(
-                entry.conflict or _differ(types.get(k, []), entry.avals) for k, entry in enumerate(carried)
+                entry.conflict or (not entry.grows and _differ(types.get(k, []), entry.avals))
+                for k, entry in enumerate(carried)
             ):
                 raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:

@@ -9,9 +9,10 @@ from typing import Any
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
+from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_unknown, truth
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
@@ -152,7 +153,7 @@ class _Loop:
 
         The first rounds are traced by themselves if they change the types of what the loop carries.
         """
-        trace, before, why = current(), self.get(), ""
+        trace, before, why, grown = current(), self.get(), "", dict(current().grown)
         for peeled in range(PEELED + 1):
             again = False
             try:
@@ -164,6 +165,10 @@ class _Loop:
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
+                if escape.site is IN_BRANCH and len(rounds) > UNROLL and trace.may_begin_again:
+                    learned = trace.grown.items() - grown.items()
+                    if learned and all(kind is not None for _, kind in learned):
+                        raise Retrace from escape  # round by round there would be as many lengths as paths
             except Exception as error:  # what a traced index cannot do, a known one often can
                 why = f"{type(error).__name__}: {error}"
             self.set_(before)
