@@ -78,7 +78,7 @@ def _surrendered(value: Any, often: Mapping[int, int]) -> Any:
     if isinstance(given, Future):
         return given if alone else _copy_of(given)
     if isinstance(given, Resident):
-        return given  # nothing writes into arrays of a device
+        return given if alone else given.copy()
     owned = type(given) is np.ndarray and given.base is None and given.flags.carray
     return given if alone and owned else np.array(given)
 
@@ -89,7 +89,7 @@ def _copy_of(future: Future[Any]) -> Future[Any]:
     def deliver(done: Any) -> None:
         try:
             value = done.result()
-            copied.set_result(value if isinstance(value, Resident) else np.array(value))
+            copied.set_result(value.copy() if isinstance(value, Resident) else np.array(value))
         except BaseException as error:
             copied.set_exception(error)
 

@@ -35,12 +35,16 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 """Limits of one region: what compiles in milliseconds and what the pointers of a processor can follow."""
 
 
-def fuse(graph: Graph) -> Graph:
-    """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes."""
+def fuse(graph: Graph, few: int | None = None) -> Graph:
+    """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes.
+
+    ``few``: elements from which a region of several operations pays (default: ``FEWEST_ELEMENTS``).
+    """
+    few = FEWEST_ELEMENTS if few is None else few
     order = program_order(graph)
     large = any(isinstance(node.aval, Aval) and node.is_static and node.size >= ALONE_ELEMENTS for node in order)
-    fewest = BESIDE_LARGE if large else FEWEST_ELEMENTS
-    regions = Regions(order, functools.partial(_may_be_one, fewest=fewest))
+    fewest = BESIDE_LARGE if large else few
+    regions = Regions(order, functools.partial(_may_be_one, fewest=fewest, few=few))
     for node in order:
         if not _may_join(node):
             continue
@@ -48,7 +52,7 @@ def fuse(graph: Graph) -> Graph:
             if _may_join(source):
                 regions.merge(source, node)
     alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
-    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone)]
+    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
@@ -66,24 +70,24 @@ def _may_join(node: Node) -> bool:
     return node.op in VIEWS or node.op in REDUCTIONS or loop_of(node) is not None
 
 
-def _is_region(nodes: list[Node], fewest: int) -> bool:
+def _is_region(nodes: list[Node], fewest: int, few: int) -> bool:
     """Are these a region of one shape with so many elements, or one around reductions of one space?"""
     space = holds_reduction(nodes)
     if space is not None:
-        return math.prod(space.shape) >= FEWEST_ELEMENTS and levels(nodes, space) is not None
+        return math.prod(space.shape) >= few and levels(nodes, space) is not None
     first = nodes[0]
-    small = first.size < FEWEST_ELEMENTS
+    small = first.size < few
     if first.size < fewest or (small and any(node.op not in CORRECTLY_ROUNDED for node in nodes)):
         return False
     return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
 
 
-def _pays(group: list[Node], fewest: int, alone: int) -> bool:
+def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     working = [node for node in group if node.op not in VIEWS]
-    if not working or not _is_region(group, fewest):
+    if not working or not _is_region(group, fewest, few):
         return False
     if len(working) > 1:
-        return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= FEWEST_ELEMENTS
+        return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few
     return max(node.size for node in (working[0], *working[0].inputs)) >= alone
 
 
@@ -162,8 +166,8 @@ class Regions:
         return [group for group in groups if may_join(group[0])]
 
 
-def _may_be_one(nodes: list[Node], fewest: int) -> bool:
-    if len(nodes) > MOST_NODES or not _is_region(nodes, fewest):
+def _may_be_one(nodes: list[Node], fewest: int, few: int) -> bool:
+    if len(nodes) > MOST_NODES or not _is_region(nodes, fewest, few):
         return False
     inside = set(nodes)
     return len({source for node in nodes for source in node.inputs if source not in inside}) <= MOST_ARRAYS

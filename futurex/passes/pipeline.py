@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 
@@ -37,8 +38,10 @@ PASSES: tuple[Pass, ...] = (
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
-DEVICE_PASSES: tuple[Pass, ...] = (expand, simplify, prune, lower_contractions, fuse)
-"""Those for graphs that run on a GPU, whose kernels other forms suit."""
+DEVICE_PASSES: tuple[Pass, ...] = (
+    expand, simplify, prune, lower_contractions, functools.partial(fuse, few=2)
+)  # fmt: skip
+"""Those for graphs that run on a GPU, whose kernels other forms suit: there a launch costs more than a small array."""
 
 
 def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool = VERIFY) -> Graph:

@@ -1,31 +1,34 @@
 """Plans for a GPU: the same graphs, values that live on the device, results that stay there until somebody looks.
 
-A plan for the device is a list of kernels that are launched in order on the stream of the thread that runs it. Memory
-comes from CuPy's pool; an array is given back to it after its last reader was launched, which the stream's order makes
-safe. Arguments that are results of earlier runs are there already.
+A plan for the device is a list of kernels that are launched in order on the stream of the thread that runs it, after
+what the host does with numbers of its own (:mod:`futurex.runtime.phases`). Memory comes from CuPy's pool; an array is
+given back to it after its last reader was launched, which the stream's order makes safe. Arguments that are results of
+earlier runs are there already; those that are given away are overwritten by the results that replace them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.cupy_ import CupyBackend, device
-from futurex.kernels.cupy_.capture import Replays
-from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.capture import Entry, Replays
 from futurex.kernels.cupy_.streams import lane
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.registry import Kernel
 from futurex.ops.comm import COMMUNICATION, communications
 from futurex.passes.pipeline import DEVICE_PASSES, optimise
+from futurex.runtime import device_loops
 from futurex.runtime.counters import Grain, Row
 from futurex.runtime.futures import Resident
 from futurex.runtime.inline import note
 from futurex.runtime.memory import Memory
+from futurex.runtime.phases import Phases, Step, write_over
+from futurex.runtime.residence import Home
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import fits
@@ -37,20 +40,10 @@ _TIMED = 4  # runs whose kernels are waited for one by one
 Values = list[Any]
 
 
-class Step:
-    """One kernel of a plan, as :class:`futurex.runtime.plan.Instruction` is one of a plan for the host."""
-
-    __slots__ = ("drops", "ins", "kernel", "node", "ns", "outs")
-
-    def __init__(self, node: Node, kernel: Kernel, ins: tuple[int, ...], outs: tuple[int, ...]) -> None:
-        self.node, self.kernel, self.ins, self.outs = node, kernel, ins, outs
-        self.drops: tuple[int, ...] = ()
-        self.ns = 0
-
-
 class DevicePlan:
     """A graph compiled for the device; it is run like a :class:`futurex.runtime.plan.Plan`.
 
+    ``donate`` maps outputs to inputs of the same shape and dtype: such an input is overwritten by that output.
     ``resident``: results stay on the device as :class:`Resident`. ``inner``: a sub-graph's plan, which takes and gives
     bare arrays of the device. Raises MissingExtra where there is no device, TypeError for sub-graphs that communicate.
     """
@@ -58,24 +51,28 @@ class DevicePlan:
     collectives: tuple[int, ...] = ()
     threads = 1
 
-    def __init__(self, graph: Graph, *, resident: bool = True, inner: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, *, donate: Mapping[int, int] | None = None, resident: bool = True, inner: bool = False
+    ) -> None:  # fmt: skip
         self.device = device()
+        self.home = Home(self.device)
         self.graph = graph if inner else optimise(graph, passes=DEVICE_PASSES)
         self.resident, self.inner = resident, inner
         self._backend = CupyBackend(self.device)
         self._lock = threading.Lock()
         self._runs = self._timed = 0
+        self._donate = dict(donate or {})
         self._slots: dict[Node, int] = {}
         self._template: Values = []
+        self._phases: dict[tuple[bool, ...], Phases] = {}
         self.instructions: list[Step] = []
         self._lower()
         self.cost = self.critical = _LAUNCH * len(self.instructions)
         self.grain = Grain([*[_LAUNCH] * len(self.instructions), self.cost])
         self.memory = self._memory()
-        self.replays: Replays | None = None
         self._communicates = any(step.node.op in COMMUNICATION for step in self.instructions)
-        if not inner and not self._communicates and not any(node.aval.dtype.hasobject for node in self.graph.params):
-            self.replays = Replays(self.device, lambda args: self._launch(args, timed=False), self.cost)
+        objects = any(node.aval.dtype.hasobject for node in self.graph.params)
+        self.replays: dict[Phases, Replays] | None = None if inner or self._communicates or objects else {}
 
     # -- compiling ---------------------------------------------------------------------------------------------------
 
@@ -106,6 +103,9 @@ class DevicePlan:
                     outs = (self._slot(node),)
                 self.instructions.append(Step(node, kernel, ins, outs))
         self._outs = [self._slots[node] for node in self.graph.outs]
+        if self._donate:
+            kept = [slot for node, slot in self._slots.items() if node.op in ("param", "const")]
+            self.instructions = write_over(self.instructions, self._outs, self._donate, kept)
         self._place_drops()
 
     def _kernel(self, node: Node) -> Kernel:
@@ -120,12 +120,12 @@ class DevicePlan:
         compiled = LoopBackend().claim(node, 1)
         if compiled is not None and compiled.late is not None:
             compiled.late.prepare((), wait=True)
-            return Kernel(_on_host(compiled.call, self._planned(node), self.device), "host loops")
+            return Kernel(device_loops.on_host(compiled.call, self._planned(node), self.device), "host loops")
         return self._planned(node)
 
     def _planned(self, node: Node) -> Kernel:
         if node.op == "scan":
-            return Kernel(_scan(self._compile_sub(node.attrs["body"]), self.device, node), "structured")
+            return Kernel(device_loops.scan(self._compile_sub(node.attrs["body"]), self.device, node), "structured")
         return structured_kernel(node, self._compile_sub, (), 1)
 
     def _compile_sub(self, graph: Graph, donate: Mapping[int, int] | None = None) -> DevicePlan:
@@ -177,28 +177,93 @@ class DevicePlan:
         not fit, and what a kernel raises with a note that names the line.
         """
         if self.inner:
-            return self._launch(list(args), timed=False)
+            values = [*args, *self._template[len(args) :]]
+            self._run(self.instructions, values)
+            return [values[slot] for slot in self._outs]
         self._check(args)
         with self._lock:
             self._runs += 1
             timed = self._runs <= _TIMED
             self._timed += timed
         start = time.perf_counter()
-        with lane(self.device, [arg.ready for arg in args if isinstance(arg, Resident)]) as ready:
-            taken = [arg.array if isinstance(arg, Resident) else self.device.to_device(arg) for arg in args]
+        given = set(self._donate.values())
+        waited = [
+            arg.ready.read() if k in given else arg.ready for k, arg in enumerate(args) if isinstance(arg, Resident)
+        ]
+        with lane(self.device, waited) as ready:
+            values = [self._taken(arg) for arg in args] + self._template[len(args) :]
+            phases = self._prepared(values, timed)
             if self._communicates:
-                results = self._launch(taken, False, communicator)
+                self._run(phases.kernels, values, communicator=communicator)
+                results = self._delivered(values)
                 communicator.on_device(self.device).settle(communicator)
+            elif timed or self.replays is None:
+                self._run(phases.kernels, values, timed)
+                results = self._delivered(values)
             else:
-                results = self._launch(taken, timed) if timed or self.replays is None else self.replays.run(taken)
+                results = self._replayed(phases, values)
             if not self.resident:
                 results = [self._scalar(self.device.to_host(value)) for value in results]
         self.grain.measured(-1, time.perf_counter() - start)
-        return [Resident(v, ready[0], self._fetch) if self.device.holds(v) else v for v in results]
+        return [Resident(v, ready[0], self.home) if self.device.holds(v) else v for v in results]
 
-    def _fetch(self, result: Resident) -> Any:
-        with lane(self.device, [result.ready]):
-            return self.device.to_host(result.array)
+    @staticmethod
+    def _taken(arg: Any) -> Any:
+        if isinstance(arg, Resident):
+            return arg.array
+        return arg[()] if isinstance(arg, np.ndarray) and not arg.ndim and not arg.dtype.hasobject else arg
+
+    def _prepared(self, values: Values, timed: bool) -> Phases:
+        """What of the plan is left for the device, after the host's part is done and its values are there."""
+        where = tuple(map(self.device.holds, values[: len(self.graph.params)]))
+        phases = self._phases.get(where)
+        if phases is None:
+            here = [slot for slot, value in enumerate(values) if value is not None and not self.device.holds(value)]
+            phases = self._phases[where] = Phases(self.instructions, here, self._outs)
+        for step, kernel in phases.before:
+            start = time.perf_counter_ns()
+            try:
+                result = kernel(*(values[slot] for slot in step.ins))
+            except Exception as error:
+                note(error, step, values)
+                raise
+            self._keep(step, result, values)
+            step.ns += (time.perf_counter_ns() - start) * timed
+        for slot in phases.entering:
+            values[slot] = self.device.to_device(values[slot])
+        return phases
+
+    def _replayed(self, phases: Phases, values: Values) -> list[Any]:
+        """The results of a run whose kernels are launched as one graph, where that can be."""
+        assert self.replays is not None
+        if phases not in self.replays:
+
+            def launch(inputs: list[Any]) -> list[Any]:
+                held = self._template.copy()
+                for slot, value in zip(phases.entering, inputs, strict=True):
+                    held[slot] = value
+                self._run(phases.kernels, held)
+                return self._delivered(held)
+
+            self.replays[phases] = Replays(self.device, launch, self.cost)
+        given = set(self._donate.values())
+        there = [values[slot] if slot in phases.read or self.device.holds(values[slot]) else None
+                 for slot in phases.entering]  # fmt: skip
+        entries = [
+            self._entry(value, slot in given, slot in phases.numbers)
+            for slot, value in zip(phases.entering, there, strict=True)
+        ]
+        results = self.replays[phases].run(there, entries)
+        return [
+            value if slot in phases.made or self.device.holds(values[slot]) else values[slot]
+            for slot, value in zip(self._outs, results, strict=True)
+        ]
+
+    def _entry(self, value: Any, given: bool, number: bool) -> Entry:
+        if given and self.device.holds(value):
+            return Entry.GIVEN
+        plain = type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "biuf")
+        return Entry.NUMBER if number and plain else Entry.FIXED
 
     @staticmethod
     def _scalar(value: Any) -> Any:
@@ -215,10 +280,9 @@ class DevicePlan:
             if (found.dtype, found.weak) != (node.aval.dtype, node.aval.weak) or not fits(found.shape, node.aval.shape):
                 raise TypeError(f"{self.graph.name}: argument {place} must be {node.aval!r}, got {found!r}")
 
-    def _launch(self, args: list[Any], timed: bool, communicator: Any = None) -> list[Any]:
-        values = args + self._template[len(args) :]
+    def _run(self, steps: Sequence[Step], values: Values, timed: bool = False, communicator: Any = None) -> None:
         coming: dict[int, Any] = {}  # events of results that other ranks have a part in
-        for step in self.instructions:
+        for step in steps:
             start = time.perf_counter_ns()
             try:
                 self._wait_for(step.ins, coming)
@@ -228,24 +292,50 @@ class DevicePlan:
                     coming.update(dict.fromkeys(step.outs, event) if event is not None else {})
                     values[step.outs[0] : step.outs[-1] + 1] = result
                     continue
-                given = (None, None, *inputs) if step.kernel.backend == "structured" else (None, *inputs)
+                out = self._targets(step, values) if step.over else None
+                given = (None, None, *inputs) if step.kernel.backend == "structured" else (out, *inputs)
                 result = step.kernel.call(*given)
             except Exception as error:
                 note(error, step, values)
                 raise
-            if isinstance(step.node.aval, tuple):
-                for slot, value in zip(step.outs, result, strict=True):
-                    values[slot] = value
-            else:
-                values[step.outs[0]] = result
+            self._keep(step, result, values)
             if timed:
                 self.device.synchronize()
                 step.ns += time.perf_counter_ns() - start
-            del inputs, given, result
+            del inputs, given, result, out
             for slot in step.drops:
                 values[slot] = None
         self._wait_for(self._outs, coming)
-        return [values[slot] for slot in self._outs]
+
+    @staticmethod
+    def _keep(step: Step, result: Any, values: Values) -> None:
+        if isinstance(step.node.aval, tuple):
+            for slot, value in zip(step.outs, result, strict=True):
+                values[slot] = value
+        else:
+            values[step.outs[0]] = result
+
+    def _targets(self, step: Step, values: Values) -> tuple[Any, ...]:
+        """The arguments that a step's results are written over."""
+        found: list[Any] = [None if slot is None else values[slot] for slot in step.over]
+        return tuple(each if self.device.holds(each) and each.flags.c_contiguous else None for each in found)
+
+    def _delivered(self, values: Values) -> list[Any]:
+        """The results, each in memory of its own: that of the argument that was given away for it, if one was."""
+        xp, count = self.device.xp, len(self.graph.params)
+        results = [values[slot] for slot in self._outs]
+        targets = {k: values[p] for k, p in self._donate.items() if self.device.holds(values[p])}
+        others = {id(value) for slot, value in enumerate(values) if slot < count or self._template[slot] is not None}
+        for k, value in enumerate(results):
+            if self.device.holds(value) and value is not targets.get(k):
+                if value.base is not None or id(value) in others:
+                    value = results[k] = value.copy()
+                others.add(id(value))
+        for k, target in targets.items():
+            if results[k] is not target:
+                xp.copyto(target, results[k])
+                results[k] = target
+        return results
 
     def _wait_for(self, slots: Sequence[int], coming: dict[int, Any]) -> None:
         """Let what follows on this thread's stream begin when these values are there."""
@@ -256,11 +346,13 @@ class DevicePlan:
     def profile(self) -> list[Row]:
         """One row for each kernel; where it says ``host``, arrays travelled to NumPy and back."""
         rows = []
+        before = {id(step) for phases in self._phases.values() for step, _ in phases.before}
         for step in self.instructions:
             node = step.node
             moved = node.record.work(tuple(s.aval for s in node.inputs), node.aval, node.attrs).bytes
             trips = getattr(step.kernel.call, "trips", 0)
             backend = f"host ({trips} trips)" if trips else getattr(step.kernel.call, "backend", step.kernel.backend)
+            backend = "host" if id(step) in before and not trips else backend
             ns = round(step.ns * self._runs / max(1, self._timed))
             rows.append(Row(node.op, str(node.src or ""), self._runs, ns, int(moved), backend, self._runs))
         return rows
@@ -280,48 +372,3 @@ def _ordered(graph: Graph) -> Sequence[Node]:
 
 def _nothing(*_: Any) -> None:
     """The kernel of an exchange, which the communicator carries out."""
-
-
-def _on_host(whole: Callable[..., Any], planned: Kernel, place: Device) -> Callable[..., Any]:
-    """A loop over scalars and small arrays as the host's compiled function; by plans on the device if it gives up."""
-
-    def call(out: None, *inputs: Any) -> Any:
-        results = whole(None, *(_dense(place.to_host(value)) for value in inputs))
-        if results is None:
-            return planned.call(None, None, *inputs)
-        return tuple(map(place.to_device, results))
-
-    return call
-
-
-def _dense(value: Any) -> Any:
-    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim else value
-
-
-def _scan(body: DevicePlan, place: Device, node: Node) -> Callable[..., Any]:
-    """Like the kernel of :mod:`futurex.runtime.structured`, with sequences stacked on the device at the end."""
-    attrs = node.attrs
-    n_carry, n_xs, length, tape = attrs["n_carry"], attrs["n_xs"], attrs["length"], attrs["tape"]
-    made = [each.aval for each in (*body.graph.outs[n_carry:], *(body.graph.params[k] for k in tape))]
-
-    def call(out: None, communicator: None, *inputs: Any) -> tuple[Any, ...]:
-        carry, xs, consts = list(inputs[:n_carry]), inputs[n_carry : n_carry + n_xs], inputs[n_carry + n_xs :]
-        rounds = range(len(xs[0]) if length is None else length)
-        sequences: list[list[Any]] = [[None] * len(rounds) for _ in made]
-        for i in reversed(rounds) if attrs["reverse"] else rounds:
-            results = body.run((*carry, *(x[i] for x in xs), *consts))
-            before, carry = carry, results[:n_carry]
-            for steps, value in zip(sequences, [*results[n_carry:], *(before[k] for k in tape)], strict=True):
-                steps[i] = value
-        if length is None:
-            return (*carry, *sequences)
-        return (*carry, *(_stacked(place, steps, aval) for steps, aval in zip(sequences, made, strict=True)))
-
-    return call
-
-
-def _stacked(place: Device, steps: list[Any], aval: Any) -> Any:
-    xp = place.xp
-    if not steps:
-        return xp.zeros((0, *aval.shape), aval.dtype)
-    return xp.stack([xp.asarray(value) for value in steps]).astype(aval.dtype, copy=False)

@@ -23,17 +23,23 @@ T = TypeVar("T")
 class Resident:
     """A result that lives on a device until somebody looks at it.
 
-    ``array`` is the device's, ``ready`` says when it is there, ``fetch`` brings it here.
+    ``array`` is the device's, ``ready`` says when it is there, ``home`` (a :class:`futurex.runtime.residence.Home`)
+    brings it here.
     """
 
-    __slots__ = ("_fetch", "array", "ready")
+    __slots__ = ("array", "home", "ready")
 
-    def __init__(self, array: Any, ready: Any, fetch: Callable[[Resident], Any]) -> None:
-        self.array, self.ready, self._fetch = array, ready, fetch
+    def __init__(self, array: Any, ready: Any, home: Any) -> None:
+        self.array, self.ready, self.home = array, ready, home
 
     def host(self) -> Any:
         """The result as a NumPy array; waits for it."""
-        return self._fetch(self)
+        return self.home.fetch(self)
+
+    def copy(self) -> Resident:
+        """The same on the device, in memory of its own."""
+        copied: Resident = self.home.copy(self)
+        return copied
 
 
 class Lendable:

@@ -82,6 +82,8 @@ class Locality:
         """Bytes that a run of a program may take."""
         self.device = "cpu"
         """Where programs run: ``"cpu"`` or ``"gpu"``."""
+        self.lends = False
+        """Are arrays that programs leave here read by others than programs?"""
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._events: list[trace.Event] = []
         self._clock_error = 0.0
@@ -93,18 +95,20 @@ class Locality:
         donate: Mapping[int, int] | None = None,
         compression: str | None = None,
         outs: Sequence[Placement] | None = None,
+        resident: bool = False,
     ) -> Step:
         """This rank's part of a program with global shapes, compiled; equal programs are compiled once.
 
         ``placements`` says how each input lies, ``donate`` which outputs overwrite which inputs, ``compression`` in
-        what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated. Raises
-        MemoryError where no plan stays within the locality's ``limit``.
+        what smaller form the last sums are sent (see ``fx.fit``), ``outs`` how results lie if not replicated;
+        ``resident`` results of a GPU stay there. Raises MemoryError where no plan stays within the locality's
+        ``limit``.
         """
         donate = dict(donate or {})
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
-            compression, repr(outs), self.limit, self.device,
+            compression, repr(outs), self.limit, self.device, resident,
         )  # fmt: skip
         if key not in self._plans:
             local = graph
@@ -113,7 +117,7 @@ class Locality:
                 local = partition(graph, placements, mesh, self.rank, outs, bucket_bytes=bucket)
                 local = compress(local, compression) if compression else local
             if self.device != "cpu":
-                self._plans[key] = placed(local, self.device, donate=donate, resident=False)
+                self._plans[key] = placed(local, self.device, donate=donate, resident=resident)
             elif self.limit is None:
                 self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
             else:
@@ -123,8 +127,13 @@ class Locality:
     def alone(self) -> Locality:
         """This locality as one without others, for programs of its own; what they do counts as this one's."""
         single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
-        single.ledger, single.limit, single.device = self.ledger, self.limit, self.device
+        single.ledger, single.limit, single.device, single.lends = self.ledger, self.limit, self.device, True
         return single
+
+    @property
+    def keeps(self) -> bool:
+        """Do programs leave on a GPU what the next step reads there again?"""
+        return self.device != "cpu" and not self.lends
 
     def correspondence(self) -> Correspondence:
         """Letters to and from single localities. Raises RuntimeError where there are no others."""

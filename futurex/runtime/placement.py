@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from futurex.runtime import config
+from futurex.runtime.futures import Resident
 from futurex.runtime.plan import Plan, compile_plan
 from futurex.tree.graph import Graph
 
@@ -25,12 +28,30 @@ def ask_for(device: str) -> None:
         cupy_.device()
 
 
+def put(array: Any, device: str) -> Any:
+    """An array where programs for a device read it without a copy; what is no array, or on the host, as it is."""
+    if device == "cpu" or not isinstance(array, np.ndarray):
+        return array
+    from futurex.kernels import cupy_
+    from futurex.runtime.residence import Home
+
+    return Home(cupy_.device()).put(array)
+
+
+def fetched(value: Any) -> Any:
+    """What a program left on a device, on the host; everything else as it is."""
+    if not isinstance(value, Resident):
+        return value
+    array = value.host()
+    return array if array.ndim else array[()]
+
+
 def compiled(
     graph: Graph, device: str, *, donate: Mapping[int, int], resident: bool, limit: int | None = None
 ) -> AnyPlan:
     """A plan of the graph for a device.
 
-    ``donate`` is :func:`futurex.runtime.plan.compile_plan`'s; on a GPU nothing is written in place.
+    ``donate`` is :func:`futurex.runtime.plan.compile_plan`'s.
     ``resident``: results of a GPU stay there until they are looked at. ``limit``: the bytes that a run may take on the
     host. Raises MissingExtra where there is no GPU, MemoryError where the limit is too low.
     """
@@ -42,4 +63,4 @@ def compiled(
         return compile_plan(graph, threads=config.threads(), donate=donate, background=config.background())
     from futurex.runtime.device import DevicePlan
 
-    return DevicePlan(graph, resident=resident)
+    return DevicePlan(graph, donate=donate, resident=resident)

@@ -95,7 +95,8 @@ def fit(
     memory_limit: bytes that a step may take on each locality, as in :func:`fx.futurize`: ``"512 MB"``. Values that the
         backward pass reads late are computed again; parameters, state and batches are not counted.
     device: ``"gpu"`` makes every step on each locality's GPU; gradients are exchanged by NCCL where each has one of its
-        own. Parameters and state come back to the host after every step.
+        own. Parameters and state stay there, a step moves its batch, and its loss is known when the next one is under
+        way.
     commit_every: on a cluster, go on when workers are lost or come: every so many steps all localities keep a copy of
         parameters and state, and at most as many are done again. Fewer than ``min_workers`` wait ``wait_seconds`` for
         others, then the run raises TooFewWorkers; more than ``max_workers`` stand by (the default is no bound, and as

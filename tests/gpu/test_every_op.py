@@ -11,7 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 from op_cases import cases, copies
 
 from futurex.kernels.cupy_ import CupyBackend
+from futurex.kernels.cupy_.devices import EMULATED
 from futurex.kernels.cupy_.rules import refusal
+from futurex.runtime.phases import SAME_MEMORY
 from futurex.tree import record
 
 CASES = [case for case in cases() if not case.record.structured]
@@ -67,3 +69,17 @@ def test_an_op_that_is_said_to_run_on_the_device_does(case, device):
     assert (getattr(kernel, "trips", 0), kernel.reason or None) == (0, None)
 
 
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_may_lie_in_an_operands_memory_is_listed(case, device):
+    """Plans write results over arguments that nobody reads any more; a view of one would be read then."""
+    if device.kind != EMULATED:
+        pytest.skip("addresses are compared on the emulated device")
+    inputs = on_device(device, case.inputs)
+    results = CupyBackend(device).claim(case.node, 1).call(None, *inputs)
+    results = [value for value in (results if isinstance(case.node.aval, tuple) else (results,)) if device.holds(value)]
+    shared = any(
+        np.may_share_memory(value._host, each._host) for value in results for each in inputs if device.holds(each)
+    )
+    assert not shared or case.name in SAME_MEMORY

@@ -65,11 +65,11 @@ class Body:
     """The declarations and statements of one element of a region.
 
     ``loops``: how many extents the element's number ``i`` is taken apart into for strided operands. Values by value are
-    the leaves of ``scalars``, in the order of the kernel's parameters.
+    the leaves of ``scalars``, in the order of the kernel's parameters. ``over``: dense operands that results overwrite.
     """
 
-    def __init__(self, graph: Graph, operands: Sequence[Operand], loops: int) -> None:
-        self.graph, self.operands, self.loops = graph, tuple(operands), loops
+    def __init__(self, graph: Graph, operands: Sequence[Operand], loops: int, over: Sequence[int] = ()) -> None:
+        self.graph, self.operands, self.loops, self.over = graph, tuple(operands), loops, frozenset(over)
         self.uses = uses_of(graph)
         self.scalars = [
             (node, dtype) for node, dtypes in self.uses.items() for dtype in dtypes
@@ -87,7 +87,7 @@ class Body:
             yield from (f"long long n{d}" for d in range(1, self.loops))
         for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
             if operand is not Operand.VALUE:
-                yield f"const {c_type(node.dtype)}* __restrict__ a{k}"
+                yield f"const {c_type(node.dtype)}*{'' if k in self.over else ' __restrict__'} a{k}"
         for k in self.strided:
             yield from (f"long long t{k}_{d}" for d in range(self.loops))
         yield from (f"{c_type(dtype)} s{k}" for k, (_, dtype) in enumerate(self.scalars))
@@ -106,7 +106,8 @@ class Body:
                 Operand.ELEMENT: "0", Operand.DENSE: number,
                 Operand.STRIDED: " + ".join(f"i{d} * t{k}_{d}" for d in range(self.loops)),
             }[operand]  # fmt: skip
-            self._names[node, node.dtype] = f"x{k}"
+            for dtype in (node.dtype, *self.uses[node]):  # a Python number that lies on the device has several
+                self._names[node, dtype] = cast(f"x{k}", node.dtype, dtype)
             yield f"{c_type(node.dtype)} x{k} = a{k}[{place}];"
         for number_, node in enumerate(each for each in self.graph.nodes if each.inputs):
             if node.op == "broadcast_to":
@@ -132,18 +133,24 @@ class Body:
         return EXPRESSIONS[function_of(node)](loop[0][-1], *names)
 
 
-def region_source(graph: Graph, operands: Sequence[Operand], loops: int) -> str:
+def region_source(
+    graph: Graph, operands: Sequence[Operand], loops: int, over: Sequence[tuple[int, int]] = ()
+) -> str:  # fmt: skip
     """The kernel ``region(n, extents..., results..., operands..., strides..., scalars...)`` of an elementwise region.
 
-    Raises ValueError if an operation of the region cannot be generated.
+    ``over`` are pairs of a result and the dense operand that it is written over: a thread reads an element before it
+    writes it, and no other thread does either. Raises ValueError if an operation of the region cannot be generated.
 
     >>> from futurex.tree import Aval, param
     >>> x = param(Aval((8,), np.dtype("float32")), "x")
     >>> "float v0 = (x0 + s0);" in region_source(Graph([x], [x + 1.0]), [Operand.DENSE], 1)
     True
     """
-    body = Body(graph, operands, loops)
-    results = [f"{c_type(node.dtype)}* __restrict__ o{k}" for k, node in enumerate(graph.outs)]
+    body = Body(graph, operands, loops, [operand for _, operand in over])
+    written = {result for result, _ in over}
+    results = [
+        f"{c_type(node.dtype)}*{'' if k in written else ' __restrict__'} o{k}" for k, node in enumerate(graph.outs)
+    ]
     extents, others = _split(body)
     parameters = ", ".join(["long long n", *extents, *results, *others])
     lines = [

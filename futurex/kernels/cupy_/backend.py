@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -144,15 +144,28 @@ class Generated:
         self._several = isinstance(node.aval, tuple)
         self._steps: Call | None = None
 
+    def on_host(self, operands: Sequence[Node]) -> None:
+        """It stays on the device."""
+
     @property
     def backend(self) -> str:
         """Who computes it now."""
         return "cupy" if self._kernel is None else self._backend
 
-    def __call__(self, out: None, *inputs: Any) -> Any:
+    @property
+    def reads_numbers(self) -> bool:
+        """Does it take Python's numbers from the device's memory as it takes them by value?"""
+        return isinstance(self._kernel, Region | Sweep)
+
+    @property
+    def overwrites(self) -> bool:
+        """May its results be written over operands of the same shape?"""
+        return isinstance(self._kernel, Region)
+
+    def __call__(self, out: Sequence[Any] | None, *inputs: Any) -> Any:
         if self._kernel is not None:
             try:
-                return self._whole(self._kernel(*inputs))
+                return self._whole(self._kernel(*inputs) if out is None else self._kernel(*inputs, out=out))
             except Exception as error:  # a compiler's: its types are the driver's affair
                 self._kernel, self.reason = None, f"{type(error).__name__}: {error}"
         if self._steps is None:
@@ -170,6 +183,7 @@ class Placed:
     """
 
     backend = "cupy"
+    reads_numbers = overwrites = False
 
     def __init__(self, device: Device, node: Node, call: Call | None, reason: str | None) -> None:
         self.device, self.node, self.reason = device, node, reason
@@ -178,6 +192,11 @@ class Placed:
         avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self._scalar = all(aval.shape == () for aval in avals)
         self._expected = [(aval.shape if aval.static else None, aval.dtype) for aval in avals]
+
+    def on_host(self, operands: Sequence[Node]) -> Call | None:
+        """NumPy's kernel, if all operands are on the host and nothing is gained by taking them to the device."""
+        numbers = self._scalar and all(source.shape == () for source in operands)
+        return (lambda *inputs: self._host(inputs)) if numbers or self._call is None else None
 
     def __call__(self, out: None, *inputs: Any) -> Any:
         there = any(map(self.device.holds, inputs))

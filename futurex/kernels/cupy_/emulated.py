@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_ import emulation
-from futurex.kernels.cupy_.emulated_streams import CUDA, capturing, in_order, noted, waits
+from futurex.kernels.cupy_.emulated_streams import CUDA, capturing, in_order, noted, travelled, waits
 
 ABSENT = frozenset((
     "apply_over_axes", "asmatrix", "block", "bmat", "einsum_path", "errstate", "frompyfunc", "geomspace", "insert",
@@ -144,6 +144,7 @@ class ndarray:
     def get(self) -> Any:
         """A copy in the host's memory."""
         waits()
+        travelled("to host", self._host.nbytes)
         return self._host.copy()
 
     def set(self, values: Any) -> None:
@@ -224,6 +225,11 @@ class ndarray:
 
     def __repr__(self) -> str:
         return repr(self._host)
+
+    @property
+    def base(self) -> Any:
+        """What this is a view of, or None."""
+        return self._host.base
 
     @property
     def T(self) -> Any:
@@ -350,9 +356,11 @@ class _Module:
 def _uploaded(function: Any, x: Any, args: Any, kwargs: Any) -> ndarray:
     if isinstance(x, np.ndarray | list) and np.ndim(_arriving(x)):
         waits()  # a graph would copy from memory of the host that holds something else by then
+        travelled("to device", np.asarray(_arriving(x)).nbytes)
 
     def work() -> Any:
-        return function(_arriving(x), *args, **kwargs)
+        values = function(_arriving(x), *args, **kwargs)
+        return values.copy() if isinstance(x, np.ndarray) else values  # NumPy gives the host's own array back
 
     found = ndarray(work())
     noted(lambda: _refill(found, work()))

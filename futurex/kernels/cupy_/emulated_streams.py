@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,13 @@ class Graph:
 
 
 _state = _State()
+TRAFFIC: Counter[str] = Counter()
+"""How many arrays went ``"to device"`` and ``"to host"``, and their bytes, in all threads."""
+
+
+def travelled(way: str, nbytes: int) -> None:
+    """An array was copied between the host's memory and the device's."""
+    TRAFFIC.update({way: 1, f"bytes {way}": nbytes})
 
 
 def noted(action: Callable[[], Any]) -> None:

@@ -52,8 +52,9 @@ def strides_of(array: Any, shape: Sequence[int]) -> Strides:
 class Region:
     """The kernel of one elementwise region.
 
-    Called with arrays of the device and host scalars, it gives new arrays. Raises ValueError for a region that holds
-    what cannot be generated, and whatever the compiler raises.
+    Called with arrays of the device and host scalars, it gives new arrays, or those of ``out`` that are not None: they
+    may be operands of the region's shape, which are overwritten. Raises ValueError for a region that holds what cannot
+    be generated, and whatever the compiler raises.
     """
 
     def __init__(self, device: Device, graph: Graph) -> None:
@@ -61,16 +62,21 @@ class Region:
         self.shape = graph.outs[0].shape
         self.size = math.prod(self.shape)
         self._bodies: dict[tuple[Any, ...], tuple[Body, Any]] = {}
+        self._nowhere = (None,) * len(graph.outs)
         Body(graph, [Operand.DENSE] * len(graph.params), 1)
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        outs = tuple(self.device.xp.empty(node.shape, node.dtype) for node in self.graph.outs)
+    def __call__(self, *inputs: Any, out: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        pairs = zip(out or self._nowhere, self.graph.outs, strict=True)
+        outs = tuple(
+            self.device.xp.empty(node.shape, node.dtype) if there is None else there for there, node in pairs
+        )  # fmt: skip
         if not self.size:
             return outs
         forms = [self._form(value) for value in inputs]
+        over = tuple((k, j) for k, there in enumerate(out or ()) for j, value in enumerate(inputs) if value is there)
         strided = [k for k, form in enumerate(forms) if form is Operand.STRIDED]
         extents, walks = collapse(self.shape, [strides_of(inputs[k], self.shape) for k in strided])
-        body, kernel = self._kernel(tuple(forms), len(extents) if strided else 1)
+        body, kernel = self._kernel(tuple(forms), len(extents) if strided else 1, over)
         args = [
             np.int64(self.size),
             *(np.int64(extent) for extent in (extents[1:] if strided else ())),
@@ -89,11 +95,14 @@ class Region:
             return Operand.ELEMENT
         return Operand.DENSE if value.shape == self.shape and value.flags.c_contiguous else Operand.STRIDED
 
-    def _kernel(self, forms: tuple[Operand, ...], loops: int) -> tuple[Body, Any]:
-        if (forms, loops) not in self._bodies:
-            text = region_source(self.graph, forms, loops)
-            self._bodies[forms, loops] = Body(self.graph, forms, loops), compiled(self.device, text)
-        return self._bodies[forms, loops]
+    def _kernel(
+        self, forms: tuple[Operand, ...], loops: int, over: tuple[tuple[int, int], ...]
+    ) -> tuple[Body, Any]:  # fmt: skip
+        key = forms, loops, over
+        if key not in self._bodies:
+            text = region_source(self.graph, forms, loops, over)
+            self._bodies[key] = Body(self.graph, forms, loops), compiled(self.device, text)
+        return self._bodies[key]
 
 
 def values_of(body: Body, graph: Graph, inputs: Sequence[Any]) -> list[Any]:

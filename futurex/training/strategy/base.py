@@ -12,7 +12,9 @@ import numpy as np
 from futurex.partition import Placement, Replicate, Shard, local_part
 from futurex.partition.mesh import local_shape
 from futurex.runtime.elastic.commits import Lying
+from futurex.runtime.futures import Resident
 from futurex.runtime.group import Locality, Step
+from futurex.runtime.placement import fetched, put
 from futurex.training.batches import Batches
 from futurex.training.programs import Problem, Program
 from futurex.training.strategy.letters import Form
@@ -78,6 +80,9 @@ class Strategy(ABC):
 class Stepper(ABC):
     """One locality's part in a training. ``kept`` are its own leaves of parameters and state, as of the last step."""
 
+    stays: ClassVar[bool] = False
+    """Do programs alone read ``kept``, so that it stays on a GPU from step to step?"""
+
     def __init__(
         self, locality: Locality, kept: Sequence[Any], n_params: int, placements: Sequence[Placement],
         data: Sequence[Any],
@@ -88,12 +93,17 @@ class Stepper(ABC):
             Lying(placement, np.shape(leaf)) for leaf, placement in zip(kept, self.placements, strict=True)
         )
         # Steps write into these in place: on a group of this process the caller's own arrays arrive here.
+        self.resident = self.stays and locality.keeps
         self.kept = [
-            np.array(local_part(leaf, placement, locality.size, locality.rank), order="C")
+            self.put(np.array(local_part(leaf, placement, locality.size, locality.rank), order="C"))
             if isinstance(leaf, np.ndarray)
             else leaf
             for leaf, placement in zip(kept, self.placements, strict=True)
         ]
+
+    def put(self, array: np.ndarray) -> Any:
+        """An array where programs read it."""
+        return put(array, self.locality.device if self.resident else "cpu")
 
     @abstractmethod
     def advance(self, chosen: Any, key: Any, vote: float) -> Known:
@@ -114,21 +124,25 @@ class Stepper(ABC):
 
     def committed(self) -> list[Any]:
         """The leaves of which a commit is made, when settled: whole, or this locality's parts as ``lying`` says."""
-        return self.kept
+        return self.here()
+
+    def here(self) -> list[Any]:
+        """``kept`` on the host."""
+        return list(map(fetched, self.kept))
 
     def gathered(self) -> list[Any]:
         """On rank 0 the whole leaves, when settled; every locality calls this after the same step."""
         cut = [place for place, placement in enumerate(self.placements) if isinstance(placement, Shard)]
         size = self.locality.size
+        found = self.here()
         if size == 1 or not cut:
-            return self.kept
+            return found
         letters = self.locality.correspondence()
+        mine = [found[place] for place in cut]
         if self.locality.rank:
-            mine = [self.kept[place] for place in cut]
             letters.post(0, _TO_FIRST, Form(0, mine).write([], mine))
-            return self.kept
-        found = list(self.kept)
-        parts = {0: [self.kept[place] for place in cut]}
+            return found
+        parts = {0: mine}
         while len(parts) < size:
             rank, letter = letters.take(_TO_FIRST, "the parts of the other ranks for a checkpoint")
             likes = [
@@ -150,13 +164,13 @@ class Stepper(ABC):
         """What this locality has to add to the whole: its shards, and on rank 0 everything else."""
         first = self.locality.rank == 0
         return [
-            leaf if first or isinstance(placement, Shard) else None
+            fetched(leaf) if first or isinstance(placement, Shard) else None
             for leaf, placement in zip(self.kept, self.placements, strict=True)
         ]
 
     def memory(self) -> dict[str, int]:
         """Bytes that this locality holds, by what for."""
-        return {"parameters": _nbytes(self.params), "optimizer state": _nbytes(self.kept[self.n_params :])}
+        return {"parameters": nbytes(self.params), "optimizer state": nbytes(self.kept[self.n_params :])}
 
 
 def whole(parts: Sequence[Sequence[Any]], placements: Sequence[Placement]) -> list[Any]:
@@ -167,11 +181,15 @@ def whole(parts: Sequence[Sequence[Any]], placements: Sequence[Placement]) -> li
     ]
 
 
-def compiled(locality: Locality, program: Program, compression: str | None = None) -> Step:
-    """This locality's part of a program."""
+def compiled(
+    locality: Locality, program: Program, compression: str | None = None, *, resident: bool = False
+) -> Step:  # fmt: skip
+    """This locality's part of a program; ``resident`` results of a GPU stay there."""
     graph, layout = program
-    return locality.compile(graph, layout.placements, dict(layout.donate), compression, layout.outs)
+    return locality.compile(graph, layout.placements, dict(layout.donate), compression, layout.outs, resident)
 
 
-def _nbytes(leaves: Sequence[Any]) -> int:
-    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, np.ndarray))
+def nbytes(leaves: Sequence[Any]) -> int:
+    """Bytes of those that are arrays, wherever they lie."""
+    arrays = (leaf.array if isinstance(leaf, Resident) else leaf for leaf in leaves)
+    return sum(array.nbytes for array in arrays if hasattr(array, "nbytes") and array.ndim)

@@ -13,9 +13,10 @@ from futurex.nn import random
 from futurex.partition import Placement, Shard, local_part
 from futurex.partition.mesh import SUM
 from futurex.runtime.group import Locality
+from futurex.runtime.placement import fetched
 from futurex.training.batches import part_rows, split
 from futurex.training.programs import VOTES, Problem, adding_program, part_program, step_program
-from futurex.training.strategy.base import Known, Options, Programs, Stepper, Strategy, compiled
+from futurex.training.strategy.base import Known, Options, Programs, Stepper, Strategy, compiled, nbytes
 from futurex.tree.pytree import flatten
 
 
@@ -58,6 +59,8 @@ class AllReduce(Strategy):
 
 
 class _Synchronous(Stepper):
+    stays = True
+
     def __init__(
         self, locality: Locality, programs: Programs, kept: Sequence[Any], n_params: int,
         placements: Sequence[Placement], data: Sequence[Any], options: Options,
@@ -65,12 +68,16 @@ class _Synchronous(Stepper):
         super().__init__(locality, kept, n_params, placements, data)
         self._accumulate = options.accumulate
         self._steps = {
-            key: compiled(locality, program, options.compression if key[0] == "step" else None)
+            key: compiled(
+                locality, program, options.compression if key[0] == "step" else None, resident=self.resident
+            )
             for key, program in programs.items()
-        }
+        }  # fmt: skip
         self._figures = {key: program[1].figures for key, program in programs.items()}
         self._votes = local_part(np.zeros(VOTES, np.float32), Shard(0), locality.size, locality.rank)
+        self._cast, self._vote = self._ballot(0.0), 0.0
         self._sums: list[Any] = []
+        self._coming: tuple[int, Sequence[Any]] | None = None
 
     def advance(self, chosen: Any, key: Any, vote: float) -> Known:
         n, parts = len(chosen), list(split(chosen, self._accumulate))
@@ -81,19 +88,36 @@ class _Synchronous(Stepper):
             self._sums = outs[: self._figures["first", n] + self.n_params]
         if len(parts) > 1:
             key = random.fold(key, len(parts) - 1)
-        self._votes[:1] = vote  # every locality learns of it with this step's all-reduce, and all stop after it
+        if vote != self._vote:  # every locality learns of it with this step's all-reduce
+            self._cast, self._vote = self._ballot(vote), vote
         sums = self._sums if len(parts) > 1 else ()
-        outs = self._steps["step", n]([*self.kept, key, self._votes, *sums, *self._share(parts[-1])])
-        votes, *rest = outs
+        outs = self._steps["step", n]([*self.kept, key, self._cast, *sums, *self._share(parts[-1])])
         figures = self._figures["step", n]
-        self.kept = rest[figures : figures + len(self.kept)]  # what the step checks stands behind it
-        return Known(n, tuple(float(value) for value in rest[:figures]), float(votes))
+        self.kept = outs[1 + figures : 1 + figures + len(self.kept)]  # what the step checks stands behind it
+        last, self._coming = self._coming, (n, outs[: 1 + figures])
+        return self._known(last) if self.resident else self.settle()
+
+    def settle(self) -> Known:
+        """A GPU is not waited for at every step: what the last one found comes with the next, or when asked for."""
+        coming, self._coming = self._coming, None
+        return self._known(coming)
+
+    @staticmethod
+    def _known(coming: tuple[int, Sequence[Any]] | None) -> Known:
+        if coming is None:
+            return Known()
+        votes, *figures = (float(fetched(value)) for value in coming[1])
+        return Known(coming[0], tuple(figures), votes)
+
+    def _ballot(self, vote: float) -> Any:
+        self._votes[:1] = vote
+        return self.put(self._votes)
 
     def _share(self, rows: Any) -> list[Any]:
         return self.batches.gather(Sampler.share(rows, self.locality.rank, self.locality.size))
 
     def memory(self) -> dict[str, int]:
-        held = {"gradients summed up": sum(array.nbytes for array in self._sums)} if self._sums else {}
+        held = {"gradients summed up": nbytes(self._sums)} if self._sums else {}
         peak = max(step.plan.memory.peak for step in self._steps.values())
         return {**super().memory(), **held, "working memory": peak}
 
