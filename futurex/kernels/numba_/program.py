@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
@@ -13,6 +14,7 @@ from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.threads import openmp
+from futurex.ops.sweeps import LONGEST_ROW, Level
 from futurex.tree.node import Node
 
 PARALLEL_BYTES = 512 * 1024
@@ -84,7 +86,8 @@ def reducing(node: Node, threads: int) -> Program:
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
         whole = not outer and count >= LONG and sweep.stages == 1 and not ordered_products
         numbers = (PIECES, count) if whole else (math.prod(outer), count, *outer)
-        kernel = Rows(sweep, whole)
+        full = [each for each in sweep.graph.outs if sweep.level[each] is Level.FULL]
+        kernel = Rows(sweep, whole, not whole and count <= LONGEST_ROW and past.outgrows(full))
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import extremes, pairwise
+from futurex.kernels.numba_ import extremes, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import (
     Elements,
@@ -81,13 +81,17 @@ class _Pass(Elements):
 
 
 class Rows:
-    """The text of one kernel. ``whole``: there is one row, and it is long."""
+    """The text of one kernel. ``whole``: there is one row, and it is long. ``aside``: full results go past the caches,
+    a row of at most ``LONGEST_ROW`` elements at a time."""
 
-    def __init__(self, sweep: Sweep, whole: bool) -> None:
+    def __init__(self, sweep: Sweep, whole: bool, aside: bool = False) -> None:
         self.sweep = sweep
         self.whole = whole
+        self.aside = [node for node in sweep.graph.outs if aside and sweep.level[node] is Level.FULL]
         if self._buffers() + len(sweep.kept_values) > _MOST_BUFFERS:
             raise ValueError(f"{sweep.graph!r} needs more buffers than a thread's stack should hold")
+        if self._buffers() + len(sweep.kept_values) + len(self.aside) > _MOST_BUFFERS:
+            self.aside = []
         depth = len(sweep.layout.extents)
         self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
         self.parameters = parameters_of(sweep, self.numbers)
@@ -312,6 +316,8 @@ class Rows:
             code.lines.append(f"  %b{k} = alloca [{LONGEST_ROW} x i64], align {_ALIGN}")
         for k, node in enumerate(sweep.kept_values):
             code.lines.append(f"  %k{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
+        for k, node in enumerate(self.aside):
+            code.lines.append(f"  %w{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
 
     def _rows(self, passes: list[_Made]) -> Code:
         sweep = self.sweep
@@ -325,6 +331,10 @@ class Rows:
             for made in passes:
                 reduced.run(made, "0", "%n")
             reduced.write(row)
+        if self.aside:
+            code.run(past.FENCE)
+            self.declared.update(past.DECLARATIONS)
+            self.functions += past.FUNCTION
         self.declared |= reduced.body.intrinsics
         return code
 
@@ -394,6 +404,7 @@ class _Reduced(Elements):
         self.rows = rows
         self.values |= shared
         self.pointers: dict[str, str] = {}
+        self.results: dict[Node, str] = {}
         self.loaded: dict[Operand, str] = {}
         self.index = self._index(row)
         self.joins = {node: f"%j{k}" for k, node in enumerate(rows.joins)} if cells is None else cells
@@ -414,7 +425,9 @@ class _Reduced(Elements):
         sweep, code = self.sweep, self.code
         for k, node in enumerate(sweep.graph.outs):
             if sweep.level[node] is Level.FULL:
-                self.pointers[f"%o{k}.row"] = code.at(memory_type(node.dtype), f"%o{k}", code.multiply(row, "%n"))
+                self.results[node] = code.at(memory_type(node.dtype), f"%o{k}", code.multiply(row, "%n"))
+                aside = self.rows.aside
+                self.pointers[f"%o{k}.row"] = f"%w{aside.index(node)}" if node in aside else self.results[node]
         for k, operand in enumerate(sweep.operands):
             mask = sweep.mask(operand)
             offset = "0"
@@ -464,7 +477,10 @@ class _Reduced(Elements):
         return found
 
     def write(self, row: str) -> None:
-        """Store the row's reduced results."""
+        """Store the row's reduced results, and send on what goes past the caches."""
+        for k, node in enumerate(self.rows.aside):
+            count = self.code.multiply("%n", str(node.dtype.itemsize))
+            self.code.run(past.sent(self.results[node], f"%w{k}", count))
         for k, node in enumerate(self.sweep.graph.outs):
             if self.sweep.level[node] is Level.REDUCED:
                 value = self.computed(node)
