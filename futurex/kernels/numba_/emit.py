@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
@@ -67,14 +68,23 @@ def analyse(graph: Graph) -> Region:
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
+PIECE = 1024
+"""Elements of a result that goes past the caches, a piece at a time."""
+
+
 def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
-    """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none)."""
-    return _Emitter(region, layout, aliases).module(threaded)
+    """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
+
+    Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
+    """
+    aside = layout.extents[-1] >= PIECE and all(alias < 0 for alias in aliases) and past.outgrows(region.graph.outs)
+    return _Emitter(region, layout, aliases, aside).module(threaded)
 
 
 class _Emitter:
-    def __init__(self, region: Region, layout: Layout, aliases: Sequence[int]) -> None:
+    def __init__(self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool) -> None:
         self.region = region
+        self.aside = aside
         self.layout = layout
         self.aliases = aliases
         self.outs = region.graph.outs
@@ -85,6 +95,8 @@ class _Emitter:
     def module(self, threaded: bool) -> str:
         part = self._part()
         declarations = sorted(self.body.intrinsics)
+        if self.aside:
+            declarations += [*past.DECLARATIONS, *past.FUNCTION]
         if threaded:
             declarations += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
         return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
@@ -119,11 +131,16 @@ class _Emitter:
         lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline {{", "entry:"]
         if self.region.guarded:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        for k, node in enumerate(self.outs if self.aside else ()):
+            lines.append(f"  %w{k} = alloca [{PIECE} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
         lines += self._flush()
         before = "entry"
         for d in range(self.depth):
             low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
+            if self.aside and d == self.depth - 1:
+                lines += self._pieces(low, high, before)
+                low, high, before = "%piece", "%stop", "pieces"
             lines += [f"  br label %head{d}", f"head{d}:"]
             lines += [
                 f"  %i{d} = phi i64 [ {low}, %{before} ], [ %next{d}, %end{d} ]",
@@ -142,7 +159,34 @@ class _Emitter:
         for d in reversed(range(self.depth)):
             lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  br label %head{d}"]
             lines.append(f"done{d}:")
+            if self.aside and d == self.depth - 1:
+                lines += self._sent()
+        lines += [f"  {past.FENCE}"] if self.aside else []
         return [*lines, *self._report(), "  ret void", "}"]
+
+    def _pieces(self, low: str, high: str, before: str) -> list[str]:
+        """The head of a loop over pieces of a row."""
+        return [
+            "  br label %ahead",
+            "ahead:",
+            f"  %piece = phi i64 [ {low}, %{before} ], [ %following, %sent ]",
+            f"  %more = icmp slt i64 %piece, {high}",
+            "  br i1 %more, label %pieces, label %over",
+            "pieces:",
+            f"  %following = add nsw i64 %piece, {PIECE}",
+            f"  %short = icmp slt i64 {high}, %following",
+            f"  %stop = select i1 %short, i64 {high}, i64 %following",
+        ]
+
+    def _sent(self) -> list[str]:
+        """The end of that loop: what lies in the buffers goes on."""
+        count = self.body.emit("sub i64 %stop, %piece")
+        for k, node in enumerate(self.outs):
+            kind = memory_type(node.dtype)
+            target = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[f'%o{k}']}, i64 %piece")
+            nbytes = self.body.emit(f"mul nsw i64 {count}, {node.dtype.itemsize}")
+            self.body.lines.append(past.sent(target, f"%w{k}", nbytes))
+        return [*self._flush(), "  br label %sent", "sent:", "  br label %ahead", "over:"]
 
     def _report(self) -> list[str]:
         """Any thread whose flag is set sets the caller's; none takes it back."""
@@ -212,8 +256,13 @@ class _Emitter:
         for node in self.region.graph.nodes:
             if node.inputs:
                 values[node, node.dtype] = computed(self.body, node, values)
+        inner = f"%i{self.depth - 1}"
+        within = self.body.emit(f"sub nsw i64 {inner}, %piece") if self.aside else inner
         for k, node in enumerate(self.outs):
-            self.body.store(node.dtype, values[node, node.dtype], self._at(f"%o{k}", node.dtype))
+            place = self._at(f"%o{k}", node.dtype)
+            if self.aside:
+                place = self.body.emit(f"getelementptr inbounds {memory_type(node.dtype)}, ptr %w{k}, i64 {within}")
+            self.body.store(node.dtype, values[node, node.dtype], place)
 
 
 def slot_format(dtype: Dtype) -> str:
