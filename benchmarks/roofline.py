@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.machine import Watch
-from benchmarks.workloads.copies import copies
+from benchmarks.workloads.copies import aligned, copies
 from futurex.autodiff import grad, pullback
 from futurex.kernels.numba_ import NumbaBackend
 from futurex.ops.special import PREFIX
@@ -156,7 +156,7 @@ def kernels(graph: Graph, threads: int) -> tuple[Run, int]:
             if made is None:
                 raise RuntimeError(f"no generated kernel takes {node!r}")
             avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-            outs = tuple(np.ones(aval.shape, aval.dtype) for aval in avals)
+            outs = tuple(aligned(aval.nbytes, 0).view(aval.dtype).reshape(aval.shape) for aval in avals)
             values[node] = outs if isinstance(node.aval, tuple) else outs[0]
             calls.append((made.call, values[node], [values[source] for source in node.inputs]))
     moved = sum(values[node].nbytes for node in dict.fromkeys((*graph.params, *graph.outs)))

@@ -25,7 +25,7 @@ FORMS = ("memcpy", "vectors", "streaming")
 
 def copies(nbytes: int, threads: int) -> dict[str, tuple[Callable[[], Any], int]]:
     """For each form a run of a copy of so many bytes, and the bytes that it moves: read once, written once."""
-    source, target = _aligned(nbytes, 1), _aligned(nbytes, 0)
+    source, target = aligned(nbytes, 1), aligned(nbytes, 0)
     block = struct.pack("=3q", nbytes // _BLOCK, address_of(target), address_of(source))
     return {form: (functools.partial(_run, _entry(form), block, threads, source, target), 2 * nbytes) for form in FORMS}
 
@@ -37,7 +37,8 @@ def _run(entry: Entry, block: bytes, threads: int, *kept: Any) -> None:
         entry(block)
 
 
-def _aligned(nbytes: int, fill: int) -> Any:
+def aligned(nbytes: int, fill: int) -> Any:
+    """Bytes that begin with a line of the cache, as planned memory and large results do."""
     whole = np.full(nbytes + _LINE, fill, np.uint8)
     first = -address_of(whole) % _LINE
     return whole[first : first + nbytes]

@@ -124,9 +124,10 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
     return "\n".join(lines) + "\n"
 
 
-def share(extent: str) -> list[str]:
-    """The part from %low to %high of ``extent`` rounds that is the calling thread's."""
-    return [
+def share(extent: str, unit: int = 1) -> list[str]:
+    """The part from %low to %high of ``extent`` rounds that is the calling thread's; parts begin at multiples of
+    ``unit``, a power of two."""
+    own = [
         "  %t32 = call i32 @omp_get_thread_num()",
         "  %c32 = call i32 @omp_get_num_threads()",
         "  %t = zext i32 %t32 to i64",
@@ -134,6 +135,15 @@ def share(extent: str) -> list[str]:
         "  %t1 = add i64 %t, 1",
         f"  %lowc = mul i64 {extent}, %t",
         f"  %highc = mul i64 {extent}, %t1",
-        "  %low = sdiv i64 %lowc, %c",
-        "  %high = sdiv i64 %highc, %c",
+    ]
+    if unit == 1:
+        return [*own, "  %low = sdiv i64 %lowc, %c", "  %high = sdiv i64 %highc, %c"]
+    return [
+        *own,
+        "  %lows = sdiv i64 %lowc, %c",
+        "  %highs = sdiv i64 %highc, %c",
+        f"  %low = and i64 %lows, -{unit}",
+        f"  %begun = and i64 %highs, -{unit}",
+        "  %final = icmp eq i64 %t1, %c",
+        f"  %high = select i1 %final, i64 {extent}, i64 %begun",
     ]

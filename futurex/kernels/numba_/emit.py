@@ -18,6 +18,7 @@ from futurex.kernels.numba_.code import share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
+from futurex.kernels.numba_.pairwise import AHEAD, LINE, PREFETCH, prefetch
 from futurex.kernels.numba_.scalar import Body, memory_type
 from futurex.ops.fusion import function_of
 from futurex.tree.graph import Graph
@@ -68,8 +69,9 @@ def analyse(graph: Graph) -> Region:
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
-PIECE = 1024
-"""Elements of a result that goes past the caches, a piece at a time."""
+PIECE = 64
+"""Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
+_LEAST_ASIDE = 1024
 
 
 def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
@@ -77,7 +79,8 @@ def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool)
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     """
-    aside = layout.extents[-1] >= PIECE and all(alias < 0 for alias in aliases) and past.outgrows(region.graph.outs)
+    apart = all(alias < 0 for alias in aliases)
+    aside = apart and layout.extents[-1] >= _LEAST_ASIDE and past.outgrows(region.graph.outs)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 
@@ -91,12 +94,15 @@ class _Emitter:
         self.depth = len(layout.extents)
         self.array_nodes = [region.graph.params[k] for k in region.arrays]
         self.body = Body()
+        self.index = f"%i{self.depth - 1}"
+        self.targets: list[str] = []
+        """Where the elements of results go, if not to the results."""
 
     def module(self, threaded: bool) -> str:
         part = self._part()
         declarations = sorted(self.body.intrinsics)
         if self.aside:
-            declarations += [*past.DECLARATIONS, *past.FUNCTION]
+            declarations.append(past.MARK)
         if threaded:
             declarations += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
         return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
@@ -121,7 +127,7 @@ class _Emitter:
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
-            lines += share("%n0")
+            lines += share("%n0", PIECE if self.aside and self.depth == 1 else 1)
             low, high = "%low", "%high"
         arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
@@ -134,13 +140,15 @@ class _Emitter:
         for k, node in enumerate(self.outs if self.aside else ()):
             lines.append(f"  %w{k} = alloca [{PIECE} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
+        if self.depth == 1:
+            self._first_rows()
         lines += self._flush()
         before = "entry"
         for d in range(self.depth):
             low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
             if self.aside and d == self.depth - 1:
-                lines += self._pieces(low, high, before)
-                low, high, before = "%piece", "%stop", "pieces"
+                lines += self._pieces(low, high, before, values)
+                low, before = "%whole", "over"
             lines += [f"  br label %head{d}", f"head{d}:"]
             lines += [
                 f"  %i{d} = phi i64 [ {low}, %{before} ], [ %next{d}, %end{d} ]",
@@ -152,41 +160,57 @@ class _Emitter:
             if d == self.depth - 2:
                 self._rows(values)
                 lines += self._flush()
-        if self.depth == 1:
-            self._first_rows()
         self._element(values)
         lines += self._flush()
         for d in reversed(range(self.depth)):
             lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  br label %head{d}"]
             lines.append(f"done{d}:")
-            if self.aside and d == self.depth - 1:
-                lines += self._sent()
         lines += [f"  {past.FENCE}"] if self.aside else []
         return [*lines, *self._report(), "  ret void", "}"]
 
-    def _pieces(self, low: str, high: str, before: str) -> list[str]:
-        """The head of a loop over pieces of a row."""
-        return [
+    def _pieces(self, low: str, high: str, before: str, values: dict[tuple[Node, Dtype], str]) -> list[str]:
+        """A loop over the whole pieces of a row, which asks for what operands hold ahead of a piece."""
+        last = self.depth - 1
+        for name, dtype, mask in self._pointers()[len(self.outs) :]:
+            if mask[-1]:
+                kind = memory_type(dtype)
+                start = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[name]}, i64 %piece")
+                for byte in range(AHEAD, AHEAD + PIECE * dtype.itemsize, LINE):
+                    self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
+                self.body.intrinsics.add(PREFETCH)
+        lines = [
+            f"  %span = sub i64 {high}, {low}",
+            f"  %covered = and i64 %span, -{PIECE}",
+            f"  %whole = add i64 {low}, %covered",
             "  br label %ahead",
             "ahead:",
             f"  %piece = phi i64 [ {low}, %{before} ], [ %following, %sent ]",
-            f"  %more = icmp slt i64 %piece, {high}",
+            "  %more = icmp slt i64 %piece, %whole",
             "  br i1 %more, label %pieces, label %over",
             "pieces:",
-            f"  %following = add nsw i64 %piece, {PIECE}",
-            f"  %short = icmp slt i64 {high}, %following",
-            f"  %stop = select i1 %short, i64 {high}, i64 %following",
+            *self._flush(),
+            "  br label %each",
+            "each:",
+            "  %within = phi i64 [ 0, %pieces ], [ %onward, %each ]",
+            f"  %at{last} = add nsw i64 %piece, %within",
         ]
-
-    def _sent(self) -> list[str]:
-        """The end of that loop: what lies in the buffers goes on."""
-        count = self.body.emit("sub i64 %stop, %piece")
+        self.index, self.targets = f"%at{last}", [f"%w{k}" for k in range(len(self.outs))]
+        self._element(dict(values))
+        self.index, self.targets = f"%i{last}", []
+        lines += [
+            *self._flush(),
+            "  %onward = add nsw i64 %within, 1",
+            f"  %again = icmp slt i64 %onward, {PIECE}",
+            "  br i1 %again, label %each, label %gone",
+            "gone:",
+        ]
         for k, node in enumerate(self.outs):
-            kind = memory_type(node.dtype)
-            target = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[f'%o{k}']}, i64 %piece")
-            nbytes = self.body.emit(f"mul nsw i64 {count}, {node.dtype.itemsize}")
-            self.body.lines.append(past.sent(target, f"%w{k}", nbytes))
-        return [*self._flush(), "  br label %sent", "sent:", "  br label %ahead", "over:"]
+            target = f"getelementptr inbounds {memory_type(node.dtype)}, ptr {self.rows[f'%o{k}']}, i64 %piece"
+            lines += past.sent(str(k), target, f"%w{k}", PIECE * node.dtype.itemsize)
+        return [
+            *lines, "  br label %sent", "sent:", f"  %following = add nsw i64 %piece, {PIECE}", "  br label %ahead",
+            "over:",
+        ]  # fmt: skip
 
     def _report(self) -> list[str]:
         """Any thread whose flag is set sets the caller's; none takes it back."""
@@ -245,8 +269,7 @@ class _Emitter:
                 values[self.array_nodes[int(name[2:])], dtype] = self.body.load(dtype, pointer)
 
     def _at(self, name: str, dtype: Dtype) -> str:
-        index = f"%i{self.depth - 1}"
-        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {index}")
+        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {self.index}")
 
     def _element(self, values: dict[tuple[Node, Dtype], str]) -> None:
         for j, (node, alias) in enumerate(zip(self.array_nodes, self.aliases, strict=True)):
@@ -256,12 +279,12 @@ class _Emitter:
         for node in self.region.graph.nodes:
             if node.inputs:
                 values[node, node.dtype] = computed(self.body, node, values)
-        inner = f"%i{self.depth - 1}"
-        within = self.body.emit(f"sub nsw i64 {inner}, %piece") if self.aside else inner
         for k, node in enumerate(self.outs):
-            place = self._at(f"%o{k}", node.dtype)
-            if self.aside:
-                place = self.body.emit(f"getelementptr inbounds {memory_type(node.dtype)}, ptr %w{k}, i64 {within}")
+            if self.targets:
+                kind = memory_type(node.dtype)
+                place = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.targets[k]}, i64 %within")
+            else:
+                place = self._at(f"%o{k}", node.dtype)
             self.body.store(node.dtype, values[node, node.dtype], place)
 
 

@@ -16,7 +16,8 @@ from futurex.tree.node import Node
 _LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 _LINE = 64
 
-DECLARATIONS = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", "!0 = !{i32 1}")
+MARK = "!0 = !{i32 1}"
+DECLARATIONS = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", MARK)
 FENCE = "fence seq_cst"
 """After the last of such stores, which wait in buffers of their own."""
 
@@ -55,8 +56,31 @@ FUNCTION = [
 """``@past(to, from, bytes)``: whole lines aside, what is left of the first and the last one as usual."""
 
 
-def sent(target: str, source: str, count: str) -> str:
-    """The call that sends bytes on."""
+def sent(name: str, target: str, source: str, count: int) -> list[str]:
+    """Whole lines sent on, aside if they are lines of ``target``, too, an instruction that gives an address."""
+    lines = [
+        f"  %to{name} = {target}",
+        f"  %place{name} = ptrtoint ptr %to{name} to i64",
+        f"  %odd{name} = and i64 %place{name}, {_LINE - 1}",
+        f"  %lies{name} = icmp eq i64 %odd{name}, 0",
+    ]
+    spots = range(0, count, _LINE)
+    for byte in spots:
+        lines += [
+            f"  %from{name}.{byte} = getelementptr inbounds i8, ptr {source}, i64 {byte}",
+            f"  %line{name}.{byte} = load <16 x i32>, ptr %from{name}.{byte}, align {_LINE}",
+            f"  %to{name}.{byte} = getelementptr inbounds i8, ptr %to{name}, i64 {byte}",
+        ]
+    lines.append(f"  br i1 %lies{name}, label %aside{name}, label %usual{name}")
+    for label, how in (("aside", f"align {_LINE}, !nontemporal !0"), ("usual", "align 1")):
+        lines.append(f"{label}{name}:")
+        lines += [f"  store <16 x i32> %line{name}.{byte}, ptr %to{name}.{byte}, {how}" for byte in spots]
+        lines.append(f"  br label %stored{name}")
+    return [*lines, f"stored{name}:"]
+
+
+def row_sent(target: str, source: str, count: str) -> str:
+    """The call that sends bytes on, wherever they lie."""
     return f"call void @past(ptr {target}, ptr {source}, i64 {count})"
 
 

@@ -480,7 +480,7 @@ class _Reduced(Elements):
         """Store the row's reduced results, and send on what goes past the caches."""
         for k, node in enumerate(self.rows.aside):
             count = self.code.multiply("%n", str(node.dtype.itemsize))
-            self.code.run(past.sent(self.results[node], f"%w{k}", count))
+            self.code.run(past.row_sent(self.results[node], f"%w{k}", count))
         for k, node in enumerate(self.sweep.graph.outs):
             if self.sweep.level[node] is Level.REDUCED:
                 value = self.computed(node)

@@ -1,0 +1,110 @@
+"""Results that go past the caches: the same bits, wherever they lie and whatever a row's length is."""
+
+import numpy as np
+import pytest
+from compare import bits
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_ import NumbaBackend, past
+from futurex.tree import Aval, Graph, apply, param
+
+F4, F8 = np.dtype("f4"), np.dtype("f8")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FUTUREX_COMPILE", "wait")
+        yield
+
+
+def p(shape, dtype, name):
+    return param(Aval(shape, np.dtype(dtype)), name)
+
+
+def _line(shape, dtype):
+    x, y = p(shape, dtype, "x"), p(shape[-1:], dtype, "y")
+    return Graph([x, y], [x * y + 1.5, apply("greater", x, y)])
+
+
+def _column(shape, dtype):
+    x, y = p(shape, dtype, "x"), p((shape[0], 1), dtype, "y")
+    return Graph([x, y], [apply("exp", x) - y])
+
+
+def _softmax(shape, dtype):
+    x = p(shape, dtype, "x")
+    h = apply("exp", x - apply("max", x, axis=(1,), keepdims=True))
+    total = apply("sum", h, axis=(1,), keepdims=True, dtype=None)
+    return Graph([x], [h / total, total])
+
+
+def _halves(shape, dtype):
+    x = p(shape, "f2", "x")
+    return Graph([x], [x + x * x])
+
+
+def placed(shape, dtype, offset):
+    """Room for an array so many bytes behind the beginning of a line."""
+    nbytes = int(np.prod(shape)) * dtype.itemsize
+    whole = np.full(nbytes + 128, 77, np.uint8)
+    first = -address_of(whole) % 64 + offset
+    return whole[first : first + nbytes].view(dtype).reshape(shape), whole, first
+
+
+def run(graph, inputs, threads, offset):
+    op = "fused_reduction" if any(node.op == "sum" for node in graph.nodes) else "fused"
+    kernel = NumbaBackend().claim(apply(op, *(param(each.aval) for each in graph.params), graph=graph), threads)
+    room = [placed(out.shape, out.dtype, offset) for out in graph.outs]
+    outs = [array for array, _, _ in room]
+    kernel.call(tuple(outs) if len(outs) > 1 else outs[0], *inputs)
+    assert kernel.late.interpreted == 0
+    for array, whole, first in room:  # nothing before, nothing behind
+        assert (whole[:first] == 77).all()
+        assert (whole[first + array.nbytes :] == 77).all()
+    return outs
+
+
+@pytest.mark.parametrize("make", [_line, _column, _softmax, _halves], ids=lambda f: f.__name__[1:])
+@pytest.mark.parametrize("shape", [(40, 1024), (9, 5000), (64, 1027)], ids=str)
+@pytest.mark.parametrize(("dtype", "threads", "offset"), [("f4", 1, 0), ("f4", 2, 16), ("f8", 3, 0), ("f8", 2, 8)])
+def test_the_same_bits_past_the_caches(make, shape, dtype, threads, offset, monkeypatch):
+    graph = make(shape, dtype)
+    rng = np.random.default_rng(3)
+    inputs = [rng.normal(size=node.shape).astype(node.dtype) for node in graph.params]
+    monkeypatch.setattr(past, "last_cache", lambda: 1 << 62)
+    kept = run(graph, inputs, threads, offset)
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    sent = run(graph, inputs, threads, offset)
+    for one, other in zip(kept, sent, strict=True):
+        assert bits(one) == bits(other)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("size", [65536 + 37, 70000])
+def test_threads_share_whole_pieces_of_one_long_row(size, threads, monkeypatch):
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    x = p((size,), "f8", "x")
+    graph = Graph([x], [x * 3.0 - 1.0])
+    values = np.random.default_rng(0).normal(size=size)
+    (found,) = run(graph, [values], threads, 0)
+    assert bits(found) == bits(values * 3.0 - 1.0)
+
+
+def test_a_result_in_the_memory_of_an_operand(monkeypatch):
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    x, y = p((100, 1024), "f4", "x"), p((100, 1024), "f4", "y")
+    graph = Graph([x, y], [x - y * 0.5])
+    node = apply("fused", param(x.aval), param(y.aval), graph=graph)
+    rng = np.random.default_rng(1)
+    a, b = (rng.normal(size=(100, 1024)).astype("f4") for _ in range(2))
+    want = a - b * np.float32(0.5)
+    NumbaBackend().claim(node, 2).call(a, a, b)
+    assert bits(a) == bits(want)
+
+
+def test_only_what_outgrows_the_last_cache(monkeypatch):
+    monkeypatch.setattr(past, "last_cache", lambda: 4096)
+    assert past.outgrows([p((1024,), "f4", "x")])
+    assert not past.outgrows([p((1023,), "f4", "x")])
