@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.runtime.futures import Future, Resident
+from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.graph import Graph
 
 
@@ -60,6 +60,30 @@ def surrendered(inputs: Sequence[Any], donated: Iterable[int]) -> dict[int, Any]
     """What a run is given in the place of donated inputs: arrays, or futures of arrays, that it may write into."""
     often = Counter(id(each._future) for each in inputs if type(each) is Array)
     return {k: _surrendered(inputs[k], often) for k in donated}
+
+
+def taken_over(inputs: Sequence[Any], donated: Mapping[int, str]) -> list[Any] | None:
+    """The inputs with the values of futures; None unless each is there, and is the caller's to give away if donated."""
+    taken, owners = list(inputs), set()
+    for k, each in enumerate(inputs):
+        if type(each) is not Array:
+            if k in donated:
+                return None
+            continue
+        future = each._future
+        if type(future) is not Done or future.gone is not None or each._view is not None:
+            return None
+        mine = k in donated
+        if mine and (future.readers or not future.private()):
+            return None
+        value = taken[k] = future.value
+        if mine:
+            owners.add(id(future))
+            if type(value) is not np.ndarray or value.base is not None or not value.flags.carray:
+                return None
+        elif type(value) is not np.ndarray and isinstance(value, np.ndarray | Resident):
+            return None
+    return taken if len(owners) == len(donated) else None
 
 
 def give_away(inputs: Sequence[Any], donated: Mapping[int, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.donation import give_away, surrendered
 from futurex.runtime.futures import Done, Future
+from futurex.runtime.habit import Call
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
@@ -49,7 +50,7 @@ def launched(
     if not pending:
         if is_short(plan):
             return _run_here(plan, inputs)
-        waits = waits or plan.grain.seconds < WORTH * sum(inputs[k].nbytes for k in copied) / COPY_RATE
+        waits = waits or _waits(plan, sum(inputs[k].nbytes for k in copied))
         if isinstance(plan, Plan) and (waits or plan.waited_for) and executor.claim(plan):
             try:
                 results = _run_here(plan, inputs)
@@ -71,6 +72,33 @@ def launched(
     elif isinstance(plan, Plan) and not pending:
         _watch(plan, futures)
     return futures
+
+
+def run_at_once(
+    executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], read: int, before: Callable[[], None]
+) -> tuple[list[Any], Call | None] | None:
+    """The results of a run in this thread, and who wants to know when somebody asks for one; None if it is a worker's.
+
+    The ``inputs`` are values that are known to fit, of which the run reads so many bytes that it does not own.
+    ``before`` is called when it is certain that the run takes place. Raises what the run raises.
+    """
+    if is_short(plan):
+        before()
+        return plan.run(inputs, checked=True), None
+    waits = _waits(plan, read)
+    if not (waits or plan.waited_for) or not executor.claim(plan):
+        return None
+    before()
+    try:
+        results = plan.run(inputs, checked=True)
+    finally:
+        executor.leave()
+    return results, None if waits else plan.habit.called(plan.grain.seconds)
+
+
+def _waits(plan: AnyPlan, read: int) -> bool:
+    """Would copies of what a run reads take a share of its time that matters?"""
+    return plan.grain.seconds < WORTH * read / COPY_RATE
 
 
 def _watch(plan: Plan, results: Sequence[Result]) -> None:

@@ -19,7 +19,7 @@ from futurex.runtime.futures import Done
 from futurex.tree.pytree import Structure
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
-Pack = Callable[[list[Any]], Any]
+Pack = Callable[..., Any]
 _LONGEST = 400
 """Leaves of a call or result for which such a function is made."""
 _CONTAINERS = (tuple, list, dict)
@@ -28,11 +28,13 @@ _CONTAINERS = (tuple, list, dict)
 class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
-    ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``.
+    ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
+    ``pack(results, call)`` where somebody wants to know when the results are asked for. ``takes``: futures are among
+    the inputs. ``read``: bytes of the arrays that a run reads and does not own.
     ``choice``, where there is one: calls may go as plain NumPy. ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "inputs", "match", "pack", "valid", "variant")
+    __slots__ = ("choice", "inputs", "match", "pack", "read", "takes", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -42,6 +44,11 @@ class Lane:
         self.pack = _pack(variant) if variant.graph is not None else None
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
+        self.takes = any(key[0] is Array for key in variant.leaves)
+        self.read = 0
+        if self.pack is not None:
+            params = enumerate(variant.graph.params)  # type: ignore[union-attr]
+            self.read = sum(param.aval.nbytes for k, param in params if k not in variant.gives)
 
 
 def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, choice: bool) -> Lane | None:
@@ -158,9 +165,8 @@ def _pack(variant: Variant) -> Pack | None:
     """Writes ``pack``, where all that a run leaves behind are arrays that it returns."""
     plain = (
         not (variant.written or variant.changes or variant.generators or variant.has_log)
-        and not (variant.waits or variant.quiet or variant.opened or variant.gives)
+        and not (variant.waits or variant.quiet or variant.opened)
         and all(map(_is_plain, variant.outputs))
-        and not any(key[0] is Array for key in variant.leaves)
         and all(isinstance(capture.array, np.ndarray | np.generic) for capture in variant.captures)
     )
     return packed(variant) if plain else None
@@ -174,12 +180,12 @@ def packed(variant: Variant) -> Pack | None:
     parts = []
     for number, output in enumerate(variant.outputs):
         known[f"a{number}"] = output.aval
-        parts.append(f"Array(Done(results[{output.index}]), a{number}, None, {output.is_array})")
+        parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
     try:
         nest = _nest(variant.structure, iter(parts), known)
     except _Unsure:
         return None
-    exec(f"def pack(results):\n return {nest}", known)
+    exec(f"def pack(results, call=None):\n return {nest}", known)
     return known["pack"]
 
 

@@ -21,11 +21,11 @@ from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
 from futurex.frontend.assembly import assemble, settled, sizes_of
 from futurex.frontend.choice import Choice, Misfit
-from futurex.frontend.donation import parameters
+from futurex.frontend.donation import give_away, parameters, taken_over
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
-from futurex.frontend.inflight import Result, failed, is_short, launched, run_here
+from futurex.frontend.inflight import Result, failed, launched, run_at_once, run_here
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.observe import Observer
@@ -158,16 +158,19 @@ class Futurized(Generic[P, R]):
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant = lane.variant
         plan = variant.plan
-        if lane.pack is None or not isinstance(plan, Plan) or not is_short(plan):
+        if lane.pack is None or not isinstance(plan, Plan):
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
             inputs = inputs + variant.captured()
+        taken = taken_over(inputs, variant.gives) if lane.takes or variant.gives else inputs
+        if taken is None:
+            return self._run(variant, leaves, args, kwargs)
         try:
-            results = plan.run(inputs, checked=True)
+            found = run_at_once(executor(), plan, taken, lane.read, lambda: give_away(inputs, variant.gives))
         except Exception as error:
             return assemble(variant.outputs, variant.structure, leaves, [], failed(plan, error), {})
-        return lane.pack(results)
+        return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)
 
     def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """A call of a trace that may go as plain NumPy, and does where that is faster."""

@@ -29,10 +29,12 @@ LEAST_PRODUCT = 64**3
 """Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS."""
 PARALLEL_PRODUCT = 1 << 19
 """Multiply-adds from which a second thread is worth its start."""
-_TASKS, _SHORTEST = 8, 96
+_TASKS, _SHORTEST = 8, 48
 """Tasks for each thread that are enough, and rows of one that are worth the packing."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
+_THIN = 16
+"""Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty."""
 _DEEP_ROWS = 256
 """The same where the inner axis takes several packings: between steps of training, which leave nothing of a weight
 matrix in the caches, the library is faster with 128 rows."""
@@ -69,7 +71,7 @@ def suits(batch: int, rows: int, inner: int, columns: int) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
     fits = fits and (inner <= products.DEEPEST or rows >= _DEEP_ROWS)
-    return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > 1
+    return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > _THIN
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ class Product:
         batch, rows, inner, columns = self.sizes
         whole, end, count = products.panels_of(rows, columns)
         height, chunks = rows, 1
-        if batch * count < _TASKS * self.threads:
+        if batch * count < _TASKS * self.threads:  # each thread takes as many tasks, one after the other
             unit = math.lcm(whole.rows, end.rows if end is not None else 1)
-            height = max(_SHORTEST, -(-rows * batch * count // (_TASKS * self.threads)))
-            height = -(-height // unit) * unit
+            parts = self.threads // math.gcd(batch * count, self.threads)
+            height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
             chunks = -(-rows // height)
         depth = -(-inner // -(-inner // products.DEEPEST))
         depth = -(-depth // products.LANES) * products.LANES  # what is turned while it is packed are squares

@@ -66,11 +66,14 @@ def may_refuse(source: Aval, target: np.dtype[Any]) -> bool:
     return target.kind in "iu" and source.dtype.kind in "iufc" and not np.can_cast(source.dtype, target, "safe")
 
 
+_COMPLEX = (complex, np.complexfloating)
+
+
 def _scalar_power(x: Any, y: Any) -> Any:
     """``x ** y`` of scalars, which NumPy and Python compute with another function than arrays."""
     x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
     result = x**y
-    if np.iscomplexobj(result) and not np.iscomplexobj(x) and not np.iscomplexobj(y):
+    if isinstance(result, _COMPLEX) and not isinstance(x, _COMPLEX) and not isinstance(y, _COMPLEX):
         raise ValueError(
             "a negative Python float to a fractional power is complex; take np.power for NaN, or complex(x)"
         )

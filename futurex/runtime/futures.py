@@ -151,8 +151,10 @@ class Done(Lendable, Generic[T]):
     (3, True, False)
     """
 
-    def __init__(self, value: T) -> None:
+    def __init__(self, value: T, call: Call | None = None) -> None:
         self.value = value
+        if call is not None:
+            self.call = call
 
     def replace(self, value: T) -> None:
         """Let the result be another object of the same value."""

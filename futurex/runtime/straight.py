@@ -20,7 +20,7 @@ from futurex.kernels.steps import Workspace
 from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.instance import Instance, dense, entry, lock_of
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
-from futurex.runtime.results import copied, given, often, spare
+from futurex.runtime.results import all_given, copied, spare
 from futurex.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class Straight:
 
     def bind(self, instance: Instance) -> Program:
         """The function of an instance."""
-        known: dict[str, Any] = {"copied": copied, "dense": dense, "given": given}
-        known |= {"often": often, "spare": spare}
+        avals = [self._low.slots[root].aval for root in self._layout.donated]
+        known: dict[str, Any] = {"kinds": [(aval.shape, aval.dtype) for aval in avals]}
+        known |= {"copied": copied, "dense": dense, "all_given": all_given, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
             if name[0] == "c":
@@ -105,9 +106,11 @@ class Straight:
             kind = f"z{root}, t{root}"
             self._lines.append(f"{names[root]} = m{root}({kind}) if outs is None else spare(outs, {number}, {kind})")
         if self._layout.donated:
-            self._lines.append("seen = often(args)")
-        for root, param in self._layout.donated.items():
-            self._lines.append(f"{names[root]} = given({names[self._low.params[param]]}, seen, z{root}, t{root})")
+            targets, sources = (
+                "".join(f"{names[slot]}, " for slot in slots)
+                for slots in (self._layout.donated, map(self._low.params.__getitem__, self._layout.donated.values()))
+            )
+            self._lines.append(f"{targets} = all_given(({sources}), args, kinds)")
         for slot in self._low.slots:
             if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")

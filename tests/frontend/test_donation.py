@@ -56,6 +56,60 @@ def test_steps_under_way_are_chained_without_waiting() -> None:
     np.testing.assert_array_equal(np.asarray(state["m"]), moment["m"])
 
 
+def shift(w: Any, m: Any, x: Any) -> Any:
+    return w * 0.5 + m + x.mean(), m + w
+
+
+@pytest.mark.parametrize("size", [300, 400_000])
+@pytest.mark.parametrize("held", ["nothing", "an array", "a view", "one future twice", "an ndarray", "a frozen array"])
+def test_a_call_unlike_the_ones_before(held: str, size: int) -> None:
+    """Many steps that were waited for, and then one whose arguments are not the caller's alone."""
+    step = fx.futurize(shift, donate=("w", "m"))
+    w, m, x = np.linspace(-1.0, 1.0, size), np.zeros(size), np.linspace(0.0, 2.0, 50)
+    wide_w, wide_m = w, m
+    for _ in range(12):
+        w, m = step(w, m, x)
+        wide_w, wide_m = shift(wide_w, wide_m, x)
+        w.result(), m.result()
+    kept = np.asarray(w) if held == "an array" else None
+    before = kept.copy() if kept is not None else None
+    if held == "a view":
+        w, wide_w = w[::-1], wide_w[::-1]
+    if held == "one future twice":
+        m, wide_m = w, wide_w
+    if held == "an ndarray":
+        w = np.array(w)
+    if held == "a frozen array":
+        np.asarray(m).setflags(write=False)
+    for _ in range(3):
+        w, m = step(w, m, x)
+        wide_w, wide_m = shift(wide_w, wide_m, x)
+        np.testing.assert_array_equal(np.asarray(w), wide_w)
+        np.testing.assert_array_equal(np.asarray(m), wide_m)
+    if kept is not None:
+        np.testing.assert_array_equal(kept, before)
+
+
+def test_what_a_short_call_gave_away_says_so_even_where_it_failed() -> None:
+    def root(w: Any, k: Any) -> Any:
+        return np.linalg.cholesky(w) * k, k
+
+    step = fx.futurize(root, donate="w")
+    w = np.eye(40)
+    for _ in range(8):
+        old = w
+        w, _ = step(old, 1.0)
+        np.testing.assert_array_equal(np.asarray(w), np.eye(40))
+    with pytest.raises(fx.Donated, match="w was given away"):
+        np.asarray(old)
+    w = fx.futurize(lambda x: x - 2.0)(w)
+    failed, _ = step(w, 1.0)
+    with pytest.raises(np.linalg.LinAlgError):
+        failed.result()
+    with pytest.raises(fx.Donated, match="w was given away"):
+        np.asarray(w)
+
+
 @pytest.mark.parametrize(
     "read",
     [
