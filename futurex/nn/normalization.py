@@ -10,11 +10,15 @@ import numpy as np
 from futurex.nn.operation import operation, shape_of
 
 
-def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5) -> tuple[Any, Any, Any]:
+def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5, local: bool = False) -> tuple[Any, Any, Any]:
     """``x`` (..., C) standardised over all axes but the last, times ``scale`` plus ``shift``, both (C,).
 
     Returns ``(y, mean, variance)``; the variance is the biased one of this batch. On a cluster these are the
-    statistics of the whole batch, not of one locality's part.
+    statistics of the whole batch, and localities exchange sums for them. With ``local`` each locality standardises its
+    own share of the batch by the statistics of that share, as PyTorch's ``DistributedDataParallel`` does by default:
+    other mathematics on every number of localities, and nothing is exchanged. ``mean`` and ``variance`` are those of
+    the whole batch even so, and cost an exchange only where they are used. With ``local`` a second derivative raises
+    NotDifferentiable (a TypeError).
 
     >>> import numpy as np, futurex as fx
     >>> y, mean, variance = fx.nn.batch_norm(np.array([[1.0], [3.0]]), np.ones(1), np.zeros(1))
@@ -22,7 +26,10 @@ def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5) -> tuple[Any, 
     (2.0, 1.0)
     """
     _check_norm("batch_norm", x, scale, shift)
-    return operation("batch_norm", x, scale, shift, results=3, eps=float(eps))
+    if not local:
+        return operation("batch_norm", x, scale, shift, results=3, eps=float(eps))
+    axes = tuple(range(len(shape_of(x, "x", "batch_norm")) - 1))
+    return operation("local_batch_norm", x, scale, shift, eps=float(eps)), x.mean(axis=axes), x.var(axis=axes)
 
 
 def batch_norm_inference(x: Any, scale: Any, shift: Any, mean: Any, variance: Any, eps: float = 1e-5) -> Any:

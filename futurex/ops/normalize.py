@@ -1,7 +1,8 @@
 """Batch and layer normalisation with their gradients, as single ops that backends can claim.
 
 Each stands for a decomposition into simpler ops: the gradients are differentiated through theirs, and a batch that is
-tiled is normalised through it, so that its sums run over all tiles.
+tiled is normalised through it, so that its sums run over all tiles. ``local_batch_norm`` and its gradient say the same
+of each locality's own part of the batch, where the partitioner makes parts; elsewhere they are their namesakes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply, item
+from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import Cost, Sample, op
 
 
@@ -111,6 +112,46 @@ def _batch_norm_grad_aval(g: Aval, x: Aval, scale: Aval, mean: Aval, var: Aval, 
     )
 
 
+def _local_batch_norm_grad_aval(g: Aval, x: Aval, scale: Aval, shift: Aval, eps: float) -> tuple[Aval, ...]:
+    _check(x, scale, shift)
+    vector = x.shape[-1:]
+    return Aval(x.shape, _dtype(g, x, scale)), Aval(vector, _dtype(g, x)), Aval(vector, g.dtype)
+
+
+def _local_batch_norm(x: Any, scale: Any, shift: Any, eps: float) -> Any:
+    """A locality may have no part of a small batch."""
+    return _batch_norm(x, scale, shift, eps)[0] if x.size else np.zeros(x.shape, np.result_type(x, scale, shift))
+
+
+def _local_batch_norm_rule(g: Node, out: Node, x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, ...]:
+    back = apply("local_batch_norm_grad", g, x, scale, shift, eps=eps)
+    return tuple(item(back, k) for k in range(3))
+
+
+def _local_batch_norm_jvp(
+    tangents: Sequence[Node | None], out: Node, x: Node, scale: Node, shift: Node, eps: float
+) -> Node | None:
+    """The derivative by ``x`` is symmetric, as scales stand beside the statistics: it is its own transpose."""
+    dx, dscale, dshift = tangents
+    moved: Node | None = None
+    if dx is not None:
+        moved = item(apply("local_batch_norm_grad", dx, x, scale, shift, eps=eps), 0)
+    if dscale is not None or dshift is not None:
+        dscale, dshift = (const(np.zeros(x.shape[-1:], x.dtype)) if d is None else d for d in (dscale, dshift))
+        straight = apply("local_batch_norm", x, dscale, dshift, eps=eps)
+        moved = straight if moved is None else moved + straight
+    return moved
+
+
+def _local_batch_norm_grad(g: Any, x: Any, scale: Any, shift: Any, eps: float) -> tuple[Any, Any, Any]:
+    if not x.size:
+        none = np.zeros(x.shape[-1:], np.result_type(g, x))
+        return np.zeros(x.shape, np.result_type(g, x, scale)), none, np.zeros(x.shape[-1:], g.dtype)
+    axes = _leading(x.ndim)
+    mean = np.mean(x, axes)
+    return _batch_norm_grad(g, x, scale, mean, np.mean(np.square(x - mean), axes), eps)
+
+
 def _layer_norm(x: Any, scale: Any, shift: Any, eps: float) -> Any:
     centred = x - np.mean(x, -1, keepdims=True)
     var = np.mean(np.square(centred), -1, keepdims=True)
@@ -171,14 +212,14 @@ def _cost(x: Aval, *_: Aval, eps: float) -> Cost:
     return Cost(10.0 * x.size, 3.0 * x.nbytes)
 
 
-def _samples(vectors: int, with_g: bool) -> Any:
+def _samples(vectors: int, with_g: bool, order: int = 2) -> Any:
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         for shape, dtype in (((5, 3), "f8"), ((2, 3, 2), "f8"), ((4, 3), "f4")):
             x = rng.normal(size=shape) * 2 + 1
             g = (rng.normal(size=shape),) if with_g else ()
             rest = [rng.uniform(0.5, 1.5, shape[-1:]) for _ in range(vectors)]
             inputs = tuple(value.astype(dtype) for value in (*g, x, *rest))
-            yield Sample(inputs, {"eps": 1e-3}, order=2 if dtype == "f8" else 0)
+            yield Sample(inputs, {"eps": 1e-3}, order=order if dtype == "f8" else 0)
 
     return samples
 
@@ -190,6 +231,16 @@ op(
 op(
     "batch_norm_grad", _batch_norm_grad, aval=_batch_norm_grad_aval, decompose=_batch_norm_grad_decomposed, cost=_cost,
     factors=lambda g, *_, eps: f"{_batch(g)}, {_batch(g)}, c, c, c -> {_batch(g)}, c, c", samples=_samples(3, True),
+)  # fmt: skip
+op(
+    "local_batch_norm", _local_batch_norm, aval=lambda x, scale, shift, eps: _batch_norm_aval(x, scale, shift, eps)[0],
+    vjp=_local_batch_norm_rule, jvp=_local_batch_norm_jvp, cost=_cost, samples=_samples(2, False, order=1),
+    factors=lambda x, *_, eps: f"{_batch(x)}, c, c -> {_batch(x)}",
+)  # fmt: skip
+op(
+    "local_batch_norm_grad", _local_batch_norm_grad, aval=_local_batch_norm_grad_aval, cost=_cost,
+    factors=lambda g, *_, eps: f"{_batch(g)}, {_batch(g)}, c, c -> {_batch(g)}, c, c",
+    samples=_samples(2, True, order=0),
 )  # fmt: skip
 op(
     "layer_norm", _layer_norm, aval=_layer_norm_aval, vjp=_layer_norm_rule, cost=_cost, samples=_samples(2, False),

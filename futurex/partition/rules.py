@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,8 @@ Made = Placement | tuple[Placement, ...]
 Demands = tuple[Placement, ...]
 Step = tuple[Demands, Made]
 
+# Ops that mean each locality's own part, whatever they would be of the whole: no dimension must be whole for them.
+LOCAL = frozenset({"local_batch_norm", "local_batch_norm_grad"})
 # Ops that only move elements of their first input: they commute with every combination of partial results.
 MOVES = frozenset({"reshape", "transpose", "load", "flip", "stop_gradient"})
 # Ops that are additive in all their inputs together.
@@ -71,6 +74,8 @@ def _tiles(node: Node, ins: Sequence[Placement]) -> Step | None:
     recipe = adds_rows(node) or recipe_of(node)
     if recipe is None:
         return None
+    if node.op in LOCAL:
+        recipe = replace(recipe, whole=frozenset())
     weights: dict[tuple[str, int], int] = {}
     for source, names, placement in zip(node.inputs, recipe.inputs, ins, strict=True):
         if isinstance(placement, Shard) and recipe.shardable(names[placement.dim]):

@@ -1,7 +1,8 @@
 """Operations that have kernels of their own in other backends, taken apart where one region does all of their work.
 
 Softmax, layer normalisation, cross-entropy and their gradients read a row, reduce it and write it: together with the
-elementwise operations around them that is one kernel, which reads memory once.
+elementwise operations around them that is one kernel, which reads memory once. Before that, batch normalisation by a
+locality's own statistics becomes batch normalisation: what there is of the batch here is the locality's.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LONGEST_ROW
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, const
+from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import record
 
 
 def expand(graph: Graph) -> Graph:
     """The graph with row-wise operations in terms of simpler ones, where rows fit the cache."""
+    if any(node.op in _LOCAL for node in graph.nodes):
+        graph = rewrite(graph, _rule_of(_of_all))
     return rewrite(graph, _rule_of(_expanded)) if any(node.op in _ROWWISE for node in graph.nodes) else graph
 
 
@@ -36,6 +39,18 @@ def without_sweeps(graph: Graph) -> Graph:
 def _results(node: Node) -> Node | tuple[Node, ...]:
     found = node.attrs["graph"].inline(node.inputs)
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _of_all(node: Node) -> Node | tuple[Node, ...] | None:
+    """Batch normalisation by the statistics of all that is here, for that by those of a locality's own part."""
+    if node.op not in _LOCAL or not node.is_static or not math.prod(node.inputs[0].shape):
+        return None
+    *g, x, scale, shift = node.inputs
+    whole = apply("batch_norm", x, scale, shift, **node.attrs)
+    if not g:
+        return item(whole, 0)
+    back = apply("batch_norm_grad", *g, x, scale, item(whole, 1), item(whole, 2), **node.attrs)
+    return tuple(item(back, k) for k in range(3))
 
 
 def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule:
@@ -108,6 +123,7 @@ def _hit(logits: Node, labels: Node) -> Node:
     return apply("equal", named, const(np.arange(classes, dtype=np.int64)))
 
 
+_LOCAL = ("local_batch_norm", "local_batch_norm_grad")
 _COLUMNWISE = ("batch_norm", "batch_norm_grad")
 _ROWWISE: dict[str, Callable[..., Node] | None] = {
     **dict.fromkeys(

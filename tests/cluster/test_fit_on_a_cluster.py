@@ -125,6 +125,40 @@ def test_an_error_in_the_loss_reaches_the_driver_with_the_users_line():
         assert "test_fit_on_a_cluster.py" in "\n".join(getattr(caught.value, "__notes__", []))
 
 
+def _normalised(local, params, x, y):
+    hidden, *_ = fx.nn.batch_norm(x @ params["w"], params["scale"], params["shift"], local=local)
+    return ((np.tanh(hidden).sum(axis=1) - y) ** 2).mean()
+
+
+def _by_own_statistics(params, x, y):
+    return _normalised(True, params, x, y)
+
+
+def test_batches_may_be_normalised_by_each_localitys_own_statistics(cluster):
+    """A step is that of the mean over the shares of a batch, each of which is normalised on its own."""
+    rng = np.random.default_rng(4)
+    x, y, n = rng.normal(size=(14, 5)), rng.normal(size=14), 8  # the last batch has 6 rows
+    params = {"w": rng.normal(size=(5, 3)), "scale": np.ones(3), "shift": np.zeros(3)}
+    options = {"optimizer": fx.optim.sgd(0.1), "epochs": 3, "batch_size": n, "seed": 5, "progress": False}
+    run = fx.fit(_by_own_statistics, params, (x, y), on=cluster, **options)
+    sampler, want = fx.data.Sampler(14, n, 5), params
+    gradient = fx.grad(lambda params, x, y: _normalised(False, params, x, y))
+    for epoch in range(3):
+        for rows in sampler.epoch(epoch):
+            shares = [sampler.share(rows, rank, 2) for rank in range(2)]
+            found = [gradient(want, x[share], y[share]) for share in shares]
+            want = {
+                name: value - 0.1 * sum(len(share) / len(rows) * np.asarray(grads[name])
+                                        for share, grads in zip(shares, found, strict=True))
+                for name, value in want.items()
+            }  # fmt: skip
+    got = run.result(120)
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-9, atol=1e-12)
+    other = fx.fit(_by_own_statistics, params, (x, y), **options).result(120)
+    assert not np.allclose(got["w"], other["w"], rtol=1e-3)  # on one locality it is another training
+
+
 def test_compressed_gradients_train_too():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(64, 48)).astype(np.float32)

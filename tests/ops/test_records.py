@@ -54,6 +54,7 @@ WITHOUT_DERIVATIVE = {
     **dict.fromkeys(("nonzero", "arange", "unique"), "positions and distinct values: no derivative is defined"),
     **dict.fromkeys(("iota", "random_bits", "random_uniform", "random_normal"), "no floating-point input"),
     "stop_gradient": "constant by definition",
+    "local_batch_norm_grad": "in terms of whole batches it would be that of another function on several localities",
     "native": "NumPy's own code; what should have a derivative has an op of its own",
     **dict.fromkeys(("narrow", "widen", "narrow_product"), "made after differentiation"),
     **dict.fromkeys(("max_pool_places", "max_pool_spread"), "made after differentiation"),
@@ -67,6 +68,7 @@ ANALYTIC = {
     "tanh", "arcsinh", "arccosh", "arctanh", "sum", "prod", "cumsum", "matmul", "einsum", "reshape", "transpose",
     "broadcast_to", "concatenate", "flip", "load", "store", "gather", "take_along_axis", "add_along_axis", "conv",
     "conv_input_grad", "conv_weight_grad", "avg_pool", "avg_pool_grad", "batch_norm", "batch_norm_grad",
+    "local_batch_norm",
     "layer_norm", "layer_norm_grad", "softmax", "log_softmax", "softmax_grad", "log_softmax_grad",
     "softmax_cross_entropy", "softmax_cross_entropy_grad",
 }  # fmt: skip
