@@ -84,7 +84,7 @@ def test_on_one_locality_it_is_batch_normalisation(dtype):
 
 
 def test_examples_of_a_vmap_keep_their_own_statistics():
-    scale, shift, w, x = _arguments(6)
+    scale, shift, _, x = _arguments(6)
     stacked = np.stack([x, 2 * x + 1])
     found = fx.vmap(lambda x: fx.nn.batch_norm(x, scale, shift, local=True)[0])(stacked)
     for got, each in zip(np.asarray(found), stacked, strict=True):
