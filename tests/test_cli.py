@@ -44,7 +44,7 @@ def test_har_trains_on_what_it_is_limited_to(tmp_path, capsys):
 @pytest.mark.cluster
 @pytest.mark.timeout(300)  # two processes start and compile their kernels
 def test_two_localities_say_how_much_communication_was_hidden(tmp_path, capsys):
-    options = ["--localities", "2", "--epochs", "2", "--limit", "200"]  # the default goes by the processors
+    options = ["--localities", "2", "--epochs", "2", "--limit", "200"]
     assert main(["train", "mlp", *options, "--out", str(tmp_path)]) == 0
     assert re.search(r"communication hidden +\d+% of [\d.]+ s", capsys.readouterr().out)
     page = (tmp_path / "report.html").read_text()

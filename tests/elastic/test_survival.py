@@ -15,6 +15,7 @@ import pytest
 from distributed import LocalCluster
 
 import futurex as fx
+from futurex.errors import MissingExtra
 from futurex.runtime import points
 from futurex.training.checkpoint import Checkpoint, latest, newest, save
 from tests.elastic.campaign import EPOCHS, EVERY, STALL, exact, expected, problem, schedule, trial
@@ -62,6 +63,19 @@ def test_every_fault_at_every_point(cluster, mode):
 def test_random_faults(cluster):
     for seed in (5, 6):
         trial(cluster, schedule(random.Random(seed), 4), WAIT)
+
+
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+def test_faults_over_one_transport_alone(transport):
+    faults = [Fault("all-reduce", 20, "socket", 0), Fault("step", 60, "kill", 1), Fault("commit", 110, "socket", 1)]
+    try:
+        cluster = fx.Cluster(2, transport=transport)
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    with cluster:
+        run, hit, _ = trial(cluster, faults, WAIT, least=2)
+    assert hit == [0, 1, 2]
+    assert not [each for each in run.generations if each["reason"].startswith("failed")]  # the program has no fault
 
 
 @pytest.mark.parametrize("strategy", ["zero(2)", "cross_barrier", "server", "local_sgd"])
