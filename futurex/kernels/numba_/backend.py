@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, dropout, pool, tiles
+from futurex.kernels.numba_ import compiler, dropout, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Scalar, slot_format
@@ -27,6 +27,7 @@ from futurex.tree.node import Node
 _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
+    "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -34,7 +35,7 @@ _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling, dropout and tiles of images."""
+    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums and places."""
 
     name = "numba"
 

@@ -1,0 +1,99 @@
+"""Running sums and products, and places of extremes: NumPy's bits along every axis."""
+
+import numpy as np
+import pytest
+from compare import bits
+
+import futurex as fx
+from futurex.kernels.numba_ import NumbaBackend
+from futurex.tree import Aval, apply, param
+
+SHAPES = [((40, 700), 1), ((43, 701), 1), ((40, 700), 0), ((19, 1100), 0), ((3, 70, 130), 1), ((9, 17, 190), 2),
+          ((4, 5000), 0), ((600, 33), 0)]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FUTUREX_COMPILE", "wait")
+        yield
+
+
+def draw(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    if dtype.kind == "i":
+        return rng.integers(-6, 7, shape).astype(dtype)
+    x = rng.integers(-6, 7, shape).astype(dtype) / 3  # equal extremes, zeros
+    x[x == 0] = -0.0
+    flat = x.reshape(-1)
+    flat[::5] *= 0
+    flat[:: flat.size // 7] = np.nan
+    flat[3 :: flat.size // 5] = np.inf
+    flat[4 :: flat.size // 5] = -np.inf
+    flat[11] = 1e-310 if dtype.itemsize == 8 else 1e-42
+    return x
+
+
+def run(node, threads, *inputs):
+    kernel = NumbaBackend().claim(node, threads)
+    assert kernel is not None
+    out = np.full(node.shape, 77, node.dtype)
+    with np.errstate(all="ignore"):
+        kernel.call(out, *inputs)
+    assert kernel.late.interpreted == 0
+    return out
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places(name, shape, axis, dtype, threads):
+    x = draw(shape, np.dtype(dtype))
+    for keepdims in (False, True):
+        node = apply(name, param(Aval(shape, x.dtype)), axis=axis, keepdims=keepdims)
+        assert bits(run(node, threads, x)) == bits(getattr(np, name)(x, axis=axis, keepdims=keepdims))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+def test_running_sums_and_products(shape, axis, dtype, threads):
+    x = draw(shape, np.dtype(dtype))
+    source = param(Aval(shape, x.dtype))
+    with np.errstate(all="ignore"):
+        found = run(apply("cumsum", source, axis=axis, dtype=None), threads, x)
+        assert bits(found) == bits(np.cumsum(x, axis=axis))
+        for ufunc in (np.add, np.multiply):
+            node = apply("accumulate", source, ufunc=ufunc.__name__, axis=axis, dtype=None, out=None)
+            assert bits(run(node, threads, x)) == bits(ufunc.accumulate(x, axis=axis))
+
+
+@pytest.mark.parametrize(("shape", "axis", "dtype", "attrs"), [
+    ((40, 40), 1, "f4", {}), ((40000,), 0, "f4", {}), ((40, 700), 1, "i4", {}), ((40, 700), 1, "c8", {}),
+    ((40, 700), 1, "f4", {"dtype": np.dtype("f8")}),
+], ids=str)  # fmt: skip
+def test_what_stays_with_numpy(shape, axis, dtype, attrs):
+    node = apply("cumsum", param(Aval(shape, np.dtype(dtype))), axis=axis, **{"dtype": None, **attrs})
+    assert NumbaBackend().claim(node, 1) is None
+
+
+@pytest.mark.parametrize("attrs", [
+    {"dtype": np.dtype("f8"), "out": np.dtype("f4")}, {"dtype": np.dtype("i8")},
+], ids=str)  # fmt: skip
+def test_totals_kept_in_another_dtype_stay_with_numpy(attrs):
+    kept = {"ufunc": "add", "axis": 1, "dtype": None, "out": None, **attrs}
+    assert NumbaBackend().claim(apply("accumulate", param(Aval((40, 700), np.dtype("f4"))), **kept), 1) is None
+
+
+def test_in_a_function():
+    @fx.futurize
+    def f(x):
+        return np.cumsum(x, axis=1), np.cumprod(x, axis=0), x.argmax(axis=1), np.argmin(x, axis=0)
+
+    x = draw((50, 800), np.dtype("f4"), 5)
+    with np.errstate(all="ignore"):
+        assert bits([np.asarray(each) for each in f(x)]) == bits(list(f.plain(x)))
+        turned = np.asfortranarray(x)
+        assert bits([np.asarray(each) for each in f(turned)]) == bits(list(f.plain(turned)))
