@@ -15,7 +15,7 @@ from futurex.ops.comm import communications
 from futurex.partition import Mesh, Replicate, Shard, partition
 from futurex.partition.compress import compress
 from futurex.runtime.collectives import Communicator
-from futurex.runtime.collectives.codecs import Codec, LowRank, codec_of
+from futurex.runtime.collectives.codecs import BLOCK, Codec, LowRank, codec_of
 from futurex.tree import Aval, Graph, apply, param
 
 pytestmark = pytest.mark.timeout(180)
@@ -43,6 +43,25 @@ def test_half_precisions_round_as_they_should(vector: np.ndarray) -> None:
     near = brain.decode(brain.encode(vector), vector.size)
     assert np.all(np.abs(near - vector) <= np.abs(vector) * 2.0**-8 + 1e-38)
     assert np.array_equal(brain.decode(brain.encode(near), vector.size), near)
+
+
+def test_vectors_of_several_blocks() -> None:
+    vector = np.random.default_rng(3).standard_normal(2 * BLOCK + 13).astype(np.float32)
+    found = {}
+    for name in ("fp16", "bf16", "1bit", "topk:0.5"):
+        codec = codec_of(name)
+        assert isinstance(codec, Codec)
+        payload = codec.encode(vector)
+        assert payload.size == codec.nbytes(vector.size)
+        found[name] = codec.decode(payload, vector.size)
+    assert np.array_equal(found["fp16"], vector.astype(np.float16).astype(np.float32))
+    bits = vector.view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1) >> 16 << 16).astype(np.uint32).view(np.float32)
+    assert np.array_equal(found["bf16"], rounded)
+    positive = vector >= 0
+    means = np.where(positive, vector[positive].mean(dtype="f8"), vector[~positive].mean(dtype="f8"))
+    np.testing.assert_allclose(found["1bit"], means, rtol=1e-6)
+    assert np.array_equal(found["topk:0.5"], np.where(np.abs(vector) >= np.median(np.abs(vector)), vector, 0))
 
 
 def test_what_is_not_a_number_stays_so() -> None:

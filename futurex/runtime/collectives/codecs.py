@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 SMALLEST = 1024  #: elements; what has fewer is sent as it is
+BLOCK = 32 << 10  #: elements that are handled at once, a multiple of eight: all that is made of them fits into a cache
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # of every byte
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Yield the blocks of a vector, in order."""
+    return (slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK))
 
 
 class Codec(ABC):
@@ -28,8 +36,15 @@ class Codec(ABC):
         """Return the bytes that stand for a vector."""
 
     @abstractmethod
+    def pieces(self, payload: np.ndarray, size: int) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield (places, values) of what the bytes stand for: no place twice, zeros where there is none."""
+
     def decode(self, payload: np.ndarray, size: int) -> np.ndarray:
         """Return the vector of `size` elements that the bytes stand for."""
+        vector = np.zeros(size, np.float32)
+        for places, values in self.pieces(payload, size):
+            vector[places] = values
+        return vector
 
 
 class Half(Codec):
@@ -42,8 +57,9 @@ class Half(Codec):
         with np.errstate(over="ignore"):
             return vector.astype(np.float16).view(np.uint8)
 
-    def decode(self, payload: np.ndarray, size: int) -> np.ndarray:
-        return payload.view(np.float16).astype(np.float32)
+    def pieces(self, payload: np.ndarray, size: int) -> Iterator[tuple[Any, np.ndarray]]:
+        halves = payload.view(np.float16)
+        return ((part, halves[part].astype(np.float32)) for part in blocks(size))
 
 
 class Brain(Codec):
@@ -53,12 +69,26 @@ class Brain(Codec):
         return 2 * size
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
-        bits = vector.view(np.uint32)
-        rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-        return np.where(np.isnan(vector), np.uint32(0x7FC0), rounded).astype(np.uint16).view(np.uint8)
+        uppers = np.empty(vector.size, np.uint16)
+        for part in blocks(vector.size):
+            bits = vector[part].view(np.uint32)
+            rounded = bits >> np.uint32(16)
+            rounded &= np.uint32(1)
+            rounded += np.uint32(0x7FFF)
+            rounded += bits
+            rounded >>= np.uint32(16)
+            uppers[part] = rounded
+            nans = np.isnan(vector[part])
+            if nans.any():
+                uppers[part][nans] = 0x7FC0
+        return uppers.view(np.uint8)
 
-    def decode(self, payload: np.ndarray, size: int) -> np.ndarray:
-        return (payload.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    def pieces(self, payload: np.ndarray, size: int) -> Iterator[tuple[Any, np.ndarray]]:
+        uppers = payload.view(np.uint16)
+        for part in blocks(size):
+            bits = uppers[part].astype(np.uint32)
+            bits <<= np.uint32(16)
+            yield part, bits.view(np.float32)
 
 
 class OneBit(Codec):
@@ -68,15 +98,25 @@ class OneBit(Codec):
         return 8 + -(-size // 8)
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
-        positive = vector >= 0
-        count = int(np.count_nonzero(positive))
-        above = float(np.sum(vector, where=positive, dtype=np.float64)) / max(1, count)
-        below = float(np.sum(vector, where=~positive, dtype=np.float64)) / max(1, vector.size - count)
-        return np.concatenate([np.array([below, above], np.float32).view(np.uint8), np.packbits(positive)])
+        payload = np.empty(self.nbytes(vector.size), np.uint8)
+        bits = payload[8:]
+        count, above, below = 0, 0.0, 0.0
+        for part in blocks(vector.size):
+            block = vector[part]
+            positive = block >= 0
+            count += int(np.count_nonzero(positive))
+            above += float(np.fmax(block, np.float32(0)).sum(dtype=np.float64))
+            below += float(np.minimum(block, np.float32(0)).sum(dtype=np.float64))  # what is not a number shows
+            bits[part.start // 8 : -(-part.stop // 8)] = np.packbits(positive)
+        payload[:8].view(np.float32)[:] = below / max(1, vector.size - count), above / max(1, count)
+        return payload
 
-    def decode(self, payload: np.ndarray, size: int) -> np.ndarray:
+    def pieces(self, payload: np.ndarray, size: int) -> Iterator[tuple[Any, np.ndarray]]:
         below, above = payload[:8].view(np.float32)
-        return np.where(np.unpackbits(payload[8:], count=size), above, below)
+        eights = np.where(_BITS, above, below)  # what every byte stands for
+        for part in blocks(size):
+            values = eights.take(payload[8 + part.start // 8 : 8 - (-part.stop // 8)], axis=0)
+            yield part, values.reshape(-1)[: part.stop - part.start]
 
 
 class TopK(Codec):
@@ -98,11 +138,9 @@ class TopK(Codec):
         places = np.sort(np.argpartition(np.abs(vector), vector.size - count)[vector.size - count :])
         return np.concatenate([places.astype(np.uint32).view(np.uint8), vector[places].view(np.uint8)])
 
-    def decode(self, payload: np.ndarray, size: int) -> np.ndarray:
+    def pieces(self, payload: np.ndarray, size: int) -> Iterator[tuple[Any, np.ndarray]]:
         half = payload.size // 2
-        vector = np.zeros(size, np.float32)
-        vector[payload[:half].view(np.uint32)] = payload[half:].view(np.float32)
-        return vector
+        yield payload[:half].view(np.uint32), payload[half:].view(np.float32)
 
 
 class LowRank:

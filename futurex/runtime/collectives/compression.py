@@ -7,13 +7,13 @@ ranks: the same bits everywhere. This is another mathematics than the plain sum'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.runtime.collectives.codecs import SMALLEST, Codec, LowRank, codec_of
+from futurex.runtime.collectives.codecs import BLOCK, SMALLEST, Codec, LowRank, blocks, codec_of
 from futurex.runtime.collectives.operation import PARTS, Collective, CollectiveError, Key
 from futurex.runtime.collectives.vectors import Arrays, split
 from futurex.runtime.transport import Endpoint
@@ -65,15 +65,24 @@ class Compression:
 
     def _with_rest(self, state: tuple[str, int, int], array: np.ndarray) -> np.ndarray:
         """Return a vector in single precision with what was left out before."""
-        vector = array.reshape(-1).astype(np.float32)
-        if state in self._left:
-            vector += self._left[state]
+        vector = self._left.pop(state, None)
+        if vector is None:
+            return array.reshape(-1).astype(np.float32)
+        vector += array.reshape(-1)
         return vector
 
-    def _keep(self, state: tuple[str, int, int], vector: np.ndarray, sent: np.ndarray) -> None:
+    def _keep(
+        self, state: tuple[str, int, int], vector: np.ndarray, sent: Iterable[tuple[Any, np.ndarray]]
+    ) -> None:
+        """Keep what was not sent of a vector, in its place."""
         with np.errstate(invalid="ignore"):
-            rest = vector - sent
-        self._left[state] = np.where(np.isfinite(rest), rest, np.float32(0))
+            for places, values in sent:
+                vector[places] -= values
+        for part in blocks(vector.size):
+            finite = np.isfinite(vector[part])
+            if not finite.all():
+                vector[part][~finite] = 0
+        self._left[state] = vector
 
     def _gathered(
         self, codec: Codec, whole: _Whole, states: Sequence[Any], arrays: Arrays, outs: Arrays, key: Key, timeout: float
@@ -82,16 +91,17 @@ class Compression:
         for state, array in zip(states, arrays, strict=True):
             vector = self._with_rest(state, array)
             payloads.append(codec.encode(vector))
-            self._keep(state, vector, codec.decode(payloads[-1], vector.size))
+            self._keep(state, vector, codec.pieces(payloads[-1], vector.size))
         sizes = [payload.size for payload in payloads]
-        mine = np.concatenate(payloads)
+        mine = payloads[0] if len(payloads) == 1 else np.concatenate(payloads)
         everyone = [np.empty_like(mine) for _ in range(self._endpoint.size)]
 
         def land() -> None:
             for number, out in enumerate(outs):
                 total = np.zeros(out.size, np.float32)
                 for theirs in everyone:
-                    total += codec.decode(list(split(theirs, sizes))[number], out.size)
+                    for places, values in codec.pieces(list(split(theirs, sizes))[number], out.size):
+                        total[places] += values
                 out[...] = total.reshape(out.shape)
 
         whole.needs(self._engine.all_gather(mine, everyone, _part(key, 1), timeout), land)
@@ -118,7 +128,7 @@ class Compression:
             mine = [m.T @ basis for m, basis in zip(matrices, bases, strict=True)]
             np.concatenate([q.reshape(-1) for q in mine], out=sums)
             for state, vector, basis, q in zip(states, vectors, bases, mine, strict=True):
-                self._keep(state, vector, (basis @ q.T).reshape(-1))
+                self._keep(state, vector, _product(basis, q))
 
         def land() -> None:
             sizes = [q.size for q in starts]
@@ -130,6 +140,15 @@ class Compression:
 
         first = self._engine.all_reduce([lefts], [lefts], "sum", _part(key, 1), timeout)
         whole.needs(self._engine.all_reduce_after(first, fill, sums, _part(key, 2), timeout), land)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield (part, values) of the flat product of a matrix and another's transpose, some rows at once."""
+    columns = len(right)
+    rows = max(1, BLOCK // columns)
+    for start in range(0, len(left), rows):
+        values = (left[start : start + rows] @ right.T).reshape(-1)
+        yield slice(start * columns, start * columns + values.size), values
 
 
 class _Whole(Collective):
