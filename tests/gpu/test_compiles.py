@@ -10,11 +10,13 @@ import pytest
 from test_generated_cuda import DTYPES, operations
 
 import futurex as fx
-from futurex.kernels.cuda_ import OPTIONS, Operand, emulation, reduction_source, region_source
+from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, reduction_source, region_source
 from futurex.kernels.cuda_.scalar import PRELUDE
 from futurex.kernels.cupy_ import regions
 from futurex.kernels.cupy_.formats import SOURCES
+from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
+from futurex.tree.aval import aval_of
 
 ARCHITECTURES = ("80", "90")
 
@@ -26,8 +28,17 @@ def texts():
             nodes = list(operations(dtype, params))
             yield f"{dtype}-{form.value}", region_source(Graph(params, nodes, "all"), [Operand.DENSE, form], loops)
         body = Graph(params, [apply("maximum", *params)], "body")
-        for reduce, result in (("sum", np.dtype(float)), ("max", dtype), ("any", np.dtype(bool))):
-            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, result)
+        reduced = {"sum": np.dtype(float), "prod": np.dtype(float), "any": np.dtype(bool), "all": np.dtype(bool)}
+        for reduce in REDUCTIONS:
+            made = reduced.get(reduce, dtype)
+            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, made)
+        yield f"{dtype}-over", region_source(body, [Operand.DENSE] * 2, 1, [(0, 1)])
+        casts = [node for to in DTYPES if loop_of(node := apply("cast", params[0], dtype=to)) is not None]
+        yield f"{dtype}-casts", region_source(Graph(params[:1], casts, "casts"), [Operand.STRIDED], 2)
+    number = param(aval_of(0.5))
+    single = param(Aval((8,), np.dtype("float32")))
+    scaled = Graph([single, number], [single * number, single - number], "numbers")
+    yield "numbers of the device", region_source(scaled, [Operand.DENSE, Operand.ELEMENT], 1)
     yield from ((f"{name}-{to}", text) for (name, to), text in SOURCES.items())
 
 

@@ -126,6 +126,64 @@ REDUCED += [("any", "?"), ("all", "f8")]
 
 
 @compiles
+@NAMED
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_reductions_of_every_dtype_over_its_ends(dtype):
+    """Integers wrap around, NaN wins, infinities of both signs are NaN, zeros of either sign are not true."""
+    rng = np.random.default_rng(5)
+    x = np.stack([edges(dtype, rng, 75), np.zeros(75, dtype), edges(dtype, rng, 75)])
+    p = param(aval_of(x))
+    for reduce in ("sum", "max", "any", "prod", "min", "all")[DTYPES.index(dtype) % 3 :: 3]:
+        attrs = {"axis": (1,), "keepdims": False, **({"dtype": None} if reduce in ("sum", "prod") else {})}
+        out = apply(reduce, p, **attrs)
+        result = EMULATED.to_host(Reduction(EMULATED, Graph([p], [p]), out, threads=32)(EMULATED.to_device(x)))
+        [expected] = Graph([p], [out])(x)
+        assert result.dtype == expected.dtype
+        eps = np.finfo(expected.dtype).eps if expected.dtype.kind == "f" else 0
+        finite = np.isfinite(expected) if eps else np.ones(3, bool)
+        np.testing.assert_allclose(result[finite], expected[finite], rtol=200 * eps, err_msg=reduce)
+        if reduce in ("max", "min"):
+            np.testing.assert_array_equal(result, expected, err_msg=reduce)
+
+
+@compiles
+@pytest.mark.parametrize("over", [((0, 0),), ((0, 0), (1, 1)), ((1, 0),)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+def test_results_written_over_operands(dtype, over):
+    rng = np.random.default_rng(7)
+    x, y = (rng.integers(0, 9, (6, 35)).astype(dtype) for _ in range(2))
+    params = [param(aval_of(x)), param(aval_of(y))]
+    graph = Graph(params, [params[0] * params[1] + params[0], params[1] - params[0]], "update")
+    there = [EMULATED.to_device(each) for each in (x, y)]
+    targets = dict(over)
+    out = [there[targets[k]] if k in targets else None for k in range(2)]
+    results = Region(EMULATED, graph)(*there, out=out)
+    for k, (result, expected) in enumerate(zip(results, graph(x, y), strict=True)):
+        assert (result is out[k]) == (k in targets)
+        np.testing.assert_array_equal(EMULATED.to_host(result), expected)
+
+
+@compiles
+def test_arguments_that_a_gpu_would_read_otherwise_are_refused():
+    x = param(Aval((8,), np.dtype("float32")))
+    text = region_source(Graph([x], [x + 1.0]), [Operand.DENSE], 1)
+    kernel = NAMESPACE.RawKernel(text, "region")
+    out, one = NAMESPACE.zeros(8, np.float32), NAMESPACE.ones(8, np.float32)
+    odd = NAMESPACE.zeros(33, np.uint8)[1:].view(np.float32)
+    good = np.int64(8), out, one, np.float32(1)
+    for k, value, message in (
+        (0, np.int32(8), "is int32"), (1, NAMESPACE.zeros(8), "is float64"), (3, np.float64(1), "is float64"),
+        (2, np.float32(1), "is float32, the parameter const float"), (2, odd, "no multiple of 4"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=message):
+            kernel((1,), (32,), (*good[:k], value, *good[k + 1 :]))
+    with pytest.raises(TypeError, match="has 4 parameters"):
+        kernel((1,), (32,), good[:3])
+    kernel((1,), (32,), good)
+    assert out.get().tolist() == [2.0] * 8
+
+
+@compiles
 @pytest.mark.parametrize(
     "reduce, dtype, axis, keepdims",
     [(*each, *[(None, False), ((1,), True), ((0, 2), False)][k % 3]) for k, each in enumerate(REDUCED)],

@@ -81,14 +81,48 @@ def compiler() -> str | None:
     return next((found for name in ("g++", "c++", "clang++") if (found := shutil.which(name))), None)
 
 
-def _caller(text: str, name: str) -> str:
-    """C++ that calls the kernel with arguments behind an array of addresses."""
+_TYPES = {
+    np.dtype(name): kind for name, kind in (
+        ("?", "bool"), ("f4", "float"), ("f8", "double"), ("i1", "signed char"), ("u1", "unsigned char"),
+        ("i2", "signed short"), ("u2", "unsigned short"), ("i4", "signed int"), ("u4", "unsigned int"),
+        ("i8", "signed long long"), ("u8", "unsigned long long"),
+    )
+}  # fmt: skip
+
+_LONG = {"long long": "signed long long"}
+
+
+@functools.cache
+def _kinds(text: str, name: str) -> list[str]:
+    """The C++ types of a kernel's parameters."""
     found = re.search(rf"void {name}\((.*?)\) {{", text, re.S)
     if found is None:
         raise ValueError(f"the text has no kernel {name!r}")
-    kinds = [re.sub(r"\s*\w+$", "", each.replace("__restrict__", "")).strip() for each in found[1].split(",")]
-    passed = ", ".join(f"*({kind}*)arguments[{k}]" for k, kind in enumerate(kinds))
+    return [re.sub(r"\s*\w+$", "", each.replace("__restrict__", "")).strip() for each in found[1].split(",")]
+
+
+def _caller(text: str, name: str) -> str:
+    """C++ that calls the kernel with arguments behind an array of addresses."""
+    passed = ", ".join(f"*({kind}*)arguments[{k}]" for k, kind in enumerate(_kinds(text, name)))
     return f"static void call_(void** arguments) {{ {name}({passed}); }}\n"
+
+
+def check(text: str, name: str, arguments: Sequence[Any]) -> None:
+    """Raise TypeError where a GPU would read other bytes than were meant, ValueError where it would fault.
+
+    ``arguments``: arrays, with ``dtype`` and ``data.ptr``, and NumPy scalars. A driver copies as many bytes of each as
+    the parameter has, and elements must lie at multiples of their size.
+    """
+    kinds = _kinds(text, name)
+    if len(kinds) != len(arguments):
+        raise TypeError(f"{name} has {len(kinds)} parameters, not {len(arguments)}")
+    for k, (kind, value) in enumerate(zip(kinds, arguments, strict=True)):
+        is_array, wanted = not isinstance(value, np.generic), kind.removeprefix("const ")
+        given = {_TYPES[value.dtype]} | ({_TYPES[np.dtype(f"u{value.itemsize}")]} if is_array else set())  # for bits
+        if is_array != wanted.endswith("*") or _LONG.get(wanted, wanted).removesuffix("*") not in given:
+            raise TypeError(f"argument {k} of {name} is {value.dtype}, the parameter {kind}")
+        if is_array and value.data.ptr % value.itemsize:
+            raise ValueError(f"argument {k} of {name} lies at {value.data.ptr:#x}, no multiple of {value.itemsize}")
 
 
 @functools.cache

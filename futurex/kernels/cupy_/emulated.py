@@ -401,6 +401,7 @@ class RawKernel:
         def work() -> None:
             in_order()
             bare = [each.data.ptr if isinstance(each, ndarray) else _scalar(each) for each in args]
+            emulation.check(self._code, self._name, args)
             emulation.launch(self._code, self._name, grid[0], block[0], bare)
 
         work()
