@@ -1,14 +1,17 @@
 """What does a GPU do with the same trees? Training steps beside its peers, kernels beside the device's own rates.
 
-One command, less than eight minutes on one GPU; where there is none it says why and ends.
+One command, less than eight minutes on one GPU; where there is none it says why and ends. With ``--quick`` all of it
+runs in tiny sizes, on the emulated device where there is no GPU. What is found is written after every case.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +19,65 @@ import numpy as np
 
 import futurex as fx
 from benchmarks import report
-from benchmarks.harness import QUICK, Comparison, Effort, Peer, compare
+from benchmarks.harness import Comparison, Effort, Peer, compare
 from benchmarks.workloads import networks
 from benchmarks.workloads.cases import disagreement
 from futurex.kernels import cupy_
 from futurex.kernels.cupy_.devices import EMULATED
 
 SUBJECT = "futurex"
-MINUTES = 6.0  # after which no further network is started: a cold torch.compile may take one
-CHECKED_STEPS = 3
-ELEMENTS = 1 << 26
+MINUTES = 7.5
+STARTED_WITHIN = 6.0  # minutes, after which no further network is started: a cold torch.compile may take one
+CHECKED_STEPS = 2
 NETWORKS = ("transformer", "lstm", "resnet50", "alexnet", "googlenet")
+JAX = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # the GPU has other users meanwhile
 
 
-def why_not() -> str | None:
-    """Return why there is no GPU to measure, or None."""
-    reason = cupy_.why_not()
-    if reason is None and cupy_.device().kind == EMULATED:
-        return "FUTUREX_GPU=emulated runs on the processor"
-    return reason
+@dataclass(frozen=True)
+class Sizes:
+    """How large the arrays are, and how often a kernel is timed."""
+
+    elements: int = 1 << 26
+    side: int = 8192
+    image: tuple[int, ...] = (32, 56, 56, 64)
+    repeat: int = 10
 
 
-def peers_for(name: str, weights: str) -> list[Peer]:
+TINY_EFFORT = Effort(rounds=1, most_rounds=1, turn_seconds=0.01, warm_steps=1)
+TINY = Sizes(1 << 10, 48, (2, 6, 6, 4), 1)
+
+
+def peers_for(name: str, weights: str, quick: bool) -> list[Peer]:
     """Return futurex in single precision and with products in bfloat16, and its peers on the same GPU."""
     own, torch_, jax_ = (f"benchmarks.workloads.networks_{stack}:TrainingStep" for stack in ("futurex", "torch", "jax"))
     options = {"name": name, "weights": weights}
-    there = {**options, "device": "cuda"}
+    mine, theirs = {**options, "device": "gpu"}, {**options, "device": "cuda"}
+    small = {networks.SMALL: "1"} if quick else {}
     return [
-        Peer(SUBJECT, own, {**options, "device": "gpu"}, 4),
-        Peer("futurex, bfloat16 products", own, {**options, "device": "gpu", "precision": "bfloat16"}, 4, own=True),
-        Peer("torch eager", torch_, there, 4),
-        Peer("torch.compile", torch_, {**there, "compiled": True}, 4),
-        Peer("jax.jit", jax_, options, 4),
+        Peer(SUBJECT, own, mine, 4, small),
+        Peer("futurex, bfloat16 products", own, {**mine, "precision": "bfloat16"}, 4, small, own=True),
+        Peer("torch eager", torch_, theirs, 4, small),
+        Peer("torch.compile", torch_, {**theirs, "compiled": True}, 4, small),
+        Peer("jax.jit", jax_, options, 4, {**small, **JAX}),
     ]
 
 
-def measure(name: str, effort: Effort) -> Comparison:
-    """Compare all stacks on one network; the remarks say their first losses."""
+def measure(name: str, effort: Effort, patience: float, quick: bool) -> Comparison:
+    """Compare all stacks on one network; the remarks say their first losses. A peer has ``patience`` seconds to start
+    and for every answer."""
     title = networks.NETWORKS[name].title
     print(title, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.pickle"
         networks.write_weights(name, path)
-        found = compare(title, SUBJECT, peers_for(name, str(path)), effort, check={"steps": CHECKED_STEPS})
+        peers = peers_for(name, str(path), quick)
+        check = {"steps": CHECKED_STEPS}
+        found = compare(title, SUBJECT, peers, effort, check=check, patience=patience, together=True)
     found.remarks["largest_disagreement"] = disagreement(found.remarks["check"])
     return found
 
 
-def seconds(function: Callable[[], Any], repeat: int = 10) -> float:
+def seconds(function: Callable[[], Any], repeat: int) -> float:
     """Return the shortest time of a call on the device, launches and waiting included."""
     whole = cupy_.device().xp.cuda.Device()
     found = []
@@ -78,20 +92,21 @@ def seconds(function: Callable[[], Any], repeat: int = 10) -> float:
     return min(found[2:])
 
 
-def rates() -> dict[str, float]:
+def rates(sizes: Sizes) -> dict[str, float]:
     """Return what the device itself reaches: bytes a second of a copy, operations a second of products."""
     xp = cupy_.device().xp
-    source, target = xp.ones(ELEMENTS, np.float32), xp.empty(ELEMENTS, np.float32)
-    found = {"copy": 2.0 * source.nbytes / seconds(lambda: xp.copyto(target, source))}
+    source, target = xp.ones(sizes.elements, np.float32), xp.empty(sizes.elements, np.float32)
+    found = {"copy": 2.0 * source.nbytes / seconds(lambda: xp.copyto(target, source), sizes.repeat)}
     for name, dtype in (("product, float32", np.float32), ("product, float16", np.float16)):
-        x = xp.ones((8192, 8192), dtype)
-        found[name] = 2.0 * 8192**3 / seconds(lambda x=x: xp.matmul(x, x), 5)
+        x = xp.ones((sizes.side, sizes.side), dtype)
+        found[name] = 2.0 * sizes.side**3 / seconds(lambda x=x: xp.matmul(x, x), sizes.repeat)
     return found
 
 
-def works(rng: np.random.Generator) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], float, float]]:
+def works(sizes: Sizes) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], float, float]]:
     """Yield name, function, arguments, and the bytes and operations that a call cannot do without."""
-    x, row = rng.random((8192, 8192), np.float32), rng.random(8192, np.float32)
+    rng, side = np.random.default_rng(0), sizes.side
+    x, row = rng.random((side, side), np.float32), rng.random(side, np.float32)
     whole = float(x.nbytes)
     yield "chain of six functions", lambda x: np.tanh(np.exp(-x) * x + np.sqrt(x) - np.log1p(x)), (x,), 2 * whole, 0.0
     yield "chain with a row", lambda x, row: np.maximum(x * row + 1, 0), (x, row), 2 * whole, 0.0
@@ -99,25 +114,34 @@ def works(rng: np.random.Generator) -> Iterator[tuple[str, Callable[..., Any], t
     yield "sums of rows", lambda x: (x * x).sum(axis=1), (x,), whole, 0.0
     yield "sums of columns", lambda x: (x * x).sum(axis=0), (x,), whole, 0.0
     yield "softmax", lambda x: fx.nn.softmax(x), (x,), 2 * whole, 0.0
-    yield "product", lambda x: x @ x, (x,), 3 * whole, 2.0 * 8192**3
-    image, kernel = rng.random((32, 56, 56, 64), np.float32), rng.random((3, 3, 64, 64), np.float32)
-    moved, flops = 2.0 * image.nbytes, 2.0 * image.size * 9 * 64
-    yield "convolution 3 x 3, 64 to 64", lambda x, w: fx.nn.conv(x, w, padding="same"), (image, kernel), moved, flops
+    yield "product", lambda x: x @ x, (x,), 3 * whole, 2.0 * side**3
+    yield "update by Adam", adam, (x, x * 1e-3, x * 0, x * 0), 7 * whole, 0.0
+    channels = sizes.image[-1]
+    image, kernel = rng.random(sizes.image, np.float32), rng.random((3, 3, channels, channels), np.float32)
+    moved, flops = 2.0 * image.nbytes, 2.0 * image.size * 9 * channels
+    title = f"convolution 3 x 3, {channels} to {channels}"
+    yield title, lambda x, w: fx.nn.conv(x, w, padding="same"), (image, kernel), moved, flops
 
 
-def kernels(found: dict[str, float]) -> list[dict[str, Any]]:
-    """Return for each work its time, its rates, and their share of what the device reaches."""
-    rows = []
-    for name, function, args, moved, flops in works(np.random.default_rng(0)):
-        there = fx.futurize(lambda *args: tuple(arg + np.float32(0) for arg in args), device="gpu")(*args)
-        run = fx.futurize(function, device="gpu")
-        taken = seconds(lambda run=run, there=there: run(*there))
-        rows.append({
-            "name": name, "seconds": taken, "bytes_per_second": moved / taken, "of_copy": moved / taken / found["copy"],
-            "operations_per_second": flops / taken, "of_product": flops / taken / found["product, float32"],
-            "backends": sorted({row.backend for row in run.profile()}),
-        })  # fmt: skip
-    return rows
+def adam(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, ...]:
+    """One step of Adam on one array."""
+    state = {"lr": 1e-3, "step": 3.0, "m": m, "v": v}
+    p, state = fx.optim.adam().update(p, g, state)
+    return p, state["m"], state["v"]
+
+
+def kernel(work: tuple[str, Callable[..., Any], tuple[Any, ...], float, float], sizes: Sizes, reached: dict[str, float]
+           ) -> dict[str, Any]:  # fmt: skip
+    """Return the time of a work, its rates, and their share of what the device reaches."""
+    name, function, args, moved, flops = work
+    there = fx.futurize(lambda *args: tuple(arg + np.float32(0) for arg in args), device="gpu")(*args)
+    run = fx.futurize(function, device="gpu")
+    taken = seconds(lambda: run(*there), sizes.repeat)
+    return {
+        "name": name, "seconds": taken, "bytes_per_second": moved / taken, "of_copy": moved / taken / reached["copy"],
+        "operations_per_second": flops / taken, "of_product": flops / taken / reached["product, float32"],
+        "backends": sorted({row.backend for row in run.profile()}),
+    }  # fmt: skip
 
 
 def kernel_table(rows: list[dict[str, Any]]) -> str:
@@ -133,36 +157,77 @@ def kernel_table(rows: list[dict[str, Any]]) -> str:
     )  # fmt: skip
 
 
+@dataclass
+class Findings:
+    """What has been measured so far; it is written after every case, so that a run that is stopped leaves it."""
+
+    folder: Path | None
+    rates: dict[str, float] = field(default_factory=dict)
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    compared: list[Comparison] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+    def write(self, *, final: bool = False) -> None:
+        """Write, and in the end print, the tables."""
+        device = list(cupy_.findings())
+        reached = ", ".join(
+            f"{name} {rate / 1e9:.0f} GB/s" if name == "copy" else f"{name} {rate / 1e12:.1f} Tflop/s"
+            for name, rate in self.rates.items()
+        )
+        notes = [f"- {line}" for line in device] + [f"- the device reaches: {reached}"]
+        notes += [f"- without {name}: {why}" for one in self.compared[:1] for name, why in one.missing.items()]
+        notes += [f"- {name} failed: {why}" for name, why in self.failed.items()]
+        notes += [f"- no time was left for {', '.join(self.left)}: name them with --cases"] if self.left else []
+        body = "\n\n".join([report.comparison_table(self.compared), kernel_table(self.kernels), "\n".join(notes)])
+        data = {
+            "device": device, "rates": self.rates, "kernels": self.kernels, "failed": self.failed,
+            "comparisons": [report.comparison_record(one) for one in self.compared],
+        }  # fmt: skip
+        report.publish("gpu", "Training steps and kernels on a GPU", body, data, self.folder, final=final)
+
+    def attempt(self, name: str, work: Callable[[], None]) -> None:
+        """Do a part of the measurement and write it; one that fails is noted and leaves the others alone."""
+        try:
+            work()
+        except Exception as error:  # of a driver, a compiler, a library: whatever it is, the next case may do
+            self.failed[name] = f"{type(error).__name__}: {error}"
+            print(f"  {name} failed: {self.failed[name]}", flush=True)
+        self.write()
+
+
 def main(arguments: argparse.Namespace) -> int:
-    """Measure, print and write the tables; return 1 where losses differ or futurex is missing, 0 without a GPU."""
-    reason = why_not()
+    """Measure, print and write the tables; return 1 where losses differ or a part failed, 0 without a GPU."""
+    if arguments.quick and cupy_.why_not() is not None:
+        os.environ["FUTUREX_GPU"] = EMULATED
+    reason = cupy_.why_not()
+    if reason is None and cupy_.device().kind == EMULATED and not arguments.quick:
+        reason = "FUTUREX_GPU=emulated runs on the processor"
     if reason is not None:
         print(f"no GPU: {reason}")
         return 0
     start = time.monotonic()
-    found = rates()
-    rows = kernels(found)
-    effort = QUICK if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.5, warm_steps=3)
-    compared, left = [], []
-    for name in arguments.cases or NETWORKS:
-        if time.monotonic() - start > MINUTES * 60:
-            left.append(name)
-        else:
-            compared.append(measure(name, effort))
-    device = list(cupy_.findings())
-    reached = ", ".join(
-        f"{name} {rate / 1e9:.0f} GB/s" if name == "copy" else f"{name} {rate / 1e12:.1f} Tflop/s"
-        for name, rate in found.items()
-    )
-    notes = [f"- {line}" for line in device] + [f"- the device reaches: {reached}"]
-    notes += [f"- no time was left for {', '.join(left)}: name them with --cases"] if left else []
-    body = "\n\n".join([report.comparison_table(compared), kernel_table(rows), "\n".join(notes)])
-    data = {
-        "device": device, "rates": found, "kernels": rows,
-        "comparisons": [report.comparison_record(one) for one in compared],
-    }  # fmt: skip
-    report.publish("gpu", "Training steps and kernels on a GPU", body, data, arguments.out)
-    wrong = [one.case for one in compared if one.remarks["largest_disagreement"] > 2e-2]
+    sizes = TINY if arguments.quick else Sizes()
+    effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.5, warm_steps=3)
+    found = Findings(arguments.out)
+    found.attempt("rates", lambda: found.rates.update(rates(sizes)))
+    for work in works(sizes) if found.rates else ():
+        found.attempt(work[0], lambda work=work: found.kernels.append(kernel(work, sizes, found.rates)))  # type: ignore[misc]
+    for name in arguments.cases or NETWORKS[: 1 if arguments.quick else None]:
+        passed = time.monotonic() - start
+        if passed > STARTED_WITHIN * 60:
+            found.left.append(name)
+            continue
+        patience = MINUTES * 60 - passed
+        found.attempt(
+            name,
+            lambda name=name, patience=patience: found.compared.append(  # type: ignore[misc]
+                measure(name, effort, patience, arguments.quick)
+            ),
+        )
+    found.write(final=True)
+    wrong = [one.case for one in found.compared if one.remarks["largest_disagreement"] > 2e-2]
     if wrong:
         print(f"the stacks disagree about the first losses of: {', '.join(wrong)}; their times do not compare")
-    return 1 if wrong or any(SUBJECT in one.missing for one in compared) else 0
+    missing = any(SUBJECT in one.missing for one in found.compared)
+    return 1 if wrong or missing or found.failed else 0

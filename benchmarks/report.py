@@ -102,8 +102,13 @@ def _today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def publish(name: str, title: str, body: str, data: dict[str, Any], folder: Path | None) -> None:
-    """Print ``body``; where ``folder`` is given write ``<name>-<date>.json`` and ``.md`` into it."""
+def publish(
+    name: str, title: str, body: str, data: dict[str, Any], folder: Path | None, *, final: bool = True
+) -> None:  # fmt: skip
+    """Print ``body``; where ``folder`` is given write ``<name>-<date>.json`` and ``.md`` into it.
+
+    What is not ``final`` is written and not printed: a run that ends early has left what it found so far.
+    """
     date = _today()
     record = {"name": name, "date": date, "machine": machine.describe(), "versions": machine.versions(), **data}
     described = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
@@ -113,7 +118,8 @@ def publish(name: str, title: str, body: str, data: dict[str, Any], folder: Path
         f"{about['memory_gib']} GiB, {about['kernel']}, Python {about['python']}\n\n{described}"
     )
     page = f"# {title}\n\n{facts}\n\n{body}\n"
-    print(f"\n{page}", flush=True)
+    if final:
+        print(f"\n{page}", flush=True)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}-{date}.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -1,16 +1,61 @@
-"""The benchmark for a GPU says why there is none."""
+"""The benchmark for a GPU: whole on the emulated device, in tiny sizes; without a GPU it says so."""
 
+import argparse
+import json
 from pathlib import Path
 
+import pytest
+
+from futurex.kernels.cuda_ import emulation
 from futurex.kernels.cupy_ import devices
 
 
-def test_without_a_gpu_the_benchmark_says_so_and_ends_well(monkeypatch, capsys):
+@pytest.fixture
+def gpu(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
     from benchmarks import gpu
 
-    assert gpu.why_not() == "FUTUREX_GPU=emulated runs on the processor" or devices._missing() is None
-    if devices._missing() is not None:
-        monkeypatch.delenv("FUTUREX_GPU")
-        assert gpu.main(None) == 0
-        assert capsys.readouterr().out.startswith("no GPU: CuPy")
+    return gpu
+
+
+@pytest.mark.skipif(devices._missing() is None, reason="this machine has a GPU")
+@pytest.mark.parametrize("wish", ["", "emulated"])
+def test_without_a_gpu_the_benchmark_says_so_and_ends_well(gpu, wish, monkeypatch, capsys):
+    monkeypatch.setenv("FUTUREX_GPU", wish)
+    assert gpu.main(argparse.Namespace(quick=False)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("no GPU: FUTUREX_GPU=emulated" if wish else "no GPU: CuPy")
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
+def test_all_of_it_runs_and_every_case_is_written(gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FUTUREX_GPU", "emulated")
+    arguments = argparse.Namespace(quick=True, rounds=1, cases=["transformer"], out=tmp_path)
+    assert gpu.main(arguments) == 0
+    [path] = tmp_path.glob("gpu-*.json")
+    found = json.loads(path.read_text())
+    assert set(found["rates"]) == {"copy", "product, float32", "product, float16"}
+    assert len(found["kernels"]) == len(list(gpu.works(gpu.TINY)))
+    assert {"cuda", "cupy"} == {each for row in found["kernels"] for each in row["backends"]} - {"host"}
+    [compared] = found["comparisons"]
+    ours = {"futurex", "futurex, bfloat16 products"}
+    assert ours <= set(compared["seconds"])
+    others = {"torch eager", "torch.compile", "jax.jit"}
+    assert set(compared["missing"]) | set(compared["seconds"]) == ours | others
+    losses = compared["remarks"]["check"]
+    assert all(len(losses[name]) == gpu.CHECKED_STEPS for name in ours)
+    page = capsys.readouterr().out
+    assert page.count("# Training steps and kernels on a GPU") == 1
+    assert all(name in page for name in ("softmax", "update by Adam", *ours))
+
+
+def test_a_part_that_fails_is_noted_and_the_others_are_kept(gpu, tmp_path):
+    found = gpu.Findings(tmp_path, rates={"copy": 1e9})
+
+    def fail():
+        raise RuntimeError("no memory is left")
+
+    found.attempt("softmax", fail)
+    [path] = tmp_path.glob("gpu-*.json")
+    written = json.loads(path.read_text())
+    assert (written["failed"], written["rates"]) == ({"softmax": "RuntimeError: no memory is left"}, {"copy": 1e9})
