@@ -371,9 +371,15 @@ def _stored(value: Any, name: str) -> Any:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """``left is right``: an array is the one that it was traced from."""
+    """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
+    the same object in some runs."""
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         left, right = entered(left), entered(right)
+    if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
+        if left.is_scalar and right.is_scalar:
+            raise Escape("`is` between numbers", "which object a number is only the run knows")
+        if left._cell.entangled or right._cell.entangled:
+            raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
     return left is right
 
 

@@ -375,3 +375,23 @@ def a_variable_named_values(x):
     if x.sum() > 0:
         values = values + 1
     return values
+
+
+@cases(V, staged=False)
+@cases(-V, staged=False)
+def the_same_array_in_one_branch(x):
+    y = x + 1
+    z = y
+    if x[0] < 0:
+        z = y * 2
+    return z is y, z is not y
+
+
+@cases(V)
+@cases(-V)
+def another_array_in_both_branches(x):
+    y = x + 1
+    z = y * 2
+    if x[0] < 0:
+        z[0] = 3
+    return z is y, z is z, x is not None

@@ -230,3 +230,90 @@ def the_same_list_by_another_name(v):
         else:
             alias.append(-x)
     return np.array(alias), alias is found
+
+
+LONG = np.sin(np.arange(40.0) ** 1.7)
+"""As many rounds as are never written one by one."""
+
+
+@cases(LONG)
+@cases(-LONG)
+@cases(LONG.astype(np.float32))
+def local_maxima(v):
+    peaks = []
+    for i in range(1, len(v) - 1):
+        if v[i] > v[i - 1] and v[i] > v[i + 1] and v[i] > 0.1:
+            peaks.append(i)
+    return np.array(peaks, dtype=int), len(peaks)
+
+
+@cases(LONG)
+def lengths_of_runs(v):
+    found, start = [], 0
+    for i in range(1, len(v)):
+        if v[i] < v[i - 1]:
+            found.append(i - start)
+            start = i
+    found.append(len(v) - start)
+    return np.array(found)
+
+
+@cases(LONG)
+@cases(np.abs(LONG))
+def grows_or_shrinks(v):
+    found = []
+    for i in range(len(v)):
+        if v[i] > 0:
+            found.append(v[i])
+        elif found:
+            found.pop()
+    return np.array(found), len(found)
+
+
+@cases(LONG)
+def pops_what_may_not_be_there(v):
+    found = []
+    for i in range(len(v)):
+        if v[i] < 0:
+            found.pop()
+        else:
+            found.append(v[i])
+    return np.array(found)
+
+
+@cases(LONG, 3)
+def left_early(v, most):
+    found = []
+    for i in range(len(v)):
+        if v[i] > 0:
+            found.append(i)
+        if len(found) > most:
+            break
+    return found[-1], len(found), v[found[0]]
+
+
+@cases(LONG)
+def windows_that_qualify(v):
+    rows = []
+    for i in range(len(v) - 3):
+        if v[i] > 0:
+            rows.append(v[i : i + 3])
+    return np.array(rows).sum(axis=0), len(rows)
+
+
+@cases(LONG, staged=False)
+def returned_after_many_rounds(v):
+    found = []
+    for i in range(len(v)):
+        if v[i] > 0:
+            found.append(i)
+    return found
+
+
+@cases(LONG, staged=False)
+def an_array_that_is_an_entry(v):
+    found = []
+    for i in range(len(v)):
+        if v[i] > 0:
+            found.append(v)
+    return len(found), found[0] is v

@@ -15,6 +15,14 @@ def at_once(monkeypatch):
     monkeypatch.setattr(choice, "FEWEST", 2)
     monkeypatch.setattr(choice, "_BETTER", 1e9)
     monkeypatch.setattr(Whole, "settled", True)
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+
+
+@pytest.fixture
+def long_ones(at_once, monkeypatch):
+    """All runs count as long."""
+    monkeypatch.setattr(choice, "is_short", lambda plan: False)
+    monkeypatch.setattr(choice, "_MUCH_BETTER", 1e9)
 
 
 def settle(f, *args):
@@ -144,3 +152,23 @@ def test_the_faster_way_stays():
     lane.choice.plain = True
     assert "10 µs instead of 20 µs" in f.explain()
     np.testing.assert_array_equal(f(x).result(), [0.0, 2.0, 4.0, 0.0])
+
+
+def test_rounds_one_by_one_have_the_choice_however_long_they_take(long_ones):
+    def rounds(x):
+        z = 0j
+        for i in range(len(x)):
+            z = z * z + complex(x[i], 0.25)
+        return z
+
+    x = np.linspace(-0.5, 0.2, 20)
+    f = fx.futurize(rounds)
+    assert "runs round by round" in (settle(f, x) or f.explain())
+    assert complex(f(x)) == rounds(x)
+
+
+def test_a_long_run_without_rounds_has_none(long_ones):
+    f = fx.futurize(lambda x: np.linalg.inv(x) @ x)
+    for _ in range(40):
+        f(np.eye(3)).result()
+    assert "calls run as plain NumPy" not in f.explain()

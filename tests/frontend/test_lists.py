@@ -28,7 +28,8 @@ def compiled(futurized, args):
 
 
 STAGED = ["a_monotone_stack", "depth_first", "breadth_first", "a_queue_that_grows_while_it_is_read", "chains_of_points",
-          "positive_ones", "several_lists", "cleared", "kept_for_the_next_round"]  # fmt: skip
+          "positive_ones", "several_lists", "cleared", "kept_for_the_next_round", "lengths_of_runs",
+          "left_early"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STAGED)
@@ -36,6 +37,16 @@ def test_is_one_compiled_function(name, at_once):
     case = next(case for case in cases if case.name == name and len(case.args[0]))
     futurized = fx.futurize(case.function)
     assert any(compiled(futurized, case.args) for _ in range(20)), futurized.explain()
+
+
+@pytest.mark.parametrize("name", ["local_maxima", "lengths_of_runs", "grows_or_shrinks"])
+def test_the_loop_is_compiled_from_its_first_round_on(name, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    case = next(case for case in cases if case.name == name)
+    text = fx.futurize(case.function)
+    outcome(text, case.args)
+    assert "is compiled whole" in text.explain()
+    assert "unrolled" not in text.explain()
 
 
 def test_a_list_may_outgrow_what_compiled_code_sets_aside(at_once):
