@@ -16,9 +16,9 @@ PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 
 
-def prefetch(pointer: str) -> str:
-    """The instruction that asks for a line."""
-    return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)"
+def prefetch(pointer: str, write: bool = False) -> str:
+    """The instruction that asks for a line, to be read or to be written."""
+    return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)"
 
 
 def named(function: str, kind: str, streams: bool) -> str:

@@ -97,7 +97,6 @@ class Rows:
         self.parameters = parameters_of(sweep, self.numbers)
         self.functions: list[str] = []
         self.declared: set[str] = set()
-        self.streamed: set[Operand] = set()
         self.laid: set[tuple[str, str, int, bool]] = set()
         self.joins = [node for node in sweep.nodes if node.op in REDUCTIONS and not self._by_tree(node)]
 
@@ -188,24 +187,31 @@ class Rows:
         return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int) -> None:
-        """Before line ``mark``: ask for what operands that no pass has read hold ahead of a block."""
+        """Before line ``mark``: ask for what lies ahead of a block. Of several passes each asks for its part of it, so
+        that memory is busy while they compute."""
         body = code.lines[mark:]
         del code.lines[mark:]
-        for operand in filter(self._is_first, elements.loaded):
-            name, dtype = f"%a{self.sweep.operands.index(operand)}.row", operand.node.dtype
-            start = code.at(memory_type(dtype), name, block)
-            for byte in range(pairwise.AHEAD, pairwise.AHEAD + BLOCK * dtype.itemsize, pairwise.LINE):
-                code.run(pairwise.prefetch(code.at("i8", start, str(byte))))
+        sweep, stages, stage = self.sweep, self.sweep.stages, elements.stage
+        read = filter(self._streams, elements.loaded if stages == 1 else sweep.operands)
+        asked = [(f"%a{sweep.operands.index(operand)}.row", operand.node.dtype, False) for operand in read]
+        if stages > 1:
+            full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL and node not in self.aside]
+            asked += [(f"%o{sweep.graph.outs.index(node)}.row", node.dtype, True) for node in full]
+        for name, dtype, write in asked:
+            ahead = str(pairwise.AHEAD)
+            if stages > 1:
+                ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
+            place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
+            lines = BLOCK * dtype.itemsize // pairwise.LINE
+            for line in range(lines * stage // stages, lines * (stage + 1) // stages):
+                code.run(pairwise.prefetch(code.at("i8", place, str(line * pairwise.LINE)), write))
             self.declared.add(pairwise.PREFETCH)
         code.lines += body
 
-    def _is_first(self, operand: Operand) -> bool:
-        """Does the operand stream by, read for the first time? From then on it counts as read."""
+    def _streams(self, operand: Operand) -> bool:
+        """Does every row have elements of its own?"""
         mask = self.sweep.mask(operand)
-        if operand in self.streamed or not mask[-1] or not (self.whole or any(mask[:-1])):
-            return False
-        self.streamed.add(operand)
-        return True
+        return mask[-1] and (self.whole or any(mask[:-1]))
 
     def _lies(self, node: Node) -> str | None:
         """The row that a sum adds up as it lies in memory, an operand or what is kept of this pass; None where its
@@ -227,7 +233,7 @@ class Rows:
     def _laid(self, node: Node) -> str:
         """The function of numbers next to each other that a reduction is."""
         operand = self._operand(node)
-        streams = node.op != "prod" and operand is not None and self._is_first(operand)
+        streams = node.op != "prod" and self.sweep.stages == 1 and operand is not None and self._streams(operand)
         kind = register_type(node.dtype)
         self.laid.add((node.op, kind, node.dtype.itemsize, streams))
         if streams:
