@@ -14,7 +14,7 @@ import numpy as np
 
 from futurex.kernels.numba_.blocks import BLOCK_BYTES, BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code
-from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, load, spread, total
+from futurex.kernels.numba_.vectors import LANES, VECTOR, fetch, fma, load, spread, total
 from futurex.tree.node import Node
 
 _ROWS = 4
@@ -73,14 +73,16 @@ def _text() -> str:
 
 
 def _dots(code: Code, row: str, count: int) -> None:
-    """z of ``count`` rows from ``row`` on."""
+    """z of ``count`` rows from ``row`` on; the rows behind them are fetched meanwhile, which no hardware foresees."""
     starts = [code.at("float", "%x", code.multiply(code.add(row, str(k)), "%columns")) for k in range(count)]
     zeros = [(VECTOR, "zeroinitializer")] * (2 * count)
+    behind = code.multiply("%columns", str(count))
     with code.loop("0", "%wide", str(_STEP), zeros) as (column, sums):
         for part in range(2):
             at = code.add(column, str(part * LANES))
             factor = load(code, VECTOR, "%w", at)
             for k, start in enumerate(starts):
+                fetch(code, code.at("float", start, code.add(at, behind)))
                 sums[2 * k + part] = fma(code, VECTOR, load(code, VECTOR, start, at), factor, sums[2 * k + part])
     wide = [code.do(f"fadd {VECTOR} {sums[2 * k]}, {sums[2 * k + 1]}") for k in range(count)]
     first = [("float", total(code, each)) for each in wide]

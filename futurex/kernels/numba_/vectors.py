@@ -9,6 +9,7 @@ import numpy as np
 
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.emit import Scalar, slot_format
+from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
 
 LANES = 16
 VECTOR = f"<{LANES} x float>"
@@ -16,6 +17,7 @@ DECLARATIONS = (
     f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
     "declare float @llvm.fma.f32(float, float, float)",
     f"declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {VECTOR})",
+    PREFETCH,
 )
 
 
@@ -28,6 +30,11 @@ def fma(code: Code, kind: str, x: str, y: str, z: str) -> str:
 def load(code: Code, kind: str, pointer: str, offset: str) -> str:
     """What begins at element ``offset`` behind a pointer."""
     return code.do(f"load {kind}, ptr {code.at('float', pointer, offset)}, align 4")
+
+
+def fetch(code: Code, pointer: str) -> None:
+    """Have a line brought to the first-level cache; there need not be memory."""
+    code.run(prefetch(pointer))
 
 
 def total(code: Code, vector: str) -> str:
