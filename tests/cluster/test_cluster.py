@@ -144,6 +144,23 @@ def test_what_is_left_of_a_failed_run_never_meets_the_next_one(cluster):
             np.testing.assert_allclose(got, w, rtol=1e-12)
 
 
+def test_an_error_says_on_which_locality_it_was_raised(cluster):
+    with pytest.raises(ZeroDivisionError) as caught:
+        cluster.spmd(programs.fail_on, 1).result(90)
+    assert f"raised on locality 1 ({cluster.addresses[1]})" in caught.value.__notes__
+
+
+def test_a_cluster_that_is_closed_says_so():
+    with _cluster(2) as cluster:
+        run = cluster.spmd(programs.wait_for_stop)
+    with pytest.raises(fx.ClusterUnreachable, match=r"was closed while run .* was under way; wait for the result"):
+        run.result(90)
+    for use in (lambda: cluster.tile(np.ones(4)), lambda: cluster.spmd(programs.rank_and_size)):
+        with pytest.raises(fx.ClusterUnreachable, match="has been closed; make a new one"):
+            use()
+    assert repr(cluster) == "<Cluster of 2 localities over auto, closed>"
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_is_named_and_nothing_hangs(victim):
     x = np.ones((6, 3))

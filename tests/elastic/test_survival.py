@@ -222,8 +222,9 @@ def test_an_error_of_the_loss_is_raised_after_a_second_try(cluster):
         wrong, np.zeros((1, 3)), np.array([0, 1, 2, 0, 1, 2, 0, 7]), batch_size=8, on=cluster, commit_every=5,
         progress=False,
     )  # fmt: skip
-    with pytest.raises(IndexError, match="labels from"):
+    with pytest.raises(IndexError, match="labels from") as caught:
         run.result(WAIT)
+    assert [note for note in caught.value.__notes__ if note.startswith("raised on the worker tcp://127.0.0.1:")]
     assert run.status == "failed"
 
 

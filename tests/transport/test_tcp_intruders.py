@@ -145,7 +145,7 @@ def dial_local(endpoint: Endpoint) -> socket.socket:
 
 
 def test_a_process_of_another_user_may_not_even_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_endpoint("local", 0, 2, SECRET) as endpoint:
+    with open_endpoint("local", 0, 2, SECRET, limits=Limits(handshake_timeout=1000)) as endpoint:
         mine = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: mine + 1)  # as the endpoint sees it, this process is somebody else's
         with dial_local(endpoint) as sock:

@@ -12,6 +12,7 @@ from transport_mesh import PATIENCE, SECRET, connect_all, mesh, open_or_skip
 
 from futurex.errors import MissingExtra
 from futurex.runtime.transport import AuthenticationError, Completion, Header, open_endpoint, ucx, ucx_library
+from futurex.runtime.transport.auth import Handshake
 from futurex.runtime.transport.frames import pack_header
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.ucx]
@@ -125,3 +126,37 @@ def test_a_rogue_that_knows_the_address_is_not_served() -> None:
     finally:
         for endpoint in (*real, rogue):
             endpoint.close()
+
+
+@pytest.mark.parametrize("announced, sent, ahead", [(4, 64, 0), (4, 1 << 20, 0), (64, 64, -1)])
+def test_a_peer_whose_messages_are_not_as_it_says_is_lost(announced: int, sent: int, ahead: int) -> None:
+    """There is memory for what it announces, and every message has a number of its own."""
+    served, lost = [], Completion()
+    with mesh("ucx", 2) as (first, second):
+        first.register(1, lambda header, payload: served.append(len(payload)))
+        first.on_peer_lost(lambda error: lost.finish())
+        second.send(0, 1, bytes(64), generation=0)
+        channel = second._channels[0]
+        header = ucx._ENVELOPE.pack(channel.token_out, channel.sent + ahead)
+        header += pack_header(Header(1, 0, 0, 1, 0, 0, announced))
+        with second._lock:
+            second._submit(channel, ucx._DATA, header, memoryview(bytes(sent)), None, 0)
+        lost.wait(PATIENCE)
+        assert "a malformed message from rank 1" in str(first.lost[1])
+    assert served == [64]
+
+
+def test_a_connected_rank_does_not_authenticate_again() -> None:
+    with mesh("ucx", 2) as (first, _):
+        handshake, greeting = first._channels[1].handshake, Handshake(1, 2, SECRET, peer=0).greeting()
+        first.run_on_thread(lambda: first._authenticate(1, greeting), PATIENCE)
+        assert first._channels[1].handshake is handshake
+        assert first.counters.rejected == 1
+
+
+def test_no_rank_speaks_for_another() -> None:
+    with open_or_skip("ucx", 0, 3) as first, open_or_skip("ucx", 1, 3) as second:
+        first.run_on_thread(lambda: first._open(1, second.address), PATIENCE)
+        greeting = Handshake(2, 3, SECRET, peer=0).greeting()
+        first.run_on_thread(lambda: first._authenticate(1, greeting), PATIENCE)
+        assert first.counters.rejected == 1

@@ -177,7 +177,8 @@ class Cluster:
         return self.client.dashboard_link.rpartition("/")[0] + dashboard.PAGE
 
     def __repr__(self) -> str:
-        return f"<Cluster of {self.size} localities over {self.transport}, {self.client.scheduler.address}>"
+        where = "closed" if self._is_closed else self.client.scheduler.address
+        return f"<Cluster of {self.size} localities over {self.transport}, {where}>"
 
     def __enter__(self) -> Cluster:
         return self
@@ -189,12 +190,20 @@ class Cluster:
         """End the session on the workers, and the workers too if this object started them."""
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
-        for run in list(self._elastic):
+        for run in [*self._elastic, *self._runs.values()]:
             run.detach()
         if self.client.status == "running" and self._broken is None:
             with contextlib.suppress(Exception):
                 self.client.run(host.close_session, self._session, on_error="ignore")
         self._closing.close()
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.client.status in ("closing", "closed")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClusterUnreachable("this fx.Cluster has been closed; make a new one, or stay inside its `with` block")
 
     def _left(self, event: Any) -> None:
         _, message = event
@@ -231,6 +240,7 @@ class Cluster:
         """
         if device not in DEVICES:
             raise ValueError(f"device={device!r} is not one of {', '.join(map(repr, DEVICES))}")
+        self._check_open()
         array = np.asarray(x)
         parts = cut(array, axis, self.size)
         shards = [
@@ -246,8 +256,9 @@ class Cluster:
 
         ``function`` must be importable on the workers, or picklable by value. Graphs among the arguments are uploaded
         once; a :class:`Tiled` argument is this rank's shard there, and a :class:`Once` is not kept. Raises LocalityLost
-        if a locality is gone already.
+        if a locality is gone already, ClusterUnreachable if the cluster is closed.
         """
+        self._check_open()
         if self._broken is not None:
             raise self._broken
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
@@ -306,6 +317,7 @@ class Cluster:
         ``locality.restored`` and takes commits. All of it travels through the scheduler, which keeps it for workers
         that come later, and ``about`` for drivers that do. Raises ValueError while a run of this name is under way.
         """
+        self._check_open()
         name = name or f"run-{next(_names)}-{uuid.uuid4().hex[:8]}"
         settings = settings or Settings()
         handed = [dumps(arg.take()) for arg in args if isinstance(arg, Once)]

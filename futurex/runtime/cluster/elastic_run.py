@@ -86,6 +86,7 @@ class ElasticRun(SpmdRun):
             self.finish(None, _scheduler_lost(self.name, error))
             return
         if over["failed"]:
+            results[0].add_note(f"raised on the worker {over['failed']}")
             self.finish(None, results[0])
         elif over["missing"]:
             settings = self._settings

@@ -10,7 +10,7 @@ from typing import Any
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
-from futurex.runtime.cluster.errors import LocalityLost
+from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.host import deliver_command
 from futurex.runtime.cluster.membership import topic
 from futurex.runtime.collectives import CollectiveError
@@ -51,6 +51,18 @@ class ClusterRun(SpmdRun):
     def send(self, command: Command) -> None:
         self._client.run(deliver_command, self.name, command, workers=self._addresses, wait=False)
 
+    def detach(self) -> None:
+        """The cluster is being closed, and the run with it."""
+        with self._state:
+            if self._ended:
+                return
+            self._ended = True
+        self._close()
+        self.finish(None, ClusterUnreachable(
+            f"the cluster was closed while run {self.name!r} was under way; wait for the result before it is closed, "
+            "inside the block `with fx.Cluster(...)`"
+        ))  # fmt: skip
+
     def lost(self, address: str) -> None:
         """A worker left the cluster."""
         if address in self._addresses and not self.done():
@@ -74,6 +86,8 @@ class ClusterRun(SpmdRun):
                 self._gather()
         elif task.status == "error":
             self._failed(rank, task.exception() or RuntimeError(f"rank {rank} failed"))
+        elif self._client.status in ("closing", "closed"):
+            self.detach()
         elif task.status in ("cancelled", "lost"):
             self._failed(rank, LocalityLost(rank, self._addresses[rank], f"run {self.name!r}"))
 
@@ -106,7 +120,11 @@ class ClusterRun(SpmdRun):
     def _end(self) -> None:
         with self._state:
             self._ended = True
-            causes = [error for _, error in sorted(self._errors.items())]
+            by_rank = sorted(self._errors.items())
+        for rank, error in by_rank:
+            if not isinstance(error, (LocalityLost, *_SYMPTOMS)):  # those name the rank that is missing
+                error.add_note(f"raised on locality {rank} ({self._addresses[rank]})")
+        causes = [error for _, error in by_rank]
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
         cause = [*lost, *others, *causes][0]

@@ -173,7 +173,7 @@ class SupervisedRun:
             self.results = [self._left_behind.get(over.worker, b"")]
         elif not over.reason:
             self.results = [self._left_behind[worker] for worker in self.coordinator.members]
-        self.over = {"reason": over.reason, "failed": over.worker is not None, "missing": over.missing}
+        self.over = {"reason": over.reason, "failed": over.worker, "missing": over.missing}
         self.spec, self.handed, self._left_behind = b"", [], {}
         for worker in list(self._scheduler.workers):
             self._post(worker, do="over")
