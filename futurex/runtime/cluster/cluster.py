@@ -190,7 +190,8 @@ class Cluster:
         """End the session on the workers, and the workers too if this object started them."""
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
-        for run in [*self._elastic, *self._runs.values()]:
+        under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
+        for run in under_way:
             run.detach()
         if self.client.status == "running" and self._broken is None:
             with contextlib.suppress(Exception):
