@@ -1,6 +1,7 @@
 """What every transport must do, in one process."""
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -421,3 +422,13 @@ def test_closing_twice_and_sending_to_nobody(kind: str) -> None:
     endpoint.close()
     endpoint.close()
     assert not endpoint._thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system does not say how it paces")
+@pytest.mark.parametrize("kind", ["tcp", "tls"])
+def test_nothing_is_paced_inside_a_host(kind):
+    with mesh(kind, 2) as endpoints:
+        for endpoint in endpoints:
+            for peer in endpoint._peers.values():
+                found = peer.wire.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+                assert found.rstrip(b"\0") == b"reno"
