@@ -12,7 +12,7 @@ from test_generated_cuda import DTYPES, operations
 import futurex as fx
 from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, reduction_source, region_source
 from futurex.kernels.cuda_.scalar import PRELUDE
-from futurex.kernels.cupy_ import regions
+from futurex.kernels.cupy_ import largest, regions
 from futurex.kernels.cupy_.formats import SOURCES
 from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
@@ -40,6 +40,7 @@ def texts():
     scaled = Graph([single, number], [single * number, single - number], "numbers")
     yield "numbers of the device", region_source(scaled, [Operand.DENSE, Operand.ELEMENT], 1)
     yield from ((f"{name}-{to}", text) for (name, to), text in SOURCES.items())
+    yield from ((f"largest-{k}", text) for k, text in enumerate(largest.SOURCES))
 
 
 def attention(params, x):

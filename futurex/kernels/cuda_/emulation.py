@@ -38,6 +38,9 @@ struct Place { unsigned int x; };
 static Place blockIdx, blockDim, gridDim, threadIdx;
 static double __longlong_as_double(long long bits) { double value; std::memcpy(&value, &bits, 8); return value; }
 static double shared_memory[1 << 14];
+static unsigned int atomicAdd(unsigned int* place, unsigned int value) {
+    unsigned int before = *place; *place += value; return before;
+}
 static ucontext_t scheduler_;
 static std::vector<ucontext_t> threads_;
 static void __syncthreads() { swapcontext(&threads_[threadIdx.x], &scheduler_); }

@@ -127,14 +127,15 @@ class TopK(Codec):
             raise ValueError(f"topk sends a share of the elements, more than 0 and at most 1, not {share:g}")
         self.share = share
 
-    def _count(self, size: int) -> int:
+    def count(self, size: int) -> int:
+        """Return how many of `size` elements are sent."""
         return max(1, math.ceil(self.share * size))
 
     def nbytes(self, size: int) -> int:
-        return 8 * self._count(size)
+        return 8 * self.count(size)
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
-        count = self._count(vector.size)
+        count = self.count(vector.size)
         places = np.sort(np.argpartition(np.abs(vector), vector.size - count)[vector.size - count :])
         return np.concatenate([places.astype(np.uint32).view(np.uint8), vector[places].view(np.uint8)])
 

@@ -21,6 +21,7 @@ import numpy as np
 from futurex.kernels.cupy_ import nccl
 from futurex.kernels.cupy_.devices import EMULATED, Device
 from futurex.runtime import config
+from futurex.runtime.collectives.device_topk import Largest, codec_for
 from futurex.runtime.collectives.operation import CollectiveError, CollectiveTimeout
 from futurex.runtime.transport import StaleGeneration
 from futurex.tree.aval import Aval
@@ -49,6 +50,7 @@ class DeviceCollectives:
         self._broken: BaseException | None = None
         self._watched: set[int] = set()
         self._generation = -1
+        self._largest = Largest(device)
         self._under_way: list[tuple[Any, Any]] = []  # events, and the arrays that must live until they are over
 
     # -- agreeing --------------------------------------------------------------------------------------------------
@@ -58,6 +60,7 @@ class DeviceCollectives:
         if self._generation == communicator.generation:
             return
         self._generation = communicator.generation
+        self._largest = Largest(self.device)
         self._watch(communicator)
         mine = bytes([self._library is not None, self._ring is not None]) + self._name
         names = communicator.gathered(np.frombuffer(mine, np.uint8))
@@ -126,6 +129,8 @@ class DeviceCollectives:
         """Begin a communication node: its results, and the event after which they are there, or None if they are."""
         avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self.agree(communicator)
+        if (codec := codec_for(node)) is not None:
+            return self._largest.all_reduce(communicator, codec, node, arrays), None
         ring, narrow = self._ring, bool(node.attrs.get("codec"))
         there = all(map(self.device.holds, arrays)) and nccl.carries(node.op, arrays) and not narrow
         if self.reason is None and ring is None:

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Tests and benchmark of the GPU on a machine that has one, from a clone and without a network, within 20 minutes.
+#
+#   tools/on_gpu.sh [WHEELS [RESULTS]]
+#
+# WHEELS is a folder of wheels for what that machine's Python lacks (CuPy, Numba, pytest, ...); they are unpacked beside
+# the results and nothing of the machine's own is changed. RESULTS (default: gpu-results) takes logs and figures, which
+# are written as they come: a run that is cut off leaves what it found. PYTHON names another interpreter.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+wheels=${1:-} results=$(realpath -m "${2:-gpu-results}") python=${PYTHON:-python3} failed=0
+mkdir -p "$results"
+export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 FUTUREX_COMPILE=wait
+unset FUTUREX_GPU
+if [ -n "$wheels" ]; then
+    "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$results/site" "$wheels"/*.whl || exit 1
+    export PYTHONPATH=$PYTHONPATH:$results/site
+fi
+
+part() {  # part NAME SECONDS COMMAND...: run it, keep what it says, and go on if it fails
+    local name=$1 seconds=$2
+    shift 2
+    echo "== $name (at most $seconds s)"
+    timeout "$seconds" "$@" 2>&1 | tee "$results/$name.log"
+    [ "${PIPESTATUS[0]}" = 0 ] || { echo "== $name failed"; failed=1; }
+}
+
+part device 30 nvidia-smi
+part doctor 90 "$python" -c "from futurex.cli.main import main; raise SystemExit(main(['doctor']))"
+part every-op 240 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_every_op.py
+part benchmark 520 "$python" -m benchmarks gpu --out "$results"
+part tests 420 "$python" -m pytest -q -p no:cacheprovider tests/gpu tests/test_autocast.py --deselect tests/gpu/test_every_op.py
+rm -rf "$results/site"
+exit "$failed"
