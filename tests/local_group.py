@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ class ThreadGroup:
         localities = run.localities
         results, left = [None] * self.size, [self.size]
         lock = threading.Lock()
+        given = [[copy.copy(arg) for arg in args] for _ in range(self.size)]  # what is taken once, once by each rank
         for rank in range(self.size):
             self.communicators[rank] = self.communicators[rank].begin_generation(generation)
             emit = lambda event, rank=rank: run.publish(rank, event)  # noqa: E731
@@ -48,7 +50,7 @@ class ThreadGroup:
 
         def body(rank):
             try:
-                results[rank] = function(localities[rank], *args)
+                results[rank] = function(localities[rank], *given[rank])
             except BaseException as error:
                 run.finish(None, error)
                 return
