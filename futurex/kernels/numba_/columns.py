@@ -6,6 +6,7 @@ thread writes to, while the rows stream by, four at a time.
 
 from __future__ import annotations
 
+from futurex.kernels.numba_ import pairwise
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -19,6 +20,8 @@ LANES = 16
 """Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
 MOST_COLUMNS = 1024
 """Of one task."""
+STREAM = 2 * 1024 * 1024
+"""Bytes from which on an operand does not lie in a cache near by."""
 
 
 class Columns:
@@ -55,6 +58,7 @@ class Columns:
                     begin.body.store(node.dtype, value, code.at(memory_type(node.dtype), pointer, column))
             blocks = code.do(f"and i64 {width}, -{LANES}")
             index = self._index(code, outer)
+            ahead = self._ahead(code)
             rest = code.do(f"urem i64 %n, {AT_ONCE}")
             whole = code.do(f"sub i64 %n, {rest}")
             for low, high, count in (("0", whole, AT_ONCE), (whole, "%n", 1)):
@@ -62,11 +66,11 @@ class Columns:
                     rows = [
                         _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
                     ]
-                    with (
-                        code.loop("0", blocks, str(LANES)) as (block, _),
-                        code.loop("0", str(LANES), lanes=LANES) as (lane, _),
-                    ):
-                        self._column(code, rows, code.add(block, lane), totals)
+                    with code.loop("0", blocks, str(LANES)) as (block, _):
+                        for each in rows if count > 1 else ():
+                            each.ask(block, ahead)
+                        with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
+                            self._column(code, rows, code.add(block, lane), totals)
                     with code.loop(blocks, width) as (column, _):
                         self._column(code, rows, column, totals)
                     for each in rows:
@@ -76,9 +80,23 @@ class Columns:
                     kind = memory_type(node.dtype)
                     value = begin.body.load(node.dtype, code.at(kind, totals[node], column))
                     begin.body.store(node.dtype, value, code.at(kind, f"%o{k}", code.add(place, column)))
+        if ahead:
+            declared.add(pairwise.PREFETCH)
         if sweep.guarded:
             report(code)
         return module(self.parameters, code, threaded, sorted(declared))
+
+    def _ahead(self, code: Code) -> dict[Operand, str]:
+        """How far ahead what the one large operand holds is asked for: whole rows, the next ones being on their way.
+
+        Several operands are memory's work enough, and small ones lie in a cache.
+        """
+        found = [operand for operand in self.sweep.operands if self.sweep.mask(operand)[-2:] == (True, True)]
+        if len(found) != 1 or found[0].node.aval.nbytes < STREAM:
+            return {}
+        row = code.multiply("%columns", str(found[0].node.dtype.itemsize))
+        count = code.most(code.do(f"udiv i64 {pairwise.AHEAD}, {row}"), str(AT_ONCE))
+        return {found[0]: code.multiply(row, count)}
 
     def _index(self, code: Code, outer: str) -> list[str]:
         found = []
@@ -148,6 +166,14 @@ class _Row(Elements):
                 scaled = offset if offset == "0" else self.code.multiply(offset, name)
                 offset = counter if scaled == "0" else self.code.add(scaled, counter)
         return offset
+
+    def ask(self, block: str, ahead: dict[Operand, str]) -> None:
+        """Ask for what lies ahead of a block of columns."""
+        for operand, distance in ahead.items():
+            dtype, pointer = operand.node.dtype, self.pointers[self.sweep.operands.index(operand)]
+            place = self.code.at("i8", self.code.at(memory_type(dtype), pointer, block), distance)
+            for byte in range(0, LANES * dtype.itemsize, pairwise.LINE):
+                self.code.run(pairwise.prefetch(self.code.at("i8", place, str(byte))))
 
     def begin(self, column: str) -> None:
         self.column = column
