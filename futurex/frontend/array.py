@@ -13,12 +13,14 @@ import numpy as np
 from futurex.frontend.tracebacks import folds, settle
 from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.aval import Aval, aval_of
+from futurex.tree.pytree import leaf
 
 READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
 _WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
 
 
+@leaf
 class Array:
     """A future that is also an array: shape and dtype are known at once, the elements when they are needed.
 

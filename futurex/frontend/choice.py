@@ -103,12 +103,14 @@ class Choice:
         Raises Misfit for a result of another kind, and what the function raises.
         """
         looked = call_and_look(lambda: function(*args, **kwargs))
-        outputs = self.variant.outputs
-        if looked.structure != self.variant.structure or not all(map(_fits, looked.leaves, outputs)):
+        if looked.structure != self.variant.structure:
             raise Misfit(as_futures(looked, args, kwargs))
+        outputs = self.variant.outputs
         found: list[Any] = [None] * len(outputs)
         for leaf, own, output in zip(looked.leaves, looked.alone, outputs, strict=True):
-            mine = not isinstance(leaf, np.ndarray) or (own and is_apart(leaf, given))
+            if not _fits(leaf, output):
+                raise Misfit(as_futures(looked, args, kwargs))
+            mine = type(leaf) is not np.ndarray or (own and (leaf.base is None or is_apart(leaf, given)))
             found[output.index] = leaf if mine else leaf.copy()
         return self.pack(found)
 
@@ -142,8 +144,7 @@ def _fits(leaf: Any, output: Output) -> bool:
     assert aval is not None
     if aval.weak:
         return type(leaf) in PYTHON_SCALARS and np.asarray(leaf).dtype == aval.dtype
-    if type(leaf) is not np.ndarray and not isinstance(leaf, np.generic):
+    is_array = type(leaf) is np.ndarray
+    if is_array is not output.is_array or not (is_array or isinstance(leaf, np.generic)) or leaf.dtype != aval.dtype:
         return False
-    if leaf.dtype != aval.dtype or leaf.ndim != len(aval.shape) or isinstance(leaf, np.ndarray) is not output.is_array:
-        return False
-    return not aval.static or leaf.shape == aval.shape
+    return leaf.shape == aval.shape if aval.static else leaf.ndim == len(aval.shape)

@@ -12,7 +12,7 @@ import numpy as np
 from futurex.tree.pytree import Structure, flatten
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Looked:
     """What a call returned: as it is, and its leaves; ``alone`` says of which nobody else refers to the array."""
 
@@ -25,7 +25,8 @@ class Looked:
 def call_and_look(make: Callable[[], Any]) -> Looked:
     """``make()``, and for every leaf of its result whether it is an array that nobody else refers to."""
     result, leaves, structure, counts = _counted(make)
-    alone = [own is not None and own <= _ALONE[0] and base <= _ALONE[1] for own, base in counts]
+    most, most_of_base = _ALONE
+    alone = [own is not None and own <= most and base <= most_of_base for own, base in counts]
     return Looked(result, leaves, structure, alone)
 
 

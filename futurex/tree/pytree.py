@@ -24,8 +24,14 @@ class Structure:
 
 
 LEAF = Structure(None)
-_LEAVES = frozenset({np.ndarray, *np.sctypeDict.values(), bool, int, float, complex, str, type(None)})
+_LEAVES = {np.ndarray, *np.sctypeDict.values(), bool, int, float, complex, str, type(None)}
 """Kinds that are found to be leaves without a closer look."""
+
+
+def leaf(kind: type) -> type:
+    """A class decorator: instances are leaves, which is found without a closer look."""
+    _LEAVES.add(kind)
+    return kind
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
