@@ -19,6 +19,9 @@ import numpy as np
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
 
 ALIGNMENT = 64
+_SMALL, _SMALL_SHARE = 8192, 16
+"""Bytes of values whose memory is used once, where all of them are this part of the largest value: what is saved is not
+worth that large instructions wait for those that read them, and that rows of machine code end there."""
 HUGE_PAGE = 2 << 20
 
 
@@ -230,7 +233,11 @@ class Planner:
             self.layout.arena = ends[-1]
             return
         lives = {slot.index: self._life(slot.index, position) for slot in roots}
-        offsets = best_fit(sizes, [lives[slot.index][:2] for slot in roots])
+        small = sum(size for size in sizes if size <= _SMALL)
+        keep = _SMALL if _SMALL_SHARE * small <= max(sizes, default=0) else 0
+        always = 0, len(position)
+        held = [always if size <= keep else lives[slot.index][:2] for slot, size in zip(roots, sizes, strict=True)]
+        offsets = best_fit(sizes, held)
         self.layout.offsets = {slot.index: offset for slot, offset in zip(roots, offsets, strict=True)}
         self.layout.arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
         self._order_reuse(roots, sizes, lives)

@@ -3,12 +3,12 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_graphs import graphs, inputs, matrix
+from plan_graphs import F8, graphs, inputs, matrix
 
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, best_fit
 from futurex.runtime.plan import compile_plan
-from futurex.tree import Graph, apply
+from futurex.tree import Aval, Graph, apply, param
 
 NUMPY = (NumpyBackend(),)
 lives = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda pair: (pair[0], sum(pair)))
@@ -74,3 +74,21 @@ def test_large_arenas_start_on_huge_pages_and_small_ones_on_cache_lines():
     assert large.ctypes.data % HUGE_PAGE == 0
     large[:] = 3
     assert large[-1] == 3
+
+
+def test_small_results_beside_large_ones_make_nobody_wait():
+    """Large instructions would have to run after whoever reads a few bytes where they write."""
+    x = param(Aval((300, 300), F8), "x")
+    total = apply("sum", apply("matmul", x, x), axis=(0,), keepdims=True, dtype=None)
+    few = apply("matmul", total, x)
+    last = apply("sum", few, axis=None, keepdims=False, dtype=None)
+    y = apply("matmul", x, apply("transpose", x, axes=(1, 0)))
+    plan = compile_plan(Graph([x], [last, apply("matmul", y, x)]))
+    made = {each.index for each in plan.instructions if each.node.op == "matmul" and each.node.shape == few.shape}
+    ends = {each.index for each in plan.instructions if each.node.shape == ()}
+    large = [each for each in plan.instructions if each.node.shape == x.shape]
+    assert all(not (made | ends) & set(each.after) for each in large)
+    value = np.random.default_rng(0).random((300, 300)) / 300
+    found = plan.run([value])
+    np.testing.assert_allclose(found[0], ((value @ value).sum(axis=0) @ value).sum(), rtol=1e-12)
+    np.testing.assert_allclose(found[1], value @ value.T @ value, rtol=1e-12)
