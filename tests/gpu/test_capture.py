@@ -140,6 +140,28 @@ def test_a_training_step_is_one_graph_that_writes_in_place(name):
     assert graph.replays >= 6
 
 
+def test_dropout_is_in_the_graph_with_the_key_of_each_step():
+    def step(w, x, key):
+        def loss(w):
+            h = fx.nn.dropout(x @ w, 0.3, key)
+            return (h * h).mean() + fx.random.normal(fx.random.fold(key, 1), (3,)).sum() * 1e-3
+
+        value, slope = fx.value_and_grad(loss)(w)
+        return w - 0.1 * slope, value
+
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(20, 30)).astype(np.float32), rng.normal(size=(64, 20)).astype(np.float32)
+    there, here = (fx.futurize(step, device=device, donate="w") for device in ("gpu", "cpu"))
+    mine = theirs = w
+    for k in range(10):
+        mine, loss = there(mine, x, np.uint64(k + 2**40))
+        theirs, expected = here(theirs, x, np.uint64(k + 2**40))
+        np.testing.assert_allclose(float(loss), float(expected), rtol=1e-4)
+    np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=1e-4, atol=1e-5)
+    [found] = there.trace(mine, x, np.uint64(3)).plan.replays.values()
+    assert (found.reason, len(found._graphs)) == (None, 1)
+
+
 def test_others_arrays_do_not_take_a_graph_away_at_every_call():
     plan = DevicePlan(fx.futurize(lambda w, x: w - 0.5 * x).trace(np.ones(4), np.ones(4)).graph, donate={0: 0})
     mine, theirs = [np.zeros(4)], [np.ones(4)]

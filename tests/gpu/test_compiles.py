@@ -12,7 +12,7 @@ from test_generated_cuda import DTYPES, operations
 import futurex as fx
 from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, reduction_source, region_source
 from futurex.kernels.cuda_.scalar import PRELUDE
-from futurex.kernels.cupy_ import largest, regions
+from futurex.kernels.cupy_ import draws, largest, regions
 from futurex.kernels.cupy_.formats import SOURCES
 from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
@@ -40,6 +40,8 @@ def texts():
     scaled = Graph([single, number], [single * number, single - number], "numbers")
     yield "numbers of the device", region_source(scaled, [Operand.DENSE, Operand.ELEMENT], 1)
     yield from ((f"{name}-{to}", text) for (name, to), text in SOURCES.items())
+    for name, dtype in draws.FORMS:
+        yield f"{name}-{dtype}", draws.source(name, dtype, True, False)
     yield from ((f"largest-{k}", text) for k, text in enumerate(largest.SOURCES))
 
 
@@ -70,9 +72,10 @@ def network_texts():
 
 def in_one(texts):
     """One file of all kernels, each under a name of its own."""
-    whole = [PRELUDE]
+    whole = [PRELUDE, draws.PHILOX]
     for number, text in enumerate(texts):
-        body, count = re.subn(r"void region\(", f"void region_{number}(", text.removeprefix(PRELUDE))
+        text = text.removeprefix(PRELUDE).removeprefix(draws.PHILOX)
+        body, count = re.subn(r"void region\(", f"void region_{number}(", text)
         assert count == 1
         whole.append(body)
     return "\n".join(whole)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import cublas, cudnn
-from futurex.kernels.cupy_ import formats
+from futurex.kernels.cupy_ import draws, formats
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
@@ -25,9 +25,10 @@ from futurex.tree.node import Node, param
 Call = Callable[..., Any]
 GENERATED: dict[str, Callable[[Device, Graph], Call]] = {"fused": Region, "fused_reduction": Sweep}
 
-LIBRARIES: dict[str, Callable[[Device, Node], Call | None]] = {
-    "cudnn": cudnn.kernel_for, "cublas": cublas.kernel_for, "cuda": formats.kernel_for,
-}  # fmt: skip
+LIBRARIES: tuple[tuple[str, Callable[[Device, Node], Call | None]], ...] = (
+    ("cudnn", cudnn.kernel_for), ("cublas", cublas.kernel_for), ("cuda", formats.kernel_for),
+    ("cuda", draws.kernel_for),
+)  # fmt: skip
 
 
 class CupyBackend:
@@ -51,7 +52,7 @@ class CupyBackend:
 
     def _kernel(self, node: Node) -> Placed | Generated:
         plain = self._plain(node)
-        for library, kernel_for in LIBRARIES.items():
+        for library, kernel_for in LIBRARIES:
             kernel = kernel_for(self.device, node)
             if kernel is not None:
                 return Generated(node, kernel, "", lambda: lambda *inputs: (plain(None, *inputs),), library)
@@ -155,7 +156,7 @@ class Generated:
     @property
     def reads_numbers(self) -> bool:
         """Does it take Python's numbers from the device's memory as it takes them by value?"""
-        return isinstance(self._kernel, Region | Sweep)
+        return isinstance(self._kernel, Region | Sweep | draws.Draw)
 
     @property
     def overwrites(self) -> bool:
