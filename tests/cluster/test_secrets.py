@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import pickle
+import secrets
 import threading
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pytest
 from distributed import LocalCluster
 
 import futurex as fx
-from futurex.runtime.cluster import host
 from futurex.runtime.transport.auth import Secret
 from futurex.training.checkpoint import MANIFEST, Checkpoint, CheckpointError, load, save
 
@@ -27,8 +27,9 @@ def loss(w, x):
 
 
 def _texts(secret):
-    """All the ways in which a careless program would write it."""
-    return [repr(secret), repr(secret[:16])[2:-1], secret.hex(), str(list(secret))]
+    """All the ways in which a careless program would write it, and a list of its lines repeat that."""
+    within = repr(secret[:16])[2:-1]
+    return [repr(secret), within, repr(within)[1:-1], secret.hex(), str(list(secret))]
 
 
 def _secret(dask_worker):
@@ -44,26 +45,36 @@ def _words(dask_worker):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("transport", ["local", "tcp"])
-def test_the_secret_of_a_session_is_nowhere_to_be_read(transport, caplog):
+def test_the_secret_of_a_session_is_nowhere_to_be_read(transport, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.DEBUG) as workers:
         with fx.Cluster(workers, transport=transport) as cluster:
             fx.futurize(loss).on(cluster)(np.ones(3), cluster.tile(np.ones((4, 3)))).result()
-            with pytest.raises(ValueError, match="there is no transport"):  # Dask logs the arguments of what fails
-                cluster.client.run(host.open_session, "x", "pigeon", _ranks(cluster), Secret(_first(cluster)))
+            drawn, cluster.transport = secrets.token_bytes(32), "pigeon"
+            with monkeypatch.context() as patched:
+                patched.setattr(secrets, "token_bytes", lambda n: drawn[:n])
+                with pytest.raises(ValueError, match="there is no transport"):  # Dask logs the arguments of what fails
+                    cluster._open_session()
             everything = "\n".join([
                 caplog.text, repr(cluster), str(vars(cluster)), str(cluster.client.get_worker_logs()),
                 str(cluster.client.get_scheduler_logs()), str(cluster.client.get_events()),
                 *cluster.client.run(_words).values(),
             ])  # fmt: skip
             assert "a secret of 32 bytes" in everything  # what fails was logged, and what endpoints hold was shown
-            for text in _texts(_first(cluster)):
+            for text in [*_texts(_first(cluster)), *_texts(drawn)]:
                 assert text not in everything
 
 
 def _elastic_secret(dask_worker):
     [member] = dask_worker.futurex_host.participant._members.values()
     return bytes(member._communicator.endpoint._secret)
+
+
+def _words_of_what_waits(secret, dask_worker):
+    """What a worker holds while the program of a run is on its way: there is none of this name."""
+    participant = dask_worker.futurex_host.participant
+    participant.receive("nobody's", do="form", generation=1, rank=0, size=1, secret=bytes(secret), stall=1.0)
+    return str(vars(participant))
 
 
 def _elastic_words(dask_worker):
@@ -86,20 +97,19 @@ def test_the_secrets_of_an_elastic_run_are_nowhere_to_be_read(caplog):
             run._work.subscribe(lambda rank, event: heard.set() if event["kind"] == "step" else None)
             assert heard.wait(60), "the run did not start"
             secret = next(iter(cluster.client.run(_elastic_secret).values()))
+            early = cluster.client.run(_words_of_what_waits, Secret(secret)).values()
             everything = "\n".join([
                 caplog.text, str(vars(run)), str(cluster.client.get_worker_logs()),
                 str(cluster.client.get_scheduler_logs()), str(cluster.client.get_events()),
                 cluster.client.run_on_scheduler(_what_the_scheduler_has), *cluster.client.run(_elastic_words).values(),
+                *early,
             ])  # fmt: skip
             run.stop()
             run.result(60)
     assert "a secret of 32 bytes" in everything
+    assert all("'secret': <a secret of 32 bytes>" in each for each in early)
     for text in _texts(secret):
         assert text not in everything
-
-
-def _ranks(cluster):
-    return {address: rank for rank, address in enumerate(cluster.addresses)}
 
 
 def _first(cluster):
