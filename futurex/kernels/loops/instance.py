@@ -6,6 +6,7 @@ takes some hundred nanoseconds, and looking at what kind of thing each argument 
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import functools
 import os
@@ -162,6 +163,7 @@ class Instance:
             self._function = _CALLBACK(calls)
             blocks[0, program.callback] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         self._known: dict[str, Any] = {
+            "__builtins__": builtins,  # functions of NumPy in C that import something look here for it
             "block": (ctypes.c_char * (8 * blocks.size)).from_buffer(blocks.data), "scratch": scratch,
             "statuses": blocks[:, 0], "pack": program.pack, "unpack": program.unpack, "too_large": struct.error,
             "code": _CODE(entry.address), "where": ctypes.c_void_p(address_of(blocks)), "on_threads": entry.on_threads,
