@@ -7,6 +7,7 @@ alone are brought together: a row of them is one line, and one call (:mod:`futur
 
 from __future__ import annotations
 
+import builtins
 import heapq
 import os
 import types
@@ -54,7 +55,7 @@ class Straight:
     def bind(self, instance: Instance) -> Program:
         """The function of an instance."""
         avals = [self._low.slots[root].aval for root in self._layout.donated]
-        known: dict[str, Any] = {"kinds": [(aval.shape, aval.dtype) for aval in avals]}
+        known: dict[str, Any] = {"__builtins__": builtins, "kinds": [(aval.shape, aval.dtype) for aval in avals]}
         known |= {"copied": copied, "dense": dense, "all_given": all_given, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
