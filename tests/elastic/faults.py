@@ -20,6 +20,7 @@ from typing import Any
 from distributed import Client, WorkerPlugin
 
 from futurex.runtime import points
+from futurex.runtime.elastic.member import ElasticLocality
 from futurex.runtime.transport.ucx import UcxEndpoint
 
 POINTS = ("step", "all-reduce", "commit", "checkpoint")
@@ -83,7 +84,7 @@ class _Hook:
 
     def __call__(self, point: str, where: Any) -> None:
         if point == "step":
-            self._locality = where
+            self._locality = where if isinstance(where, ElasticLocality) else None  # other runs are let alone
         with self._lock:
             fault = self._next(point)
         if fault is not None:

@@ -65,6 +65,7 @@ def test_workers_do_not_keep_what_a_run_began_with(cluster):
     )  # fmt: skip
     end = time.monotonic() + WAIT
     while run.step < 1:
+        assert not run.done(), run
         assert time.monotonic() < end, "the run did not start"
         time.sleep(0.01)
     assert set(cluster.client.run(_handed).values()) == {0}
