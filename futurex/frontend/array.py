@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
-import functools
 import operator
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -318,28 +317,41 @@ class Array:
             state = f"failed: {type(error).__name__}: {error}"
         return f"<fx.Array {self._aval!r}, {state}>"
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(np.ndarray, name):
-            raise AttributeError(f"'Array' object has no attribute {name!r}")
-        if name in _WRITING_METHODS:
-            return _refuse_writing
-        if not callable(getattr(np.ndarray, name)):
-            return self._gives(_attribute(name), self)
-        return functools.partial(self._gives, _method(name), self)
+    if TYPE_CHECKING:  # what ndarray has is set below
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def _refuse_writing(*args: Any, **kwargs: Any) -> None:
     raise TypeError(READ_ONLY)
 
 
-@functools.cache
-def _attribute(name: str) -> Any:
-    return lambda array: getattr(array, name)
+def _as_of_ndarray(name: str) -> Any:
+    """The attribute or method of this name: what the array's own gives, as a future where it is an array."""
+    own = getattr(np.ndarray, name)
+    if name in _WRITING_METHODS:
+        return staticmethod(_refuse_writing)
+    if not callable(own):
+
+        def read(array: Any) -> Any:
+            return getattr(array, name)
+
+        return property(lambda self: self._gives(read, self), doc=own.__doc__)
+
+    def call(array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, name)(*args, **kwargs)
+
+    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+        return self._gives(call, self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, own.__doc__
+    return method
 
 
-@functools.cache
-def _method(name: str) -> Any:
-    return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
+# Written out once: a class with ``__getattr__`` makes NumPy wait for Python at every protocol that it asks for.
+for _name in dir(np.ndarray):
+    if not _name.startswith("_") and not hasattr(Array, _name):
+        setattr(Array, _name, _as_of_ndarray(_name))
 
 
 def _with(array: Any, index: Any, value: Any) -> Any:
