@@ -118,7 +118,8 @@ def main(arguments: argparse.Namespace) -> int:
     memory = report.table(["case", "CPUs", "stack", "peak resident memory of the steps", "rate"], rows)
     body = "\n\n".join([report.comparison_table(found), memory, "\n".join(notes)])
     data = {"comparisons": [report.comparison_record(one) for one in found]}
-    report.publish("models", "Training steps of larger networks", body, data, arguments.out)
+    name = "-".join(["models", *(arguments.cases or ())])
+    report.publish(name, "Training steps of larger networks", body, data, arguments.out)
     wrong = [one.case for one in found if one.remarks["largest_disagreement"] > AGREEMENT]
     if wrong:
         print(f"the stacks disagree about the first losses of: {', '.join(wrong)}; their times do not compare")
