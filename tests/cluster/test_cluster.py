@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.runtime.cluster.membership import workers_of
 from futurex.runtime.transport import PeerLost
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -231,6 +232,18 @@ def _machines(dask_worker):
     [communicator] = dask_worker.futurex_host.sessions.values()
     endpoint = communicator.endpoint
     return endpoint.machines, sorted(endpoint.peer_memory)
+
+
+def test_workers_are_all_there_however_often_dask_asks_for_none_of_them():
+    import dask
+    from distributed import LocalCluster
+
+    with (
+        dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as standing,
+        fx.Cluster(standing) as cluster,
+    ):
+        assert {tuple(sorted(workers_of(cluster.client))) for _ in range(300)} == {tuple(sorted(cluster.addresses))}
 
 
 def test_localities_of_two_machines_train_as_one():

@@ -17,6 +17,7 @@ from distributed import LocalCluster
 import futurex as fx
 from futurex.errors import MissingExtra
 from futurex.runtime import points
+from futurex.runtime.cluster.membership import workers_of
 from futurex.training.checkpoint import Checkpoint, latest, newest, save
 from tests.elastic.campaign import EPOCHS, EVERY, STALL, exact, expected, problem, schedule, trial
 from tests.elastic.faults import MODES, POINTS, Fault, arm, struck
@@ -37,7 +38,7 @@ def cluster():
 
 
 def workers(cluster):
-    return cluster.client.scheduler_info(n_workers=-1)["workers"]
+    return workers_of(cluster.client)
 
 
 def until(condition, what, seconds=WAIT):

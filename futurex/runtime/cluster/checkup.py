@@ -15,6 +15,7 @@ from distributed import Client, Worker
 from distributed.comm import get_address_host
 
 from futurex.runtime.cluster.errors import ClusterUnreachable
+from futurex.runtime.cluster.membership import workers_of
 from futurex.runtime.transport import ucx_library
 
 PACKAGES = ("futurex", "numpy", "numba", "dask", "distributed")
@@ -33,7 +34,7 @@ def checkup(address: str, timeout: float = 10.0) -> Iterator[Finding]:
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterUnreachable(f"no Dask scheduler answers at {address} within {timeout:g} s: {error}") from None
     with client:
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        workers = sorted(workers_of(client))
         yield "scheduler", f"{client.scheduler.address}, dashboard {client.dashboard_link}"
         if not workers:
             yield "workers", "problem: none; start some with `dask worker ADDRESS`"

@@ -26,7 +26,7 @@ from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
-from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin
+from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin, workers_of
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
@@ -145,7 +145,7 @@ class Cluster:
             raise ClusterUnreachable(
                 f"the Dask cluster has no workers after {self._timeout:g} s; start some with `dask worker ADDRESS`"
             ) from None
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        workers = workers_of(self.client)
         return sorted(workers, key=lambda address: str(workers[address].get("name", address)))
 
     def _open_session(self) -> None:
@@ -393,7 +393,7 @@ class Cluster:
         """A run failed: end what it has in flight on the workers that are left."""
         if self.size == 1:
             return
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
 
