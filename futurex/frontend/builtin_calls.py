@@ -117,9 +117,17 @@ def _sum(values: Any, start: Any = 0) -> Any:
     entries = list(items(values))
     if not any_traced(entries) and not any_traced([start]):
         return sum(entries, start)
-    if sys.version_info >= (3, 12) and any(isinstance(entry, Tracer) and entry.aval.weak for entry in entries):
+    if sys.version_info >= (3, 12) and _is_compensated([start, *entries]):
         raise Escape("sum() of traced Python floats", "Python compensates its rounding", "use np.sum")
-    return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries, start)
+    known = 0 if any_traced([start]) else next(k for k, entry in enumerate(entries) if any_traced([entry]))
+    total = sum(entries[:known], start) if known else start
+    return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries[known:], total)
+
+
+def _is_compensated(entries: list[Any]) -> bool:
+    """Are there Python floats among the entries, and traced Python numbers that Python would add to them?"""
+    weak = [entry for entry in entries if isinstance(entry, Tracer) and entry.aval.weak]
+    return bool(weak) and (any(e.dtype.kind in "fc" for e in weak) or any(type(entry) is float for entry in entries))
 
 
 @special(divmod)

@@ -134,8 +134,8 @@ def reshapes_as_view(shape: tuple[int, ...], strides: tuple[int, ...], target: t
     """Ask NumPy whether the reshape of such an array is a view."""
     probe = np.lib.stride_tricks.as_strided(np.empty((), np.int8), shape, strides)
     try:
-        probe.shape = target
-    except AttributeError:
+        np.reshape(probe, target, copy=False)
+    except ValueError:
         return False
     return True
 

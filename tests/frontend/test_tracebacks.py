@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 import traceback
@@ -86,7 +87,7 @@ def test_a_script_shows_the_users_lines_alone(tmp_path, derivative):
         shown[mode] = run.stderr
     files = [line.split('"')[1] for line in shown["short"].splitlines() if line.startswith('  File "')]
     assert all(name == str(script) or "numpy" in name for name in files)
-    assert "return np.linalg.inv(x)\n           ^^^^^^^^^^^^^^^^" in shown["short"]
+    assert re.search(r"return np\.linalg\.inv\(x\)\n {11}[~^]{16}\n", shown["short"])  # Python 3.13 has ~ for the name
     assert "y = inner(x * 1)" in shown["short"]
     assert "LinAlgError: Singular matrix" in shown["short"]
     assert os.path.join("futurex", "frontend") in shown["full"]

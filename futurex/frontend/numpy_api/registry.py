@@ -18,8 +18,8 @@ NO_VALUE = np._NoValue
 
 
 def named(names: str) -> frozenset[Any]:
-    """The functions of NumPy with these names."""
-    return frozenset(getattr(np, name) for name in names.split())
+    """The functions of NumPy with these names, but for those that the installed version lacks."""
+    return frozenset(getattr(np, name) for name in names.split() if hasattr(np, name))
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
