@@ -26,7 +26,7 @@ part() {  # part NAME SECONDS COMMAND...: run it, keep what it says, and go on i
 }
 
 part device 30 nvidia-smi
-part doctor 90 "$python" -c "from futurex.cli.main import main; raise SystemExit(main(['doctor']))"
+part doctor 90 "$python" -m futurex doctor
 part every-op 240 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_every_op.py
 part benchmark 520 "$python" -m benchmarks gpu --out "$results"
 part tests 420 "$python" -m pytest -q -p no:cacheprovider tests/gpu tests/test_autocast.py --deselect tests/gpu/test_every_op.py

@@ -79,7 +79,3 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--transport", choices=kinds, default="auto", help=f"how localities exchange gradients {default}")
     add("--out", type=Path, help="folder of checkpoint and report (a new one in runs/ unless given)")
     parser.set_defaults(run=train.run)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
