@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.loops import control, elementwise, fourier, indexing, linear, reductions, values
+from futurex.kernels.loops import control, elementwise, fourier, indexing, linear, reductions, searching, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.delivery import Delivery
@@ -364,6 +364,11 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,
+    "sort": searching.sort,
+    "argsort": searching.argsort,
+    "unique": searching.unique,
+    "convolve": searching.convolve,
+    "native": searching.native,
     "svd": linear.singular,
     "solve": linear.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),

@@ -76,8 +76,9 @@ def norm(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         elementwise.by_loop(e, np.absolute, [x], sizes)
         return e.unboxed(reduced(e, "max", sizes, (0,), dtype, keepdims=False))
     if axis is None:
-        if node.attrs["keepdims"] or not x.contiguous or (ord == 2 and len(x.shape) > 1):
+        if node.attrs["keepdims"] or (len(x.shape) > 1 and (ord == 2 or not x.contiguous)):
             raise Unsupported("a norm of its own kind")
+        x = x if x.contiguous else e.copied(x)
         flat = x if len(x.shape) == 1 else arrays.reshaped(e.function, x, (x.nbytes // dtype.itemsize,))
         squares = product(e, flat, flat, dtype)
     else:

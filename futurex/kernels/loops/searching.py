@@ -1,0 +1,245 @@
+"""Sorting and searching, and convolutions of vectors: NumPy's own functions for sorts and inner products, and loops
+around them in NumPy's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import arrays, dtypes, elementwise
+from futurex.kernels.loops.arrays import Array, Extent, Size, plus, text
+from futurex.kernels.loops.function import Function
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import InnerLoop
+from futurex.kernels.loops.values import Scalar
+from futurex.kernels.numba_.scalar import operate
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+_INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
+_SMALL = 16
+"""Taps up to which NumPy may have a convolution of its own kind."""
+_SEARCHES = {
+    "np.searchsorted(_0, _1)": "left",
+    "np.searchsorted(_0, _1, side='left')": "left",
+    "np.searchsorted(_0, _1, side='right')": "right",
+    "np.searchsorted(_0, _1, 'left')": "left",
+    "np.searchsorted(_0, _1, 'right')": "right",
+}
+
+
+def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """Calls of NumPy that have a form of their own: ``searchsorted``."""
+    side = _SEARCHES.get(node.attrs["call"])
+    if side is None:
+        raise Unsupported(node.attrs["call"])
+    return _searchsorted(e, inputs, side == "left")
+
+
+# -- sorting ---------------------------------------------------------------------------------------------------------
+
+
+def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """``sort`` of a vector."""
+    x = _vector(inputs[0])
+    function = dtypes.sort(x.dtype, node.attrs["kind"])
+    made = e.copied(x)
+    _succeed(e, function, f"ptr {made.pointer(e.function)}, i64 {text(x.shape[0])}")
+    return made
+
+
+def argsort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """``argsort`` of a vector."""
+    return _positions(e, _vector(inputs[0]), node.attrs["kind"])
+
+
+def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
+    f, function = e.function, dtypes.argsort(x.dtype, kind)
+    order = e.fresh(x.shape, _INT)
+    source = x if x.contiguous else e.copied(x)
+    start = order.pointer(f)
+    with f.counted(text(x.shape[0])) as i:
+        f.store(_INT, i, _at(f, start, i))
+    _succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(x.shape[0])}")
+    return order
+
+
+def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
+    """``unique`` of integers and bools, with all that it tells; equal floats may be different numbers."""
+    (x,) = inputs
+    if not isinstance(x, Array) or not x.shape or x.dtype.kind not in "biu" or node.attrs["axis"] is not None:
+        raise Unsupported("distinct numbers of another kind")
+    f, dtype, shape = e.function, x.dtype, x.shape
+    x = x if x.contiguous else e.copied(x)
+    x = x if len(shape) == 1 else arrays.reshaped(f, x, (x.nbytes // dtype.itemsize,))
+    count, wanted = x.shape[0], node.attrs["extras"]
+    order = _positions(e, x, "stable")
+    most = arrays.most(count)
+    made = e.fresh((most,), dtype)
+    extras = {name: e.fresh(shape if name == "inverse" else (most,), _INT) for name in wanted}
+    given, sorted_, values = (each.pointer(f) for each in (x, order, made))
+    pointers = {name: each.pointer(f) for name, each in extras.items()}
+    groups = f.variable("i64")
+    f.do(f"store i64 0, ptr {groups}, align 8")
+    with f.counted(text(count)) as i:
+        first = f.emit(f"icmp eq i64 {i}, 0")
+        place = f.load(_INT, _at(f, sorted_, i))
+        before = f.load(_INT, _at(f, sorted_, f.select(first, "i64", "0", f.emit(f"sub i64 {i}, 1"))))
+        value, last = (f.load(dtype, _at(f, given, where, dtype.itemsize)) for where in (place, before))
+        new = f.emit(f"or i1 {first}, {operate(f, 'not_equal', dtype, [value, last])}")
+        number = f.emit(f"add i64 {f.load(_INT, groups)}, {f.emit(f'zext i1 {new} to i64')}")
+        f.store(_INT, number, groups)
+        group = f.emit(f"sub i64 {number}, 1")
+        f.store(dtype, value, _at(f, values, group, dtype.itemsize))
+        if "inverse" in pointers:
+            f.store(_INT, group, _at(f, pointers["inverse"], place))
+        if "index" in pointers:
+            at = _at(f, pointers["index"], group)
+            f.store(_INT, f.select(new, "i64", place, f.load(_INT, at)), at)
+        if "counts" in pointers:
+            at = _at(f, pointers["counts"], group)
+            f.store(_INT, f.emit(f"add i64 {f.select(new, 'i64', '0', f.load(_INT, at))}, 1"), at)
+    found = Extent(f.load(_INT, groups), most)
+    return [
+        array if name == "inverse" else replace(array, shape=(found,))
+        for name, array in (("", made), *extras.items())
+    ]  # fmt: skip
+
+
+def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
+    """Binary searches, each in what the one before left open: that tells in arrays that are not sorted, too."""
+    sorted_, keys = inputs
+    x = _vector(sorted_)
+    dtype = np.promote_types(x.dtype, keys.dtype)
+    if dtype.kind not in "biuf":
+        raise Unsupported("a search for complex numbers")
+    x, wanted = (elementwise.operand(e, value, dtype) for value in (x, keys))
+    wanted = wanted if wanted.contiguous else e.copied(wanted)
+    out = e.fresh(wanted.shape, _INT)
+    f, limit = e.function, text(x.shape[0])
+    count: Size = 1
+    if wanted.shape:
+        count = wanted.shape[0] if len(wanted.shape) == 1 else wanted.nbytes // dtype.itemsize
+    given, asked, told = x.pointer(f), wanted.pointer(f), out.pointer(f)
+    low, high, previous = f.variable("i64"), f.variable("i64"), f.variable("i64")
+    f.store(_INT, "0", low)
+    f.store(_INT, limit, high)
+    f.store(_INT, "0", previous)
+    with f.counted(text(count)) as i:
+        key = f.load(dtype, _at(f, asked, i, dtype.itemsize))
+        last = f.load(dtype, _at(f, asked, f.load(_INT, previous), dtype.itemsize))
+        f.store(_INT, i, previous)
+        rising, end = _is_before(f, dtype, last, key, left), f.load(_INT, high)
+        f.store(_INT, f.select(rising, "i64", f.load(_INT, low), "0"), low)
+        inside = f.emit(f"icmp slt i64 {end}, {limit}")
+        further = f.select(inside, "i64", f.emit(f"add i64 {end}, 1"), limit)
+        f.store(_INT, f.select(rising, "i64", limit, further), high)
+        head, body, done = f.label(), f.label(), f.label()
+        f.jump(head)
+        f.place(head)
+        start, end = f.load(_INT, low), f.load(_INT, high)
+        f.branch(f.emit(f"icmp slt i64 {start}, {end}"), body, done)
+        f.place(body)
+        half = f.emit(f"lshr i64 {f.emit(f'sub i64 {end}, {start}')}, 1")
+        middle = f.emit(f"add i64 {start}, {half}")
+        value = f.load(dtype, _at(f, given, middle, x.strides[0]))
+        before = _is_before(f, dtype, value, key, left)
+        f.store(_INT, f.select(before, "i64", f.emit(f"add i64 {middle}, 1"), start), low)
+        f.store(_INT, f.select(before, "i64", end, middle), high)
+        f.jump(head)
+        f.place(done)
+        f.store(_INT, f.load(_INT, low), _at(f, told, i))
+    return e.unboxed(out)
+
+
+def _is_before(f: Function, dtype: Dtype, x: str, y: str, strictly: bool) -> str:
+    """``x < y`` or ``x <= y`` in NumPy's order of sorting: NaN is the largest."""
+    if dtype.kind != "f":
+        return operate(f, "less" if strictly else "less_equal", dtype, [x, y])
+    if strictly:
+        is_number, is_nan = operate(f, "equal", dtype, [x, x]), operate(f, "not_equal", dtype, [y, y])
+        last = f.emit(f"and i1 {is_number}, {is_nan}")
+        return f.emit(f"or i1 {operate(f, 'less', dtype, [x, y])}, {last}")
+    return f.emit(f"xor i1 {_is_before(f, dtype, y, x, strictly=True)}, true")
+
+
+# -- convolution -----------------------------------------------------------------------------------------------------
+
+
+def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """``convolve`` by the inner products that NumPy takes, one for each element of the result."""
+    a, v = map(_vector, inputs)
+    n, m = a.shape[0], v.shape[0]
+    if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind != "f":
+        raise Unsupported("a convolution of another kind")
+    if m > n:
+        (a, n), (v, m) = (v, m), (a, n)
+    if m <= _SMALL:
+        raise Unsupported("a convolution with a few taps")
+    f, size, function = e.function, a.dtype.itemsize, dtypes.dot(a.dtype)
+    before = {"full": m - 1, "same": m // 2, "valid": 0}[node.attrs["mode"]]
+    after = {"full": m - 1, "same": m - m // 2 - 1, "valid": 0}[node.attrs["mode"]]
+    backwards = replace(
+        v, strides=(-v.strides[0],), offset=plus(f, v.offset, str((m - 1) * v.strides[0])), owned=False
+    )
+    taps = e.copied(backwards)
+    a = a if a.contiguous else e.copied(a)
+    out = e.fresh((before + n - m + 1 + after,), a.dtype)
+    signal, kernel, result = a.pointer(f), taps.pointer(f), out.pointer(f)
+
+    def products(first: int, count: int, at: str, tap: str, length: str) -> None:
+        """Elements of the result from ``first`` on; the rest may tell of ``%i``, their number."""
+        with f.counted(count) as i:
+            x, y, terms = (_linear(f, each, i) for each in (at, tap, length))
+            place = f.emit(f"add i64 {i}, {first}")
+            _call(
+                e, function, "void",
+                f"ptr {_at(f, signal, x, size)}, i64 {size}, ptr {_at(f, kernel, y, size)}, i64 {size}, "
+                f"ptr {_at(f, result, place, size)}, i64 {terms}",
+            )  # fmt: skip
+
+    middle = n - m + 1
+    products(0, before, "0", f"{before}-", f"{m - before}+")
+    products(before, middle, "0+", "0", str(m))
+    products(before + middle, after, f"{middle}+", "0", f"{m - 1}-")
+    return out
+
+
+def _linear(f: Function, term: str, i: str) -> str:
+    """``"3+"`` is 3 + i, ``"3-"`` is 3 - i, ``"3"`` is 3."""
+    if term[-1] not in "+-":
+        return term
+    return f.emit(f"{'add' if term[-1] == '+' else 'sub'} i64 {term[:-1]}, {i}")
+
+
+# -- what is common --------------------------------------------------------------------------------------------------
+
+
+def _vector(value: Any) -> Array:
+    if isinstance(value, Scalar) or len(value.shape) != 1 or value.dtype.kind not in "biuf":
+        raise Unsupported("not a vector of real numbers")
+    return value
+
+
+def _at(f: Function, pointer: str, index: str, size: int = 8) -> str:
+    """The address of an element."""
+    return f.emit(f"getelementptr i8, ptr {pointer}, i64 {f.emit(f'mul i64 {index}, {size}')}")
+
+
+def _call(e: Emitter, function: InnerLoop, kind: str, arguments: str) -> str:
+    """A call of a dtype's function, whose last argument, the array, only dtypes of objects look at."""
+    call = f"call {kind} %loop{e.memory.loop(function)}({arguments}, ptr null)"
+    if kind == "void":
+        e.function.do(call)
+        return ""
+    return e.function.emit(call)
+
+
+def _succeed(e: Emitter, function: InnerLoop, arguments: str) -> None:
+    e.function.fail_if(e.function.emit(f"icmp slt i32 {_call(e, function, 'i32', arguments)}, 0"))
