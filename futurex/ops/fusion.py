@@ -24,45 +24,78 @@ CORRECTLY_ROUNDED = frozenset((
     "sqrt", "square", "reciprocal", "floor", "ceil", "trunc", "rint", "maximum", "minimum", "isnan", "isinf",
     "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-    "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "where", "cast",
+    "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "where", "cast", "conjugate",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
+PARTS = frozenset(("real", "imag"))
+"""As exact; views of complex numbers or copies."""
+_VIEWS = {((name,),): name for name in PARTS}
 APPROXIMATE = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
     "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
-OF_TWO = frozenset(("logaddexp", "arctan2"))
-"""As those, with an error of 2.5 units in the last place of the larger of result and operands: NumPy's formula."""
+OF_TWO = frozenset(("logaddexp", "arctan2", "power", "float_power", "hypot"))
+"""As those; the error of ``logaddexp`` is in units of the larger of result and operands: NumPy's formula. Powers of
+integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
+_OF_COMPLEX = frozenset((
+    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "conjugate", "real", "imag",
+    "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
+    "where", "cast",
+))  # fmt: skip
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 """The dtypes that generated code knows."""
 HALF = np.dtype(np.float16)
 """Known to elementwise regions, too: each operation is one in single precision, rounded, as NumPy has it."""
+COMPLEX = frozenset(np.dtype(code) for code in "FD")
+"""Known to elementwise regions, too, in NumPy's own formulas."""
 APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 
 
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
 
-    None if a compiled loop would not give NumPy's bits (float to integer casts, complex numbers ...).
+    None if a compiled loop would not give NumPy's bits (float to integer casts, roots of complex numbers ...).
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
-    loop = resolved_loop(node)
+    loop = _resolved(node)
     return loop if loop is not None and _fits(node, loop[0]) else None
 
 
+def _integer_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """With an exponent that is known, and for which NumPy raises no error."""
+    base, exponent = node.inputs
+    if not isinstance(node.aval, Aval) or node.aval.weak or node.dtype not in SUPPORTED or not node.dtype.isnative:
+        return None
+    known = exponent.op == "const" and exponent.size == 1 and exponent.dtype.kind in "iu"
+    if not known or base.dtype != node.dtype or not 0 <= int(exponent.value) <= np.iinfo(node.dtype).max:
+        return None
+    return (node.dtype, node.dtype), node.dtype
+
+
+def real_loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """:func:`loop_of` for kernels that know no complex numbers."""
+    loop = loop_of(node)
+    return None if loop is None or _is_complex(node, loop) else loop
+
+
 def function_of(node: Node) -> str:
-    """The name of what a node computes: its op, or the function of ``scipy.special`` that it calls."""
+    """The name of what a node computes: its op, the function of ``scipy.special`` that it calls, or the part of complex
+    numbers that it is a view of."""
+    if node.op == "load":
+        return _VIEWS.get(node.attrs["chain"], node.op)
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """Single and double precision throughout; what NumPy would convert first is left to NumPy."""
+    if node.op == "power" and node.dtype.kind in "iu":
+        return _integer_power(node)
     if not isinstance(node.aval, Aval) or node.aval.weak or node.dtype not in APPROXIMATED:
         return None
     own = all(source.dtype == node.dtype for source in node.inputs if not source.aval.weak)
@@ -70,10 +103,20 @@ def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 
 
 def resolved_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
-    """Like :func:`loop_of`, if every Python int fits the dtype in which it is used: whoever asks must see to that."""
-    if node.op not in CORRECTLY_ROUNDED or not isinstance(node.aval, Aval) or node.aval.weak:
+    """Like :func:`real_loop_of`, if every Python int fits the dtype in which it is used: who asks must see to that."""
+    loop = _resolved(node)
+    return None if loop is None or _is_complex(node, loop) else loop
+
+
+def _resolved(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    name = function_of(node)
+    if name not in CORRECTLY_ROUNDED | PARTS or not isinstance(node.aval, Aval) or node.aval.weak:
         return None
-    return _loop(node.op, tuple(source.aval for source in node.inputs), node.dtype)
+    return _loop(name, tuple(source.aval for source in node.inputs), node.dtype)
+
+
+def _is_complex(node: Node, loop: tuple[tuple[Dtype, ...], Dtype]) -> bool:
+    return any(dtype in COMPLEX for dtype in (*loop[0], loop[1], *(source.dtype for source in node.inputs)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -83,8 +126,14 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
         inputs: tuple[Dtype, ...] = (avals[0].dtype,)
         if avals[0].dtype.kind == "f" and result.kind in "iu":
             return None  # what a value out of range becomes differs from machine to machine
+        if avals[0].dtype.kind == "c" and result.kind not in "bc":
+            return None  # NumPy warns
     elif name == "where":
         inputs = (np.dtype(bool), result, result)
+    elif name in PARTS:
+        inputs = (avals[0].dtype,)
+        if avals[0].dtype not in COMPLEX:
+            return None
     elif name.startswith("logical_"):
         inputs = (np.dtype(bool),) * len(avals)  # the truth of an operand is all that counts
     else:
@@ -94,9 +143,12 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
         if resolved[-1] != result or len(set(inputs)) != 1:
             return None
     kinds = {dtype.kind for dtype in inputs}
-    if (name in _FLOAT_ONLY and kinds != {"f"}) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
+    if (name in _FLOAT_ONLY and kinds not in ({"f"}, {"c"})) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
         return None
     loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
+    if loops & COMPLEX:
+        known = SUPPORTED | COMPLEX
+        return (inputs, result) if name in _OF_COMPLEX and all(d in known and d.isnative for d in loops) else None
     if HALF in loops:
         return (inputs, result) if _converts_halves(loops, result) else None
     return (inputs, result) if all(dtype in SUPPORTED and dtype.isnative for dtype in loops) else None

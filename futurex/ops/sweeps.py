@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, SUPPORTED, loop_of, op_of_graph
+from futurex.ops.fusion import CORRECTLY_ROUNDED, SUPPORTED, op_of_graph, real_loop_of
 from futurex.ops.reduce import axes_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -119,12 +119,12 @@ def _level(node: Node, space: Space) -> Level | None:
     if node.op in REDUCTIONS:
         return Level.REDUCED if space_of(node) == space else None
     if node.shape == space.shape:
-        return Level.FULL if node.op == "broadcast_to" or loop_of(node) is not None else None
+        return Level.FULL if node.op == "broadcast_to" or real_loop_of(node) is not None else None
     if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K"):
         return None
     if space.count < LEAST_ROW and node.op not in CORRECTLY_ROUNDED and node.op != "reshape":
         return None
-    return Level.REDUCED if node.op == "reshape" or loop_of(node) is not None else None
+    return Level.REDUCED if node.op == "reshape" or real_loop_of(node) is not None else None
 
 
 def _fits(node: Node, level: Level, source: Node, from_level: Level, space: Space) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from futurex.ops.elementwise import where
-from futurex.ops.fusion import APPROXIMATED
+from futurex.ops.fusion import APPROXIMATED, COMPLEX
 from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LONGEST_ROW
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
@@ -30,10 +30,16 @@ def expand(graph: Graph) -> Graph:
 
 
 def without_sweeps(graph: Graph) -> Graph:
-    """The graph with the operations of ``fused_reduction`` nodes on their own."""
-    if not any(node.op == "fused_reduction" for node in graph.nodes):
+    """The graph with the operations of ``fused_reduction`` nodes, and of regions of complex numbers, on their own."""
+    if not any(map(_is_swept, graph.nodes)):
         return graph
-    return rewrite(graph, _rule_of(lambda node: _results(node) if node.op == "fused_reduction" else None))
+    return rewrite(graph, _rule_of(lambda node: _results(node) if _is_swept(node) else None))
+
+
+def _is_swept(node: Node) -> bool:
+    if node.op != "fused":
+        return node.op == "fused_reduction"
+    return any(isinstance(each.aval, Aval) and each.dtype in COMPLEX for each in node.attrs["graph"].nodes)
 
 
 def _results(node: Node) -> Node | tuple[Node, ...]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, loop_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -70,6 +70,11 @@ def _may_join(node: Node) -> bool:
     return node.op in VIEWS or node.op in REDUCTIONS or loop_of(node) is not None
 
 
+def _is_view(node: Node) -> bool:
+    """Of the nodes that may join: a part of complex numbers is a ``load``."""
+    return node.op in VIEWS or node.op == "load"
+
+
 def _is_region(nodes: list[Node], fewest: int, few: int) -> bool:
     """Are these a region of one shape with so many elements, or one around reductions of one space?"""
     space = holds_reduction(nodes)
@@ -77,13 +82,13 @@ def _is_region(nodes: list[Node], fewest: int, few: int) -> bool:
         return math.prod(space.shape) >= few and levels(nodes, space) is not None
     first = nodes[0]
     small = first.size < few
-    if first.size < fewest or (small and any(node.op not in CORRECTLY_ROUNDED for node in nodes)):
+    if first.size < fewest or (small and any(function_of(node) not in CORRECTLY_ROUNDED | PARTS for node in nodes)):
         return False
     return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
 
 
 def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
-    working = [node for node in group if node.op not in VIEWS]
+    working = [node for node in group if not _is_view(node)]
     if not working or not _is_region(group, fewest, few):
         return False
     if len(working) > 1:
@@ -245,9 +250,9 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
     inside = set(group)
     results = set(graph.outs)
     read = [node for node in group if node in results or any(user not in inside for user in users[node])]
-    views = _with_sources([node for node in read if node.op in VIEWS], inside)
+    views = _with_sources([node for node in read if _is_view(node)], inside)
     bases = {node.inputs[0] for node in views} & inside
-    outs = [node for node in group if node.op not in VIEWS and (node in read or node in bases)]
+    outs = [node for node in group if not _is_view(node) and (node in read or node in bases)]
     sources = dict.fromkeys(source for node in group for source in node.inputs if source not in inside)
     inner: dict[Node, Node] = {}
     inputs: list[Node] = []
@@ -283,5 +288,5 @@ def _with_sources(views: list[Node], inside: set[Node]) -> set[Node]:
     while views:
         node = views.pop()
         found.add(node)
-        views += [source for source in node.inputs if source in inside and source.op in VIEWS]
+        views += [source for source in node.inputs if source in inside and _is_view(source)]
     return found

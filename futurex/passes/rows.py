@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from futurex.ops import rows as _records  # noqa: F401  (registers what this pass makes)
-from futurex.ops.fusion import loop_of
+from futurex.ops.fusion import real_loop_of
 from futurex.passes.fuse import MOST_NODES, program_order, rebuild
 from futurex.passes.rewrite import users_of
 from futurex.tree.aval import Aval
@@ -111,7 +111,7 @@ def _region(product: Node, order: Sequence[Node]) -> tuple[Node, ...]:
         if not read:
             continue
         behind.add(node)
-        fits = isinstance(node.aval, Aval) and node.shape == product.shape and loop_of(node) is not None
+        fits = isinstance(node.aval, Aval) and node.shape == product.shape and real_loop_of(node) is not None
         if fits and len(region) <= MOST_NODES and all(source in region for source in read):
             region[node] = None
     return tuple(region)[1:]

@@ -3,6 +3,7 @@
 The reference is NumPy's ``longdouble``, whose 64 bits leave 11 for the error of a double.
 """
 
+import itertools
 import math
 
 import llvmlite.binding as llvm
@@ -155,6 +156,73 @@ def test_error_bound_of_angles(dtype):
     assert np.array_equal(np.signbit(actual[zero]), np.signbit(true[zero]))
 
 
+def compute_pairs(name, x, y):
+    """``y``: an array, or a number that is known when the kernel is made."""
+    known = not isinstance(y, np.ndarray)
+    params = [param(Aval(each.shape, each.dtype)) for each in ((x,) if known else (x, y))]
+    graph = Graph(params, [apply(name, params[0], y if known else params[1])], "region")
+    kernel = NumbaBackend().claim(apply("fused", *map(param, (each.aval for each in params)), graph=graph), 1)
+    assert kernel is not None
+    return kernel.call(np.full(x.shape, 77, x.dtype), *((x,) if known else (x, y)))
+
+
+def pairs_of(dtype, rng):
+    """All pairs of special values, of bit patterns, and those whose power is within the range of numbers."""
+    few = np.concatenate([specials(dtype), np.array([2, 3, -3, 2.5, -2.5, 4, -7, 1e30, -1e30, 0.1, -0.1], dtype)])
+    pairs = np.stack(np.meshgrid(few, few)).reshape(2, -1)
+    every = np.stack([everywhere(dtype, rng), everywhere(dtype, rng)[::-1]])
+    high = 88 if dtype.itemsize == 4 else 709
+    wide = np.exp(rng.uniform(-high, high, N)).astype(dtype)
+    near = (1 + rng.normal(size=N) * 1e-3).astype(dtype)
+    inside = [np.stack([x, (high / np.log(np.float64(x)) * rng.uniform(-1.08, 1.02, N)).astype(dtype)])
+              for x in (wide, near)]  # fmt: skip
+    whole = np.stack([-np.exp(rng.normal(size=N)), rng.integers(-30, 30, N)]).astype(dtype)
+    return np.concatenate([pairs, every, *inside, whole], axis=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*itertools.product(["power", "hypot"], DTYPES), ("float_power", np.dtype("f8"))], ids=str
+)
+def test_error_bound_of_powers(name, dtype):
+    x, y = np.ascontiguousarray(pairs_of(dtype, np.random.default_rng(8)))
+    actual, true = compute_pairs(name, x, y), getattr(np, name)(x.astype(np.longdouble), y.astype(np.longdouble))
+    distance = units(actual, true)
+    worst = int(np.argmax(distance))
+    assert distance[worst] <= BOUND, (x[worst], y[worst], actual[worst], true[worst])
+    own = getattr(np, name)(x, y)
+    assert np.array_equal(np.isnan(actual), np.isnan(own))
+    assert np.array_equal(np.signbit(actual[~np.isnan(own)]), np.signbit(own[~np.isnan(own)]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("exponent", [-3.0, -2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 5, math.inf, math.nan])
+def test_a_single_exponent(exponent, dtype):
+    """Known before or in the run: exact where NumPy has another way than by logarithms."""
+    x = np.concatenate([specials(dtype), everywhere(dtype, np.random.default_rng(9))])
+    own = np.power(x, dtype.type(exponent))
+    true = np.power(x.astype(np.longdouble), np.longdouble(exponent))
+    for actual in (compute_pairs("power", x, exponent), compute_pairs("power", x, np.array(exponent, dtype))):
+        if exponent in (-1, 0, 0.5, 1, 2):
+            assert np.array_equal(actual, own, equal_nan=True)
+        else:
+            assert units(actual, true).max() <= BOUND
+        assert np.array_equal(np.signbit(actual[~np.isnan(own)]), np.signbit(own[~np.isnan(own)]))
+
+
+@pytest.mark.parametrize("code", "bhilBHIL")
+def test_powers_of_integers_wrap_as_numpys(code):
+    dtype = np.dtype(code)
+    x = np.random.default_rng(1).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 500, dtype=dtype)
+    for exponent in (0, 1, 2, 3, 7, 10, 100):
+        assert np.array_equal(compute_pairs("power", x, exponent), np.power(x, exponent))
+    a = param(Aval(x.shape, dtype))
+    for exponent in (param(a.aval), param(Aval((), np.dtype(int), weak=True)), -1):
+        if not (dtype.kind == "u" and exponent == -1):  # which does not fit
+            assert loop_of(apply("power", a, exponent)) is None
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(GUARDED))
 def test_arguments_beyond_the_bound_are_numpys(name):
@@ -182,6 +250,11 @@ def test_error_bound_on_a_processor_with_shorter_vectors(monkeypatch, tmp_path):
             values = np.concatenate([rng.uniform(-80, 80, 1000).astype(dtype), specials(dtype)])
             values = values[np.abs(values) < LARGEST[4]] if name in GUARDED else values
             assert units(compute(name, values), true_values(name, values)).max() <= BOUND, name
+    for dtype in DTYPES:
+        x, y = np.ascontiguousarray(pairs_of(dtype, rng)[:, ::7])
+        for name in ("power", "hypot"):
+            true = getattr(np, name)(x.astype(np.longdouble), y.astype(np.longdouble))
+            assert units(compute_pairs(name, x, y), true).max() <= BOUND, name
 
 
 def test_other_types_are_left_to_numpy():

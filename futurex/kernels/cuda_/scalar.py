@@ -155,6 +155,7 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "remainder": _guarded("remainder"),
     "negative": _negative,
     "positive": lambda dtype, x: x,
+    "conjugate": lambda dtype, x: x,
     "absolute": _absolute,
     "sign": _sign,
     "sqrt": _called("sqrt"),

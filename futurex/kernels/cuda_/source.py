@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_.scalar import EXPRESSIONS, PRELUDE, c_type, cast
-from futurex.ops.fusion import HALF, function_of, loop_of
+from futurex.ops.fusion import HALF, function_of, real_loop_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -46,7 +46,7 @@ def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
             if not source.inputs:
                 uses.setdefault(source, [source.dtype])
             continue
-        loop = loop_of(node)
+        loop = real_loop_of(node)
         unknown = node.op != "cast" and function_of(node) not in EXPRESSIONS
         if loop is None or unknown or HALF in (*loop[0], loop[1]):
             raise ValueError(f"{node!r} cannot be part of a generated kernel")
@@ -121,7 +121,7 @@ class Body:
         return self._names[node, node.dtype]
 
     def _expression(self, node: Node) -> str:
-        loop = loop_of(node)
+        loop = real_loop_of(node)
         assert loop is not None  # uses_of() refused such regions
         operands = []
         for source, dtype in zip(node.inputs, loop[0], strict=True):

@@ -13,7 +13,7 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import has_fma
-from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.trigonometry import beyond
@@ -113,13 +113,10 @@ def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     loop = loop_of(node)
     if loop is None or not has_fma():
         raise Unsupported(f"{name} in a region")
-    reals = [
-        Real(f, format_of(dtype), values.converted(f, value, dtype))
-        for value, dtype in zip(operands, loop[0], strict=True)
-    ]
+    registers = [values.converted(f, value, dtype) for value, dtype in zip(operands, loop[0], strict=True)]
     if name in GUARDED:
-        e.kernels.remember(f, beyond(reals[0]))
-    return FUNCTIONS[name](*reals).name
+        e.kernels.remember(f, beyond(Real(f, format_of(loop[1]), registers[0])))
+    return function(f, node, loop[1], registers)
 
 
 # -- single values ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, dropout, pool, running, tiles
+from futurex.kernels.numba_ import compiler, complexes, dropout, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import Scalar, slot_format
@@ -20,7 +20,7 @@ from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
-from futurex.ops.fusion import HALF
+from futurex.ops.fusion import COMPLEX, HALF
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -58,7 +58,10 @@ class NumbaBackend:
             return None
         if program.approximate and not compiler.has_fma():
             return None
-        if any(each.dtype == HALF for each in node.attrs["graph"].nodes) and not compiler.has_half():
+        nodes = node.attrs["graph"].nodes
+        if any(each.dtype == HALF for each in nodes) and not compiler.has_half():
+            return None
+        if any(each.dtype in COMPLEX for each in nodes) and not complexes.known():
             return None
         loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
@@ -85,11 +88,11 @@ class _Loop:
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
         self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in program.arrays)
         self.read = tuple(_reader(scalar) for scalar in program.scalars if scalar.position is not None)
-        self.slots = tuple(struct.Struct(f"={slot_format(scalar.dtype)}").pack for scalar in program.scalars)
+        self.slots = tuple(struct.Struct(f"={slot_format(scalar.slot)}").pack for scalar in program.scalars)
         self.numbers = struct.pack(f"={len(program.numbers)}q", *program.numbers)
         self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(program.scalars[: len(self.read)])}").pack
         constants = program.scalars[len(self.read) :]
-        values = (scalar.dtype.type(scalar.node.value) for scalar in constants)
+        values = (scalar.number(scalar.node.value) for scalar in constants)
         self.constants = struct.pack(f"={_format(constants)}", *values)
         self.variants: dict[tuple[int, ...], Entry] = {}
         self.apart = (-1,) * len(program.arrays)
@@ -199,7 +202,7 @@ class _BoundLoop:
         for k, scalar in enumerate(program.scalars[: len(loop.read)]):
             place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
             if isinstance(value, np.ndarray) and value.dtype == scalar.dtype and value.flags.aligned:
-                computed.append((self.block + 8 * place, address_of(value), scalar.dtype.itemsize))
+                computed.append((self.block + 8 * place, address_of(value) + scalar.offset, scalar.slot.itemsize))
             elif isinstance(value, np.ndarray):  # to be converted at every run
                 return None
         self.renew(inputs)
@@ -223,12 +226,12 @@ _word = struct.Struct("=q").unpack
 
 
 def _format(scalars: Sequence[Scalar]) -> str:
-    return "".join(slot_format(scalar.dtype) for scalar in scalars)
+    return "".join(slot_format(scalar.slot) for scalar in scalars)
 
 
 def _reader(scalar: Scalar) -> Callable[[Sequence[Any]], Any]:
     """Gives the value of a scalar operand among the inputs in the dtype it enters in."""
-    position, convert = scalar.position, scalar.dtype.type
+    position, convert = scalar.position, scalar.number if scalar.part else scalar.dtype.type
     assert position is not None
 
     def read(inputs: Sequence[Any]) -> Any:

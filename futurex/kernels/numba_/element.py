@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
+from futurex.kernels.numba_ import complexes
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, operate
 from futurex.kernels.numba_.trigonometry import beyond
@@ -47,11 +48,11 @@ def computed(body: Body, node: Node, values: Mapping[tuple[Node, Dtype], str]) -
         return body.cast(operands[0], loop[0][0], loop[1])
     name = function_of(node)
     if name in FUNCTIONS:
-        reals = [Real(body, format_of(loop[1]), operand) for operand in operands]
         if name in GUARDED:
-            _flag(body, beyond(reals[0]))
-        return FUNCTIONS[name](*reals).name
-    return operate(body, name, loop[0][-1], operands)
+            _flag(body, beyond(Real(body, format_of(loop[1]), operands[0])))
+        return function(body, node, loop[1], operands)
+    dtype = loop[0][-1]
+    return (complexes.operate if dtype.kind == "c" else operate)(body, name, dtype, operands)
 
 
 def _flag(body: Body, condition: str) -> None:

@@ -19,7 +19,7 @@ from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
 from futurex.kernels.numba_.pairwise import AHEAD, LINE, PREFETCH, prefetch
-from futurex.kernels.numba_.scalar import Body, memory_type
+from futurex.kernels.numba_.scalar import Body, joined, memory_type, part_of
 from futurex.ops.fusion import function_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -29,11 +29,30 @@ Dtype = np.dtype[Any]
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar operand in one dtype: input number ``position`` of the region, or a constant."""
+    """A scalar operand in one dtype: input number ``position`` of the region, or a constant.
+
+    ``part``: of a complex number, each of which takes a slot.
+    """
 
     node: Node
     dtype: Dtype
     position: int | None
+    part: str = ""
+
+    @property
+    def slot(self) -> Dtype:
+        """What stands in the slot."""
+        return part_of(self.dtype) if self.part else self.dtype
+
+    @property
+    def offset(self) -> int:
+        """Where that stands in a number of ``dtype``, in bytes."""
+        return self.slot.itemsize if self.part == "imag" else 0
+
+    def number(self, value: Any) -> Any:
+        """What a value puts into the slot."""
+        held = self.dtype.type(value)
+        return getattr(held, self.part) if self.part else held
 
 
 @dataclass(frozen=True)
@@ -58,13 +77,14 @@ class Region:
 def analyse(graph: Graph) -> Region:
     """Sort the operands of a region. Raises ValueError if one of its nodes cannot be compiled exactly."""
     position = {node: k for k, node in enumerate(graph.params)}
-    scalars: dict[tuple[Node, Dtype], Scalar] = {}
+    scalars: dict[tuple[Node, Dtype, str], Scalar] = {}
     for node in graph.nodes:
         if not node.inputs:
             continue
         for source, held in zip(node.inputs, helds_of(node), strict=True):
             if not source.inputs and source.size == 1:
-                scalars[source, held] = Scalar(source, held, position.get(source))
+                for part in ("real", "imag") if held.kind == "c" else ("",):
+                    scalars[source, held, part] = Scalar(source, held, position.get(source), part)
     arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
@@ -112,7 +132,7 @@ class _Emitter:
         own = [("i64", f"%n{d}") for d in range(self.depth)]
         own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
-        own += [(memory_type(scalar.dtype), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
+        own += [(memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
         return [*own, ("ptr", "%scratch")] if self.region.guarded else own
 
     def _passed(self) -> list[tuple[str, str]]:
@@ -234,10 +254,11 @@ class _Emitter:
         return fresh
 
     def _scalars(self) -> dict[tuple[Node, Dtype], str]:
-        values = {}
+        values: dict[tuple[Node, Dtype], str] = {}
         for k, scalar in enumerate(self.region.scalars):
             value = self.body.emit(f"icmp ne i8 %s{k}, 0") if scalar.dtype.kind == "b" else f"%s{k}"
-            values[scalar.node, scalar.dtype] = value
+            held = scalar.node, scalar.dtype
+            values[held] = joined(values[held], value) if scalar.part == "imag" else value
         return values
 
     def _pointers(self) -> list[tuple[str, Dtype, tuple[bool, ...]]]:

@@ -62,6 +62,21 @@ def within(x: Real) -> Real:
     return n.scale(_grown(r))
 
 
+def power_of_e(high: Real, low: Real) -> Real:
+    """e to the sum of two words of which the second is within the rounding errors of a larger first one.
+
+    What is added to one is known beyond its last place, so that one rounding counts: results that are numbers are met.
+    """
+    own = _OF[high.format]
+    n, bits = high.nearest(LOG2_E)
+    first, second = n.fma(-own.ln2_high, high), n.fma(-own.ln2_low, low)
+    r = first + second
+    rest = (first - r) + second
+    curve = (r * r).fma(r.polynomial(*own.exp), rest.fma(r, rest))
+    whole = r + 1.0
+    return bits.scale(whole + ((r - (whole - 1.0)) + curve))
+
+
 def exp(x: Real) -> Real:
     own = _OF[x.format]
     return within(x.at_most(own.high).at_least(own.low))

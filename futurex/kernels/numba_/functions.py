@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from futurex.kernels.numba_ import exponentials, inverses, logarithms, trigonometry
-from futurex.kernels.numba_.real import Real
+import numpy as np
+
+from futurex.kernels.numba_ import exponentials, inverses, logarithms, powers, trigonometry
+from futurex.kernels.numba_.real import Real, format_of
+from futurex.kernels.numba_.scalar import Body
+from futurex.ops.fusion import function_of
+from futurex.tree.node import Node
 
 FUNCTIONS: dict[str, Callable[..., Real]] = {
     function.__name__: function
     for function in (
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
-        logarithms.logaddexp,
+        logarithms.logaddexp, powers.power, powers.float_power, powers.hypot,
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
         inverses.arccos, inverses.erf,
     )
@@ -20,3 +26,10 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
 
 GUARDED = frozenset(("sin", "cos", "tan"))
 """Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""
+
+
+def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:
+    """The register of what a node of such a function gives, from operands of one dtype."""
+    if node.op == "power":
+        return powers.power_of(body, dtype, node.inputs[1], operands)
+    return FUNCTIONS[function_of(node)](*(Real(body, format_of(dtype), each) for each in operands)).name

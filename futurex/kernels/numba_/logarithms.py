@@ -47,13 +47,19 @@ def _exponent(x: Real) -> tuple[Bits, Bits]:
     return bits.op("ashr", x.format.fraction), bits.op("and", (1 << x.format.fraction) - 1).op("add", root)
 
 
-def _split(x: Real) -> tuple[Real, Real]:
+def split(x: Real) -> tuple[Real, Real]:
     """The exponent e as a float, and the mantissa m, of a positive number, subnormal ones included."""
     digits = x.format.digits + 1
     subnormal = x.compare("olt", 2.0 ** (1 - x.format.bias))
     exponent, mantissa = _exponent((x * 2.0**digits).choose(subnormal, x))
     e = exponent.to_real()
     return (e - float(digits)).choose(subnormal, e), mantissa.as_real()
+
+
+def times_ln2(e: Real) -> tuple[Real, Real]:
+    """e log 2 in two words, of which the first is exact."""
+    first, second = _LN2[e.format]
+    return e * first, e * second
 
 
 def _natural(e: Real, f: Real) -> Real:
@@ -91,7 +97,7 @@ def _ends(x: Real, value: Real) -> Real:
 
 
 def log(x: Real) -> Real:
-    e, m = _split(x)
+    e, m = split(x)
     return _ends(x, _natural(e, m - 1.0))
 
 
@@ -115,7 +121,7 @@ def logaddexp(x: Real, y: Real) -> Real:
 
 
 def _base(x: Real, base: int) -> Real:
-    e, m = _split(x)
+    e, m = split(x)
     high, low = _log_of(m - 1.0)
     first, second = _INVERSE[base][x.format]
     top = high * first

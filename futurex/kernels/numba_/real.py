@@ -116,6 +116,10 @@ class Real:
     def root(self) -> Real:
         return self._call("sqrt", self.name)
 
+    def rounded(self) -> Real:
+        """The nearest integer, of two the even one."""
+        return self._call("rint", self.name)
+
     def with_sign_of(self, other: Real) -> Real:
         return self._call("copysign", self.name, other.name)
 

@@ -1,8 +1,8 @@
 """LLVM IR of one element: each operation as NumPy's loop of the same dtype computes it, bit for bit.
 
-Booleans are ``i1`` in registers and bytes in memory. Nothing is marked fast or contractible, so no product and sum
-become one rounding. Integer division is guarded: LLVM leaves zero divisors and the one overflow undefined, NumPy does
-not.
+Booleans are ``i1`` in registers and bytes in memory; complex numbers are two registers, and have formulas of their own
+(:mod:`.complexes`). Nothing is marked fast or contractible, so no product and sum become one rounding. Integer division
+is guarded: LLVM leaves zero divisors and the one overflow undefined, NumPy does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,26 @@ def register_type(dtype: Dtype) -> str:
 
 def memory_type(dtype: Dtype) -> str:
     """The IR type of one array element."""
+    if dtype.kind == "c":
+        part = register_type(part_of(dtype))
+        return f"{{ {part}, {part} }}"
     return "i8" if dtype.kind == "b" else register_type(dtype)
+
+
+def part_of(dtype: Dtype) -> Dtype:
+    """The dtype of the parts of complex numbers."""
+    return np.dtype(f"f{dtype.itemsize // 2}")
+
+
+def joined(real: str, imag: str) -> str:
+    """A complex value: the registers of its parts, side by side."""
+    return f"{real} {imag}"
+
+
+def parts(value: str) -> tuple[str, str]:
+    """The registers of a complex value."""
+    real, imag = value.split()
+    return real, imag
 
 
 class Body:
@@ -46,9 +65,11 @@ class Body:
         return self.emit(f"call {kind} {function}({kind} {value})")
 
     def cast(self, value: str, source: Dtype, target: Dtype) -> str:
-        """NumPy's unsafe cast between booleans, integers and floats; floats do not go to integers here."""
+        """NumPy's unsafe cast between booleans and numbers; those with fractions do not go to integers here."""
         if source == target:
             return value
+        if "c" in (source.kind, target.kind):
+            return self._cast_complex(value, source, target)
         old, new = register_type(source), register_type(target)
         if target.kind == "b":
             return self.emit(f"fcmp une {old} {value}, 0.0" if source.kind == "f" else f"icmp ne {old} {value}, 0")
@@ -62,12 +83,30 @@ class Body:
         narrower = source.kind != "b" and source.itemsize > target.itemsize
         return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
 
+    def _cast_complex(self, value: str, source: Dtype, target: Dtype) -> str:
+        if source.kind != "c":
+            return joined(self.cast(value, source, part_of(target)), "0.0")
+        own, (real, imag) = part_of(source), parts(value)
+        if target.kind == "c":
+            return joined(*(self.cast(each, own, part_of(target)) for each in (real, imag)))
+        return self.emit(f"or i1 {self.cast(real, own, target)}, {self.cast(imag, own, target)}")  # a boolean
+
     def load(self, dtype: Dtype, pointer: str) -> str:
+        if dtype.kind == "c":
+            own = part_of(dtype)
+            return joined(*(self.load(own, self._part(dtype, pointer, k)) for k in range(2)))
         kind = memory_type(dtype)
         value = self.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
         return self.emit(f"icmp ne i8 {value}, 0") if dtype.kind == "b" else value
 
+    def _part(self, dtype: Dtype, pointer: str, number: int) -> str:
+        return self.emit(f"getelementptr inbounds {register_type(part_of(dtype))}, ptr {pointer}, i64 {number}")
+
     def store(self, dtype: Dtype, value: str, pointer: str) -> None:
+        if dtype.kind == "c":
+            for k, each in enumerate(parts(value)):
+                self.store(part_of(dtype), each, self._part(dtype, pointer, k))
+            return
         if dtype.kind == "b":
             value = self.emit(f"zext i1 {value} to i8")
         self.lines.append(f"store {memory_type(dtype)} {value}, ptr {pointer}, align {dtype.itemsize}")
@@ -254,4 +293,5 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "bitwise_xor": _arithmetic("xor", "", "xor"),
     "invert": _invert,
     "where": _where,
+    "conjugate": lambda body, dtype, x: x,
 }
