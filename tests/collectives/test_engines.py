@@ -227,23 +227,49 @@ def test_the_others(ranks_of, kind: str, data: st.DataObject) -> None:
         assert np.array_equal(found["moved"], arrived)
 
 
-def test_a_vector_is_summed_at_once_again_and_again(ranks_of) -> None:
+@pytest.mark.parametrize("apart", [(), (0, 1, 2), (1,)], ids=["shared", "apart", "mixed"])
+def test_a_vector_is_summed_at_once_again_and_again(ranks_of, apart) -> None:
     ranks = ranks_of("local", 3)
-    for count in (5, 8192, 200_000):
-        arrays = [engine.group.memory.empty(count, "f4") for engine in ranks.engines]
+    for count, times in ((5, 3 * SLOTS), (8192, 3 * SLOTS), (200_000, SLOTS), (1_700_011, 3)):  # in one to five blocks
+        pattern = np.arange(count) % 251
+        arrays = [
+            np.empty(count, "f4") if rank in apart else engine.group.memory.empty(count, "f4")
+            for rank, engine in enumerate(ranks.engines)
+        ]
 
-        def body(rank: int, engine: Any, key: Any, arrays: list[np.ndarray] = arrays) -> list[np.ndarray]:
+        def body(
+            rank: int, engine: Any, key: Any, arrays: list[np.ndarray] = arrays, pattern: Any = pattern,
+            times: int = times,
+        ) -> bool:  # fmt: skip
             generation, step, _ = key
-            results = []
-            for tag in range(3 * SLOTS):
-                arrays[rank][:] = rank + tag
+            right = True
+            for tag in range(times):
+                arrays[rank][:] = pattern + (rank + tag)
                 engine.sum_now(arrays[rank], (generation, step, tag), PATIENCE)
-                results.append(arrays[rank][[0, -1]].copy())
-            return results
+                right = right and np.array_equal(arrays[rank], 3 * pattern + (3 * tag + 3))
+            return right
 
-        for results in ranks.run(body):
-            for tag, result in enumerate(results):
-                assert np.array_equal(result, [3 * tag + 3] * 2)
+        assert ranks.run(body) == [True] * 3, count
+
+
+def test_sums_of_arrays_that_others_do_not_see_are_made_block_by_block(ranks_of) -> None:
+    ranks = ranks_of("local", 2)
+    count = 2_000_003
+    sources = [np.arange(count, dtype="f8") * (rank + 1) for rank in range(2)]
+
+    def body(rank: int, engine: Any, key: Any) -> np.ndarray:
+        generation, step, _ = key
+        free = sum(room for _, room in engine.group.memory._free)
+        out = np.empty(count)
+        pending = engine.all_reduce([sources[rank]], [out], "sum", (generation, step, 0), PATIENCE)
+        taken = free - sum(room for _, room in engine.group.memory._free)
+        pending.wait(PATIENCE)
+        assert taken < count * 8 / 2  # room for a few of its blocks
+        return out
+
+    for rank, out in enumerate(ranks.run(body)):
+        assert np.array_equal(out, np.arange(count) * 3.0)
+        assert np.array_equal(sources[rank], np.arange(count) * (rank + 1.0))  # an operand is not written to
 
 
 @pytest.mark.parametrize("count", [10, 20_000])

@@ -3,7 +3,8 @@
 It speaks the protocol of the boards (``futurex/runtime/collectives``), whose places it is given, and leaves wherever it
 would have to wait longer than it may: the caller goes on from the stage it wrote down. Large vectors are handled in
 blocks, so that what one stage adds is still in the cache when the next one copies it. Vectors are added in the order
-of the ranks.
+of the ranks. A vector that the others cannot see (``SOURCE``) is brought where they do block by block, a stage ahead,
+into room for ``RING`` blocks that is used over and over and so stays in the cache.
 
 The only argument is a block of words: see ``Control``.
 """
@@ -25,7 +26,8 @@ class Control:
 
     RANKS, ME, COUNT, CLOSING, BLOCK, STAGES, YIELDS, KIND, DATA, OUT, NBYTES, OFFSET, SCRATCH = range(13)
     NUMBER, STAGE, STEP, TAG, SPINS, WHOLE, STATUS = range(13, 20)
-    BASES = 20
+    SOURCE, RING = 20, 21
+    BASES = 22
 
 
 class Status(enum.IntEnum):

@@ -93,8 +93,9 @@ end:
   ret void
 }
 
-; where the vector of a rank lies: on its board, or where the board says
-define internal ptr @vector(ptr %control, i64 %rank, i64 %at, i64 %closing, i64 %slot) {
+; where the vector of a rank begins as far as a block is concerned: on its board, or where the board says; a rank that
+; shows a few blocks at a time has each where an earlier one was
+define internal ptr @vector(ptr %control, i64 %rank, i64 %at, i64 %closing, i64 %slot, i64 %block) {
   %board = call ptr @base(ptr %control, i64 %rank)
   %where = add i64 %at, 5
   %told = call i64 @word(ptr %board, i64 %where)
@@ -103,17 +104,24 @@ define internal ptr @vector(ptr %control, i64 %rank, i64 %at, i64 %closing, i64 
   %elsewhere = icmp ne i64 %closing, 0
   %offset = select i1 %elsewhere, i64 %told, i64 %eager2
   %vector = getelementptr i8, ptr %board, i64 %offset
-  ret ptr %vector
+  %around = add i64 %at, 6
+  %ring = call i64 @word(ptr %board, i64 %around)
+  %place = urem i64 %block, %ring
+  %back = sub i64 %place, %block
+  %length = call i64 @word(ptr %control, i64 $BLOCK)
+  %shift = mul i64 %back, %length
+  %seen = getelementptr $T, ptr %vector, i64 %shift
+  ret ptr %seen
 }
 
 ; out[low:high] becomes the sum over the ranks, in their order
-define internal void @total(ptr %control, ptr %out, i64 %low, i64 %high, i64 %at, i64 %closing, i64 %slot) {
+define internal void @total(ptr %control, ptr %out, i64 %low, i64 %high, i64 %at, i64 %closing, i64 %slot, i64 %block) {
 start:
   %ranks = call i64 @word(ptr %control, i64 $RANKS)
   %scratch.word = call i64 @word(ptr %control, i64 $SCRATCH)
   %scratch = inttoptr i64 %scratch.word to ptr
-  %v0 = call ptr @vector(ptr %control, i64 0, i64 %at, i64 %closing, i64 %slot)
-  %v1 = call ptr @vector(ptr %control, i64 1, i64 %at, i64 %closing, i64 %slot)
+  %v0 = call ptr @vector(ptr %control, i64 0, i64 %at, i64 %closing, i64 %slot, i64 %block)
+  %v1 = call ptr @vector(ptr %control, i64 1, i64 %at, i64 %closing, i64 %slot, i64 %block)
   %pair = icmp eq i64 %ranks, 2
   %last = sub i64 %ranks, 1
   br i1 %pair, label %two, label %head
@@ -138,7 +146,7 @@ chunk:
   br label %next
 next:
   %rank = phi i64 [2, %chunk], [%rank2, %middle]
-  %vr = call ptr @vector(ptr %control, i64 %rank, i64 %at, i64 %closing, i64 %slot)
+  %vr = call ptr @vector(ptr %control, i64 %rank, i64 %at, i64 %closing, i64 %slot, i64 %block)
   %br = getelementptr $T, ptr %vr, i64 %from
   %is.last = icmp eq i64 %rank, %last
   br i1 %is.last, label %finish, label %middle
@@ -194,7 +202,7 @@ body:
   %following = add i64 %rank, 1
   %low = call i64 @bound(ptr %control, i64 %block, i64 %rank)
   %high = call i64 @bound(ptr %control, i64 %block, i64 %following)
-  %vector = call ptr @vector(ptr %control, i64 %rank, i64 %at, i64 1, i64 0)
+  %vector = call ptr @vector(ptr %control, i64 %rank, i64 %at, i64 1, i64 0, i64 %block)
   %from = getelementptr $T, ptr %vector, i64 %low
   %to = getelementptr $T, ptr %out, i64 %low
   %count = sub i64 %high, %low
@@ -202,6 +210,36 @@ body:
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
   %k2 = add i64 %k, 1
   br label %head
+end:
+  ret void
+}
+
+; copy a block of what is to be summed to where the others see it, if that is elsewhere and there is such a block
+define internal void @bring(ptr %control, i64 %block) {
+start:
+  %source.word = call i64 @word(ptr %control, i64 $SOURCE)
+  %source = inttoptr i64 %source.word to ptr
+  %apart = icmp ne i64 %source.word, 0
+  %count = call i64 @word(ptr %control, i64 $COUNT)
+  %length = call i64 @word(ptr %control, i64 $BLOCK)
+  %low = mul i64 %block, %length
+  %inside = icmp ult i64 %low, %count
+  %copies = and i1 %apart, %inside
+  br i1 %copies, label %copy, label %end
+copy:
+  %left = sub i64 %count, %low
+  %short = icmp ult i64 %left, %length
+  %here = select i1 %short, i64 %left, i64 %length
+  %bytes = mul i64 %here, $size
+  %ring = call i64 @word(ptr %control, i64 $RING)
+  %place = urem i64 %block, %ring
+  %start.at = mul i64 %place, %length
+  %data.word = call i64 @word(ptr %control, i64 $DATA)
+  %data = inttoptr i64 %data.word to ptr
+  %to = getelementptr $T, ptr %data, i64 %start.at
+  %from = getelementptr $T, ptr %source, i64 %low
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  br label %end
 end:
   ret void
 }
@@ -216,7 +254,7 @@ start:
   %eager = icmp eq i64 %closing, 0
   br i1 %eager, label %small, label %large
 small:
-  call void @total(ptr %control, ptr %out, i64 0, i64 %count, i64 %at, i64 0, i64 %slot)
+  call void @total(ptr %control, ptr %out, i64 0, i64 %count, i64 %at, i64 0, i64 %slot, i64 0)
   ret void
 large:
   %later = icmp ugt i64 %stage, 1
@@ -231,9 +269,9 @@ reduce:
   %following = add i64 %me, 1
   %low = call i64 @bound(ptr %control, i64 %block, i64 %me)
   %high = call i64 @bound(ptr %control, i64 %block, i64 %following)
-  %data.word = call i64 @word(ptr %control, i64 $DATA)
-  %data = inttoptr i64 %data.word to ptr
-  call void @total(ptr %control, ptr %data, i64 %low, i64 %high, i64 %at, i64 1, i64 %slot)
+  call void @bring(ptr %control, i64 %stage)
+  %data = call ptr @vector(ptr %control, i64 %me, i64 %at, i64 1, i64 %slot, i64 %block)
+  call void @total(ptr %control, ptr %data, i64 %low, i64 %high, i64 %at, i64 1, i64 %slot, i64 %block)
   br label %end
 end:
   ret void
@@ -374,14 +412,18 @@ crowded:
 show:
   %nbytes = call i64 @word(ptr %control, i64 $NBYTES)
   %eager = icmp eq i64 %closing, 0
-  br i1 %eager, label %copy, label %facts
+  br i1 %eager, label %copy, label %bring
 copy:
   %data.word = call i64 @word(ptr %control, i64 $DATA)
   %data = inttoptr i64 %data.word to ptr
-  %target = call ptr @vector(ptr %control, i64 %me, i64 %at, i64 0, i64 %slot)
+  %target = call ptr @vector(ptr %control, i64 %me, i64 %at, i64 0, i64 %slot, i64 0)
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %data, i64 %nbytes, i1 false)
   br label %facts
+bring:
+  call void @bring(ptr %control, i64 0)
+  br label %facts
 facts:
+  %ring.word = call i64 @word(ptr %control, i64 $RING)
   %offset = call i64 @word(ptr %control, i64 $OFFSET)
   %at2 = add i64 %at, 2
   %at3 = add i64 %at, 3
@@ -393,7 +435,7 @@ facts:
   call void @tell(ptr %mine, i64 %at3, i64 %tag)
   call void @tell(ptr %mine, i64 %at4, i64 %nbytes)
   call void @tell(ptr %mine, i64 %at5, i64 %offset)
-  call void @tell(ptr %mine, i64 %at6, i64 -1)
+  call void @tell(ptr %mine, i64 %at6, i64 %ring.word)
   store i64 1, ptr %keep
   %ring1 = call i1 @announce(ptr %control, i64 %at, i64 %number, i64 1)
   br i1 %ring1, label %ring, label %enter

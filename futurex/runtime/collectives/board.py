@@ -30,7 +30,7 @@ PLACES = Places(
     _OLDEST, _ASLEEP, _CROWDED, _FIRST_SLOT, _SLOT_WORDS, SLOTS, STAGE_BITS, ALIGN, _EAGER_START, EAGER_BYTES,
     _STEP_FACTOR, _TAG_FACTOR,
 )  # fmt: skip
-_MASK = (1 << 64) - 1
+NOWHERE = _MASK = (1 << 64) - 1  #: the place of what there is not
 
 
 def signature(kind: int, step: int, tag: int) -> int:

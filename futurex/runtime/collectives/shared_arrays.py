@@ -11,9 +11,9 @@ import numpy as np
 
 from futurex.kernels.shared import Status
 from futurex.ops.comm import REDUCTIONS
-from futurex.runtime.collectives.board import ALIGN, EAGER_BYTES, Board, signature
+from futurex.runtime.collectives.board import ALIGN, EAGER_BYTES, NOWHERE, Board, signature
 from futurex.runtime.collectives.combine import combine
-from futurex.runtime.collectives.compiled import CompiledSum, compilable
+from futurex.runtime.collectives.compiled import RING, CompiledSum, compilable
 from futurex.runtime.collectives.operation import Collective, Key
 from futurex.runtime.collectives.shared import SharedExchange, SharedGroup
 from futurex.runtime.collectives.vectors import Arrays, copy, split
@@ -21,8 +21,9 @@ from futurex.runtime.collectives.vectors import Arrays, copy, split
 _NAMES = ("barrier", "broadcast", "all-gather", "all-to-all", "permute", *REDUCTIONS)
 _KINDS = {name: code for code, name in enumerate(_NAMES)}
 _BLOCK_BYTES, _MOST_BLOCKS = 512 << 10, 200  # a rank's share of a block stays in its core's cache
-_MOST_PREPARED = 256
-_NOWHERE = _MASK = (1 << 64) - 1
+_MOST_PREPARED = 64
+_CACHED_BYTES = 8 << 20  # what all ranks have of a block, of which two are in use, stays in the cache that they share
+_MASK = (1 << 64) - 1
 
 
 class Shown(SharedExchange):
@@ -50,7 +51,7 @@ class Shown(SharedExchange):
 
     def show(self, board: Board, slot: int) -> None:
         _, step, tag = self.key
-        first = second = _NOWHERE
+        first = second = NOWHERE
         if not self.closing:
             start = 0
             for array in self._shown:
@@ -71,10 +72,10 @@ class Shown(SharedExchange):
             self._shown = list(split(whole, [array.size for array in self._shown]))
             places = [memory.offset(array) for array in self._shown]
         if len(places) == 1:
-            return int(places[0] or 0), _NOWHERE
+            return int(places[0] or 0), NOWHERE
         self._offsets = memory.empty(len(places), np.uint64)
         self._offsets[:] = places
-        return _NOWHERE, int(memory.offset(self._offsets) or 0)
+        return NOWHERE, int(memory.offset(self._offsets) or 0)
 
     def seen(self, rank: int, slot: int) -> Arrays:
         """Return the vectors that `rank` shows."""
@@ -85,7 +86,7 @@ class Shown(SharedExchange):
         if not self.closing:
             return list(split(board.eager(slot, self.dtype, sum(sizes)), sizes))
         facts = board.facts(slot)
-        places = [facts.first] if facts.second == _NOWHERE else board.memory.array(facts.second, np.uint64, len(sizes))
+        places = [facts.first] if facts.second == NOWHERE else board.memory.array(facts.second, np.uint64, len(sizes))
         return [board.memory.array(int(at), self.dtype, size) for at, size in zip(places, sizes, strict=True)]
 
 
@@ -95,23 +96,45 @@ class AllReduce(Shown):
     In stage s the ranks add up block s, a slice each, and copy what the others have added up of the block before.
     """
 
-    __slots__ = ("_block", "_outs", "_sum", "_ufunc")
+    __slots__ = ("_block", "_outs", "_source", "_sum", "_ufunc")
 
-    def __init__(self, group: SharedGroup, key: Key, timeout: float, arrays: Arrays, outs: Arrays, reduce: str) -> None:
+    def __init__(
+        self, group: SharedGroup, key: Key, timeout: float, arrays: Arrays, outs: Arrays, reduce: str,
+        room: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         sizes = tuple(out.size for out in outs)
+        blocks, self._block = 0, 0
+        self._source: np.ndarray | None = None
+        alone = reduce == "sum" and len(outs) == 1 and outs[0].size > 0
+        compiles = alone and group.size > 1 and compilable(outs[0])
         if sum(sizes) * outs[0].itemsize > EAGER_BYTES:
-            arrays = _seen_by_others(group, arrays, outs)
+            blocks, self._block = blocks_of(sum(sizes), outs[0].itemsize, group)
+            if compiles and group.memory.offset(outs[0]) is None:
+                [self._source] = arrays
+                length = min(blocks, RING) * self._block
+                arrays = [group.memory.empty(length, outs[0].dtype) if room is None else room]
+            else:
+                arrays = _seen_by_others(group, arrays, outs)
         super().__init__("all-reduce", group, key, timeout, arrays, outs[0].dtype, (sizes,), _KINDS[reduce])
-        blocks, self._block = blocks_of(sum(sizes), outs[0].itemsize, group) if self.closing else (0, 0)
         self.stages = blocks + 1
         self._outs = outs
         self._ufunc = REDUCTIONS[reduce]
         self._sum: CompiledSum | None = None
-        if reduce == "sum" and len(outs) == 1 and group.size > 1 and outs[0].size and compilable(outs[0]):
+        if compiles:
             self._sum = CompiledSum(
                 group.boards(), group.rank, self._shown[0], outs[0], closing=self.closing, stages=self.stages,
-                block=self._block, kind=self.kind, yields=group.yields,
+                block=self._block, kind=self.kind, yields=group.yields, source=self._source,
             )  # fmt: skip
+
+    def show(self, board: Board, slot: int) -> None:
+        if self._source is not None:
+            first = self._source[: self._block]
+            self._shown[0][: first.size] = first
+        super().show(board, slot)
+
+    def _place(self) -> tuple[int, int]:
+        first, second = super()._place()
+        return first, second if self._source is None else RING
 
     def proceed(self, slot: int, spins: int) -> Status | None:
         if self._sum is None:
@@ -150,14 +173,15 @@ class AllReduce(Shown):
 
 
 class _Prepared:
-    """A sum in place that is made again and again: its compiled form, None where that does not apply."""
+    """A sum in place that is made again and again: its compiled form, None where there is none for its dtype."""
 
     def __init__(self, group: SharedGroup, array: np.ndarray, key: Key, timeout: float) -> None:
         self.array = array
         self._group = group
         self._outs = [array]
         exchange = AllReduce(group, key, timeout, self._outs, self._outs, "sum")
-        self.sums = exchange._sum if not exchange.closing or exchange._shown[0] is array else None
+        self.sums = exchange._sum
+        self._room = self.sums.data if self.sums is not None else None
 
     def call(self, number: int, key: Key) -> Status:
         """Run all of it, as far as the peers allow."""
@@ -166,8 +190,8 @@ class _Prepared:
         return self.sums.call(number, 0, step, tag, self._group.spins, whole=True)
 
     def exchange(self, key: Key, timeout: float) -> AllReduce:
-        """Return the same as an exchange, which has not begun."""
-        return AllReduce(self._group, key, timeout, self._outs, self._outs, "sum")
+        """Return the same as an exchange: one that has not begun, or goes on with what the others see already."""
+        return AllReduce(self._group, key, timeout, self._outs, self._outs, "sum", self._room)
 
     @property
     def stage(self) -> int:
@@ -363,11 +387,10 @@ class SharedCollectives:
 
 
 def blocks_of(count: int, itemsize: int, group: SharedGroup) -> tuple[int, int]:
-    """Return how many blocks an all-reduce has, and the elements in one; one block where processes share cores."""
+    """Return how many blocks an all-reduce has, and the elements in one."""
     group.boards()
-    if group.yields:
-        return 1, count
-    block = max(_BLOCK_BYTES * group.size // itemsize, -(-count // _MOST_BLOCKS))
+    cached = min(_BLOCK_BYTES * group.size, _CACHED_BYTES // group.size) // itemsize
+    block = -(-max(cached, -(-count // _MOST_BLOCKS)) // ALIGN) * ALIGN
     return -(-count // block), block
 
 
