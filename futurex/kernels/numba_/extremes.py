@@ -7,7 +7,7 @@ by the rules.
 
 from __future__ import annotations
 
-from futurex.kernels.numba_.pairwise import AHEAD, LINE, named, prefetch
+from futurex.kernels.numba_.pairwise import AHEAD, LINE, in_turns, named, prefetch
 
 CHAINS = 4
 
@@ -51,11 +51,15 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
             before = f"%met{k}{suffix}"
         return lines
 
-    asked = []
-    for k in range(CHAINS if streams else 0):
-        place = f"  %ask{k} = getelementptr inbounds i8, ptr %at, i64 {AHEAD + k * LINE}"
-        asked += [place, f"  {prefetch(f'%ask{k}')}"]
+    def asked(at: str, suffix: str) -> list[str]:
+        lines = []
+        for k in range(CHAINS if streams else 0):
+            lines.append(f"  %ask{k}{suffix} = getelementptr inbounds i8, ptr {at}, i64 {AHEAD + k * LINE}")
+            lines.append(f"  {prefetch(f'%ask{k}{suffix}')}")
+        return lines
+
     last = CHAINS - 2
+    turns, notes = in_turns(size + (op == "max")) if streams else ("", [])
     return [
         f"define internal {kind} {named(op, kind, streams)}(ptr %p, i64 %n, {kind} %begun) {{",
         "entry:",
@@ -64,6 +68,7 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
         "first:",  # the last vectors overlap those before them
         f"  %rest = sub i64 %n, {step}",
         f"  %end = getelementptr inbounds {kind}, ptr %p, i64 %rest",
+        *asked("%end", ".e"),
         *loads("%end", ".e"),
         *odd(".e", "zeroinitializer"),
         "  br label %head",
@@ -75,12 +80,12 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
         "  br i1 %go, label %body, label %join",
         "body:",
         f"  %at = getelementptr inbounds {kind}, ptr %p, i64 %i",
-        *asked,
+        *asked("%at", ".b"),
         *loads("%at", ".b"),
         *odd(".b", "%met"),
         *(line for k, name in enumerate(held) for line in better(f"%more{k}", f"%x{k}.b", name)),
         f"  %next = add nsw i64 %i, {step}",
-        "  br label %head",
+        f"  br label %head{turns}",
         "join:",
         *better("%u", "%total0", "%total1"),
         *better("%v", "%total2", "%total3"),
@@ -109,4 +114,5 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
         "done:",
         f"  ret {kind} %total",
         "}",
+        *notes,
     ]

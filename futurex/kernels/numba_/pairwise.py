@@ -16,6 +16,18 @@ PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 
 
+def in_turns(number: int) -> tuple[str, list[str]]:
+    """What a loop's branch ends with, and what it names, for the compiler to leave the loop as it is written.
+
+    In several rounds at once it would ask for all their lines first, and what is read now would wait behind them.
+    """
+    first = 100 + 2 * number
+    return f", !llvm.loop !{first}", [
+        f"!{first} = distinct !{{!{first}, !{first + 1}}}",
+        f'!{first + 1} = !{{!"llvm.loop.unroll.disable"}}',
+    ]
+
+
 def prefetch(pointer: str, write: bool = False) -> str:
     """The instruction that asks for a line, to be read or to be written."""
     return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)"
@@ -109,6 +121,9 @@ def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
     for k in range(4):
         lines.append(f"  %p{k} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK}")
         lines.append(f"  %first{k} = load {vector}, ptr %p{k}, align {size}")
+    asked = range(0, 32 * size if streams else 0, LINE)
+    for byte in asked:
+        lines += _ask(f"first{byte}", "%p", byte)
     lines += ["  br label %body", "body:", "  %i = phi i64 [ 8, %entry ], [ %next, %body ]"]
     lines += [f"  %total{k} = phi {vector} [ %first{k}, %entry ], [ %more{k}, %body ]" for k in range(4)]
     for k in range(4):
@@ -119,10 +134,11 @@ def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
         ]
     if streams:
         lines += ["  %four = shl i64 %i, 2", f"  %ahead = getelementptr inbounds {kind}, ptr %p, i64 %four"]
-        for k in range(32 * size // LINE):
-            lines += _ask(str(k), "%ahead", k * LINE)
+        for byte in asked:
+            lines += _ask(str(byte), "%ahead", byte)
     lines += ["  %next = add nsw i64 %i, 8", f"  %go = icmp slt i64 %next, {BLOCK}"]
-    lines += ["  br i1 %go, label %body, label %join", "join:"]
+    turns, notes = in_turns(size) if streams else ("", [])
+    lines += [f"  br i1 %go, label %body, label %join{turns}", "join:"]
     for name, x, y in (("x", "%more0", "%more1"), ("y", "%more2", "%more3"), ("z", "%x", "%y")):
         for half, places in (("even", _EVEN), ("odd", _ODD)):
             mask = ", ".join(f"i32 {place}" for place in places)
@@ -131,7 +147,7 @@ def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
     lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
     lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
     lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
-    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum", "}"]
+    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum", "}", *notes]
 
 
 def _fold(kind: str, size: int, word: str, low: str, first: str, before: str) -> list[str]:
