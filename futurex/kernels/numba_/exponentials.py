@@ -53,7 +53,7 @@ def _reduced(x: Real) -> tuple[Bits, Real]:
 
 def _grown(r: Real) -> Real:
     """e^r: all but the one at once, so that one rounding counts."""
-    return (r * r).fma(r.polynomial(*_OF[r.format].exp), r) + 1.0
+    return (r * r).fma(r.in_pairs(*_OF[r.format].exp), r) + 1.0
 
 
 def within(x: Real) -> Real:
@@ -93,7 +93,7 @@ def _half_expm1(x: Real) -> Real:
     """(e^x - 1) / 2 for x within the range of exp: halved, so that nothing overflows before the last step."""
     own = _OF[x.format]
     n, r = _reduced(x)
-    curve = (r * r) * r.polynomial(*own.exp)
+    curve = (r * r) * r.in_pairs(*own.exp)
     power = n.op("sub", 1).power_of_two()
     whole = power - 0.5  # exact, and so is the product with r below: together they round once
     part = power * r
@@ -105,6 +105,15 @@ def expm1(x: Real) -> Real:
     own = _OF[x.format]
     grown = _half_expm1(x.at_most(own.high).at_least(-own.flat)) * 2.0
     return x.choose(abs(x).compare("olt", own.tiny), grown)
+
+
+def lessened(x: Real) -> Real:
+    """e^x - 1 for x from -100 to 0, where few powers of two are met and one rounded constant reduces."""
+    n, bits = x.nearest(LOG2_E)
+    r = n.fma(-LN2, x)
+    curve = (r * r).fma(r.in_pairs(*_OF[x.format].exp), r)
+    power = bits.power_of_two()
+    return power.fma(curve, power - 1.0)
 
 
 def tanh(x: Real) -> Real:

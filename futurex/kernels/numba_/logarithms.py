@@ -12,11 +12,10 @@ import math
 from futurex.kernels.numba_.exponentials import exp
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Real
 
-# (log(1 + f) - f + f^2 / 2) / f^3
+# (log(1 + f) - f) / f^2
 _FLOAT = (
-    0.33333331180030048052, -0.24999996957950882045, 0.20000715748892101743, -0.16667802319501254074,
-    0.14249057645697480404, -0.12425687331451106113, 0.11685419923486739308, -0.11479733846637635556,
-    0.069716114714511778317,
+    -0.49999991612179167641, 0.33333950214596425764, -0.2500175487037238302, 0.19962071342531036741,
+    -0.1657051368323763196, 0.14917989349209727463, -0.14307502229362835667, 0.087347810039387502228,
 )  # fmt: skip
 # (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2
 _DOUBLE = (
@@ -66,8 +65,8 @@ def _natural(e: Real, f: Real) -> Real:
     """e log 2 + log(1 + f)."""
     first, second = _LN2[f.format]
     if f.format is FLOAT:
-        curve = (f * f).fma(f.polynomial(-0.5, *_FLOAT), e * second)
-        return e.fma(first, f + curve)
+        curve = (f * f).fma(f.in_pairs(*_FLOAT), e * second)
+        return e.fma(first, f) + curve
     high, low = _log_of(f)
     whole = e * first
     total = whole + high
@@ -81,7 +80,7 @@ def _log_of(f: Real) -> tuple[Real, Real]:
     lost = half.fma(f, -square)
     high = f - square
     if f.format is FLOAT:
-        curve = (f * f * f) * f.polynomial(*_FLOAT)
+        curve = (f * f) * f.in_pairs(_FLOAT[0] + 0.5, *_FLOAT[1:])
     else:
         s = f / (f + 2.0)
         z = s * s

@@ -145,11 +145,15 @@ class Real:
 
         Pairs (G. Estrin, 1960) wait for one another half as often, and a loop of such chains is bound by their length.
         """
-        last = self._paired([self.const(each) for each in coefficients[2:]]) if len(coefficients) > 2 else None
+        last = self.in_pairs(*coefficients[2:]) if len(coefficients) > 2 else None
         for each in reversed(coefficients[:2]):
             last = self.const(each) if last is None else last.fma(self, each)
         assert last is not None
         return last
+
+    def in_pairs(self, *coefficients: float) -> Real:
+        """The polynomial all in pairs: for those whose rounding does not count."""
+        return self._paired([self.const(each) for each in coefficients])
 
     def _paired(self, terms: list[Real]) -> Real:
         if len(terms) <= 2:
