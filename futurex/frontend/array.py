@@ -64,7 +64,7 @@ class Array:
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
         future = self._future
-        if type(future) is Done and future.exposed:
+        if type(future) is Done and future.handed_out():
             value = future.value
         else:
             if future.call is not None:
@@ -80,7 +80,9 @@ class Array:
             value = self._view(value)
         if self._aval.shape or self._aval.weak:
             return value
-        return np.asarray(value) if self._is_array else np.asarray(value)[()]
+        if self._is_array:
+            return np.asarray(value)
+        return value if isinstance(value, np.generic) else np.asarray(value)[()]
 
     def done(self) -> bool:
         """True once the result, an exception or a cancellation is there."""

@@ -15,6 +15,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes
 from futurex.frontend.keys import Key
 from futurex.frontend.variants import Output, Variant
+from futurex.kernels.addresses import IN_ORDER
 from futurex.runtime.futures import Done
 from futurex.tree.pytree import Structure
 
@@ -28,13 +29,14 @@ _CONTAINERS = (tuple, list, dict)
 class Lane:
     """The short way of one trace. ``match(args, kwargs)`` gives the leaves of a call of its kind, or None.
 
+    ``fits``: leaves that match are all that a run takes, as it takes them.
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``takes``: futures are among
     the inputs. ``read``: bytes of the arrays that a run reads and does not own.
     ``choice``, where there is one: calls may go as plain NumPy. ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "inputs", "match", "pack", "read", "takes", "valid", "variant")
+    __slots__ = ("choice", "fits", "inputs", "match", "pack", "read", "takes", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -45,6 +47,7 @@ class Lane:
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         self.takes = any(key[0] is Array for key in variant.leaves)
+        self.fits = not (self.takes or variant.gives or variant.captures)
         self.read = 0
         if self.pack is not None:
             params = enumerate(variant.graph.params)  # type: ignore[union-attr]
@@ -147,7 +150,7 @@ class _Matcher:
             self._arrays.append(name)
             dtype, shape = map(self._constant, values)
             test = f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {shape}"
-            test += f" and {name}.flags.c_contiguous"
+            test += f" and {name}.flags.num & {IN_ORDER} == {IN_ORDER}"
         elif kind is Array:
             aval, is_array = self._constant(leaf.aval), self._constant(leaf._is_array)
             test = f"type({name}) is Array and {name}._is_array is {is_array}"

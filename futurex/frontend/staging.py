@@ -25,7 +25,7 @@ from futurex.frontend.donation import give_away, parameters, taken_over
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
-from futurex.frontend.inflight import Result, failed, launched, run_at_once, run_here
+from futurex.frontend.inflight import Result, failed, launched, run_at_once, run_here, run_quickly
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.observe import Observer
@@ -167,6 +167,8 @@ class Futurized(Generic[P, R]):
         if taken is None:
             return self._run(variant, leaves, args, kwargs)
         try:
+            if lane.fits and (results := run_quickly(plan, inputs)) is not None:
+                return lane.pack(results)
             found = run_at_once(executor(), plan, taken, lane.read, lambda: give_away(inputs, variant.gives))
         except Exception as error:
             return assemble(variant.outputs, variant.structure, leaves, [], failed(plan, error), {})

@@ -361,6 +361,8 @@ class _Stack(threading.local):
 
 
 _stack = _Stack()
+_under_way: list[Trace] = []
+"""The traces of all threads: where there is none, a call need not ask for those of its own."""
 
 
 def current() -> Trace:
@@ -371,17 +373,19 @@ def current() -> Trace:
 
 
 def tracing() -> bool:
-    return bool(_stack.traces)
+    return bool(_under_way) and bool(_stack.traces)
 
 
 @contextmanager
 def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
     """Make ``trace`` the current one; yields the id from which its nodes count."""
     _stack.traces.append(trace)
+    _under_way.append(trace)
     try:
         with interning_scope(fresh=not nested) as first:
             yield first
     finally:
+        _under_way.remove(trace)
         _stack.traces.pop()
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+IN_ORDER = 0x101
+"""Of an array's flags: in C order, and aligned."""
 _DATA_OFFSET = object.__basicsize__
 _pointer_at = ctypes.c_size_t.from_address
 

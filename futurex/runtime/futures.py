@@ -156,6 +156,15 @@ class Done(Lendable, Generic[T]):
         if call is not None:
             self.call = call
 
+    def handed_out(self) -> bool:
+        """Hand the result out if nobody has to be asked or told before: it is :attr:`value` then."""
+        if self.exposed:
+            return True
+        if self.gone is None and self.call is None and not self.readers and type(self.value) is not Resident:
+            self.exposed = True
+            return True
+        return False
+
     def replace(self, value: T) -> None:
         """Let the result be another object of the same value."""
         self.value = value

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import threading
+
 import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.frontend.trace import Trace, start, tracing
 from futurex.runtime import whole
 
 RNG = np.random.default_rng(5)
@@ -167,3 +171,107 @@ def test_integers_of_more_than_64_bits_are_what_they_are(at_once):
     for _ in range(4):
         for one, two in zip(drawn(x), staged(x), strict=True):
             np.testing.assert_array_equal(np.asarray(two), one)
+
+
+def shifted(x, n):
+    return np.concatenate([x[n:], x[:n]]) * 2, x[n], n + 1
+
+
+def odd(kind):
+    """The numbers from 1 to 6, with an array behind them that is not as most are."""
+    plain = np.arange(1.0, 7.0)
+    if kind == "strided":
+        return np.repeat(plain, 2)[::2]
+    if kind == "backwards":
+        return plain[::-1].copy()[::-1]
+    if kind == "unaligned":
+        room = np.empty(49, np.uint8)[1:].view(np.float64)
+        room[...] = plain
+        return room
+    if kind == "read-only":
+        plain.flags.writeable = False
+    if kind == "other byte order":
+        return plain.astype(">f8")
+    if kind == "single":
+        return plain.astype(np.float32)
+    return plain
+
+
+@pytest.mark.parametrize("kind", ["strided", "backwards", "unaligned", "read-only", "other byte order", "single"])
+def test_arrays_of_another_kind_after_many_calls(kind, at_once):
+    """A settled call takes arrays as they are: those that are not as it was compiled for go another way."""
+    staged, x = fx.futurize(shifted), odd("plain")
+    for _ in range(8):
+        staged(x, 2)
+    assert "runs as one compiled function" in staged.explain()
+    for given in (odd(kind), x, odd(kind)):
+        for one, two in zip(flat(staged(given, 2)), flat(shifted(given, 2)), strict=True):
+            value = one.result() if isinstance(one, fx.Array) else one
+            assert (type(value), np.asarray(value).dtype) == (type(two), np.asarray(two).dtype)
+            np.testing.assert_array_equal(value, two)
+
+
+def test_settled_calls_fail_and_go_on(at_once):
+    """A run that gives up goes the plan's way, whose error is the caller's; the next call is as quick as before."""
+
+    def element(x, at):
+        return (x * 2)[at] + 1
+
+    staged, x, at = fx.futurize(element), np.arange(5.0), np.array([3, -1])
+    for _ in range(8):
+        assert staged(x, at).result().tolist() == [7.0, 9.0]
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        staged(x, np.array([5, 0])).result()
+    assert staged(x, at).result().tolist() == [7.0, 9.0]
+
+
+def test_settled_calls_of_many_threads(at_once):
+    """Each call has memory of its own."""
+
+    def powers(x):
+        y = x * 1.0
+        for _ in range(40):
+            y = y * x[::-1] + 1
+        return y, y.sum()
+
+    staged = fx.futurize(powers)
+    for _ in range(8):
+        staged(RNG.normal(size=30))
+    arguments = [RNG.normal(size=30) for _ in range(8)]
+    expected = [powers(x) for x in arguments]
+
+    def work(number):
+        for _ in range(200):
+            y, total = staged(arguments[number])
+            if y.result().tobytes() != expected[number][0].tobytes() or total.result() != expected[number][1]:
+                return False
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_what_another_thread_does_is_not_ours(at_once):
+    """Tracing, ``disable`` and error states of one thread leave calls of the others alone."""
+    staged, x = fx.futurize(lambda x: (x / x[::-1] + 1) * 2), np.arange(1.0, 4.0)
+    for _ in range(8):
+        staged(x)
+    inside, done = threading.Event(), threading.Event()
+
+    def other_thread():
+        with fx.disable(), np.errstate(all="raise"), start(Trace("other")):
+            assert tracing()
+            inside.set()
+            assert done.wait(60)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(other_thread)
+        try:
+            assert inside.wait(30)
+            assert not tracing()
+            assert isinstance(staged(x), fx.Array)
+            with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+                staged(np.zeros(3))
+        finally:
+            done.set()
+        other.result()

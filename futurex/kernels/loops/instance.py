@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of
+from futurex.kernels.addresses import IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.numba_.compiler import Entry
@@ -30,7 +30,6 @@ _ALIGNED = 64
 _CODE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 _FILE = os.path.join(os.path.dirname(__file__), "<call>")
-_IN_ORDER = 0x101  # of an array's flags: in C order, and aligned
 Results = tuple[Any, ...] | None
 
 
@@ -55,16 +54,21 @@ class Source:
         return self._code(into=False)
 
     @functools.cached_property
+    def fitting(self) -> types.CodeType:
+        return self._code(into=False, fitting=True)
+
+    @functools.cached_property
     def into(self) -> types.CodeType:
         return self._code(into=True)
 
-    def _code(self, into: bool) -> types.CodeType:
-        lines = [*self._entrance(into), *self._run(), *self._results(into)]
+    def _code(self, into: bool, fitting: bool = False) -> types.CodeType:
+        lines = [*self._entrance(into, fitting), *self._run(), *self._results(into)]
         module = compile("def run(inputs, outs):\n" + "".join(f" {line}\n" for line in lines), _FILE, "exec")
         return next(each for each in module.co_consts if isinstance(each, types.CodeType))
 
-    def _entrance(self, into: bool) -> list[str]:
-        """Arguments as words of the block; those that the code overwrites are copies."""
+    def _entrance(self, into: bool, fitting: bool) -> list[str]:
+        """Arguments as words of the block; those that the code overwrites are copies. ``fitting``: nobody need look
+        what kind of array each of them is."""
         entries = self._program.entries
         lines = [f"{''.join(f'i{k}, ' for k in range(len(entries)))} = inputs"] if entries else []
         words, copies = [], []
@@ -81,9 +85,9 @@ class Source:
                     copies += [f"if at(o{k}) != at(i{k}): copyto(o{k}, i{k})"] * (k not in self._program.refilled)
                 elif wanted[3]:
                     lines.append(f"i{k} = array(i{k}, order='C')")
-                    lines.append(f"if not ({fits.format(name)}): misfit(i{k}, s{k}, d{k})")
-                else:
-                    ready = f"type(i{k}) is ndarray and i{k}.flags.num & {_IN_ORDER} == {_IN_ORDER}"
+                    lines += [f"if not ({fits.format(name)}): misfit(i{k}, s{k}, d{k})"] * (not fitting)
+                elif not fitting:
+                    ready = f"type(i{k}) is ndarray and i{k}.flags.num & {IN_ORDER} == {IN_ORDER}"
                     lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = admitted(i{k}, s{k}, d{k})")
                 words.append(f"at({name})")
         packed = "".join(f", {word}" for word in words)
@@ -186,6 +190,11 @@ class Instance:
     @functools.cached_property
     def _fresh(self) -> Callable[..., Results]:
         return types.FunctionType(self._program.source.fresh, self._known, "run")
+
+    @functools.cached_property
+    def fitting(self) -> Callable[..., Results]:
+        """``run(inputs, None)`` of inputs whose kinds are known."""
+        return types.FunctionType(self._program.source.fitting, self._known, "run")
 
     @functools.cached_property
     def _into(self) -> Callable[..., Results]:

@@ -142,6 +142,16 @@ class Program:
         self._instances.append(instance)
         return results
 
+    def quickly(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The results for inputs that are known to be arrays and numbers of the right kinds, in C order."""
+        try:
+            instance = self._instances.pop()
+        except IndexError:
+            return self(*inputs)
+        results = instance.fitting(inputs, None)
+        self._instances.append(instance)
+        return results
+
 
 def _cell(e: Emitter, value: Array) -> Cell:
     """A result, with words for what only the run knows of it."""
