@@ -138,6 +138,15 @@ def test_training_moves_the_running_statistics_and_evaluation_normalises_by_them
     np.testing.assert_allclose(network.apply(params, x, after), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_statistics_of_shares_are_those_of_the_batch_where_there_is_one_share():
+    network, rng = fx.models.resnet18, np.random.default_rng(3)
+    params = doubled(network.init(rng, classes=5), rng)
+    x, state = rng.normal(size=(2, 32, 32, 3)), network.init_state(params)
+    whole, shares = (flatten(network.train(params, x, state, local=local))[0] for local in (False, True))
+    for one, other in zip(whole, shares, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
 def test_auxiliary_classifiers_of_googlenet_are_outputs_of_training():
     googlenet, rng = fx.models.googlenet, np.random.default_rng(3)
     params = googlenet.init(rng, classes=3, auxiliary=True)

@@ -12,8 +12,11 @@ from benchmarks.workloads import networks
 from benchmarks.workloads.futurex_side import settle
 
 
-def loss_of(name: str, dropout: float) -> Callable[..., Any]:
-    """Return ``loss(params, state, x, y, key)``, which gives the loss and the running statistics."""
+def loss_of(name: str, dropout: float, local: bool = False) -> Callable[..., Any]:
+    """Return ``loss(params, state, x, y, key)``, which gives the loss and the running statistics.
+
+    ``local``: each locality of a cluster normalises its share of the batch by itself.
+    """
     network = getattr(fx.models, name)
 
     def loss(params: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
@@ -21,7 +24,7 @@ def loss_of(name: str, dropout: float) -> Callable[..., Any]:
             error = network.apply(params, x) - y
             return (error * error).mean(), state
         if name == "resnet50":
-            logits, state = network.train(params, x, state)
+            logits, state = network.train(params, x, state, local=local)
         elif name == "googlenet":
             (logits,), state = network.train(params, x, state, key if dropout else None, dropout)
         else:
@@ -31,14 +34,14 @@ def loss_of(name: str, dropout: float) -> Callable[..., Any]:
     return loss
 
 
-def training_step(name: str, dropout: float) -> tuple[Callable[..., Any], Any]:
+def training_step(name: str, dropout: float, local: bool = False) -> tuple[Callable[..., Any], Any]:
     """Return ``step(params, running, moments, x, y, key)``, which gives the first three anew and the loss, and its
     optimizer."""
     network = networks.NETWORKS[name]
     optimizer: Any = (
         fx.optim.adam(network.rate) if network.optimizer == "adam" else fx.optim.sgd(network.rate, networks.MOMENTUM)
     )
-    loss_and_gradient = fx.value_and_grad(loss_of(name, dropout), has_aux=True)
+    loss_and_gradient = fx.value_and_grad(loss_of(name, dropout, local), has_aux=True)
 
     def step(params: Any, running: Any, moments: Any, x: Any, y: Any, key: Any) -> Any:
         (loss, running), gradient = loss_and_gradient(params, running, x, y, key)

@@ -33,9 +33,13 @@ class Team(Group):
         self._ask(("begin",))
 
     def exposed(self) -> list[float] | None:
-        """Return the shares of the steps since `begin` in which something was in flight, and was waited for."""
+        """Return the shares of the steps since `begin` in which something was in flight, and was waited for.
+
+        The largest of the ranks, and behind them the smallest share of waiting: that of a rank for which the others
+        waited, where it is far from the largest.
+        """
         shares = self._ask(("shares",))
-        return None if shares[0] is None else np.max(shares, axis=0).tolist()
+        return None if shares[0] is None else [*np.max(shares, axis=0).tolist(), min(each[1] for each in shares)]
 
 
 def pin(rank: int) -> None:
@@ -69,7 +73,7 @@ class FuturexTrainer:
     """The step as a program with global shapes, partitioned over the ranks: what ``fx.fit`` does on a cluster."""
 
     def __init__(self, rank: int, size: int, _: int, gather: Callable[[bytes], list[bytes]], name: str, weights: str,
-                 kind: str = "auto", compression: str = "") -> None:  # fmt: skip
+                 kind: str = "auto", compression: str = "", local: bool = False) -> None:  # fmt: skip
         import secrets
 
         from futurex.runtime.collectives import Communicator
@@ -77,7 +81,7 @@ class FuturexTrainer:
         from futurex.runtime.transport import open_endpoint
 
         pin(rank)
-        self._name, self._weights, self._compression = name, weights, compression or None
+        self._name, self._weights, self._compression, self._local = name, weights, compression or None, local
         self._endpoint = open_endpoint(kind, rank, size, gather(secrets.token_bytes(32))[0])
         self._communicator = Communicator(self._endpoint)
         self._endpoint.connect(gather(self._endpoint.address), 60.0)
@@ -133,7 +137,7 @@ class FuturexTrainer:
 
             held = [params, optimizer.init(params)]
         else:
-            step, optimizer = networks_futurex.training_step(self._name, dropout)
+            step, optimizer = networks_futurex.training_step(self._name, dropout, self._local)
             held = networks_futurex.initial(self._name, self._weights, optimizer)
         parts = [batch(self._name, other) for other in range(size)]
         whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]

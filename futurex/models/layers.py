@@ -38,19 +38,20 @@ def linear(layer: Params, x: Any) -> Any:
 
 
 def convolve(
-    layer: Params, x: Any, running: State, stride: Sizes = 1, padding: Padding = 0, eps: float = 1e-5
-) -> tuple[Any, State]:
+    layer: Params, x: Any, running: State, stride: Sizes = 1, padding: Padding = 0, eps: float = 1e-5,
+    *, local: bool = False,
+) -> tuple[Any, State]:  # fmt: skip
     """A convolution and batch normalisation: ``(y, statistics)``.
 
     Without ``running`` the statistics are those of this batch, the variance the unbiased one, as a running mean wants
-    it; otherwise ``running`` itself, by which ``y`` is normalised.
+    it; otherwise ``running`` itself, by which ``y`` is normalised. ``local`` is that of ``fx.nn.batch_norm``.
     """
     y = conv(x, layer["w"], stride, padding)
     if running is not None:
         gain = layer["scale"] / np.sqrt(running["var"] + eps)
         return y * gain + (layer["shift"] - running["mean"] * gain), running
     size = y.size // y.shape[-1]
-    y, mean, var = batch_norm(y, layer["scale"], layer["shift"], eps)
+    y, mean, var = batch_norm(y, layer["scale"], layer["shift"], eps, local)
     return y, {"mean": mean, "var": var * (size / max(size - 1, 1))}
 
 

@@ -65,15 +65,18 @@ def apply(params: Params, x: Any, state: State = None) -> Any:
     return _forward(params, x, state)[0]
 
 
-def train(params: Params, x: Any, state: State, momentum: float = 0.1) -> tuple[Any, State]:
+def train(params: Params, x: Any, state: State, momentum: float = 0.1, local: bool = False) -> tuple[Any, State]:
     """``(logits, state)``: normalised by the batch, and the running statistics moved to its own by ``momentum``.
+
+    With ``local`` each locality of a cluster normalises its share of the batch by the statistics of that share; see
+    ``fx.nn.batch_norm``. The running statistics are those of the whole batch even so.
 
     >>> params = init(np.random.default_rng(0), depth=18, classes=10)
     >>> logits, state = train(params, np.ones((2, 32, 32, 3), np.float32), init_state(params))
     >>> state["stem"]["mean"].shape
     (64,)
     """
-    logits, statistics = _forward(params, x, None)
+    logits, statistics = _forward(params, x, None, local)
     return logits, moved(state, statistics, momentum)
 
 
@@ -82,8 +85,8 @@ def init_state(params: Params) -> State:
     return initial_state(params)
 
 
-def _forward(params: Params, x: Any, state: State) -> tuple[Any, State]:
-    x, stem = convolve(params["stem"], x, within(state, "stem"), stride=2, padding=3)
+def _forward(params: Params, x: Any, state: State, local: bool = False) -> tuple[Any, State]:
+    x, stem = convolve(params["stem"], x, within(state, "stem"), stride=2, padding=3, local=local)
     x = max_pool(relu(x), 3, 2, padding=1)
     running = within(state, "stages")
     stages = []
@@ -91,25 +94,26 @@ def _forward(params: Params, x: Any, state: State) -> tuple[Any, State]:
         statistics = []
         for position, block in enumerate(blocks):
             stride = 2 if number and position == 0 else 1
-            x, moments = _residual(block, x, None if running is None else running[number][position], stride)
+            x, moments = _residual(block, x, None if running is None else running[number][position], stride, local)
             statistics.append(moments)
         stages.append(statistics)
     return linear(params["dense"], global_average_pool(x)), {"stem": stem, "stages": stages}
 
 
-def _residual(block: Params, x: Any, state: State, stride: int) -> tuple[Any, State]:
+def _residual(block: Params, x: Any, state: State, stride: int, local: bool) -> tuple[Any, State]:
     """A block with its shortcut; a bottleneck is one with three convolutions."""
+    unit = functools.partial(convolve, local=local)
     if "conv3" in block:
-        y, first = convolve(block["conv1"], x, within(state, "conv1"))
-        y, second = convolve(block["conv2"], relu(y), within(state, "conv2"), stride, padding=1)
-        y, third = convolve(block["conv3"], relu(y), within(state, "conv3"))
+        y, first = unit(block["conv1"], x, within(state, "conv1"))
+        y, second = unit(block["conv2"], relu(y), within(state, "conv2"), stride, padding=1)
+        y, third = unit(block["conv3"], relu(y), within(state, "conv3"))
         statistics = {"conv1": first, "conv2": second, "conv3": third}
     else:
-        y, first = convolve(block["conv1"], x, within(state, "conv1"), stride, padding=1)
-        y, second = convolve(block["conv2"], relu(y), within(state, "conv2"), padding=1)
+        y, first = unit(block["conv1"], x, within(state, "conv1"), stride, padding=1)
+        y, second = unit(block["conv2"], relu(y), within(state, "conv2"), padding=1)
         statistics = {"conv1": first, "conv2": second}
     if "shortcut" in block:
-        x, statistics["shortcut"] = convolve(block["shortcut"], x, within(state, "shortcut"), stride)
+        x, statistics["shortcut"] = unit(block["shortcut"], x, within(state, "shortcut"), stride)
     return relu(y + x), statistics
 
 
