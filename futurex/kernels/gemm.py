@@ -35,9 +35,9 @@ _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
 _THIN = 16
 """Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty."""
-_DEEP_ROWS = 256
-"""The same where the inner axis takes several packings: between steps of training, which leave nothing of a weight
-matrix in the caches, the library is faster with 128 rows."""
+_DEEP = 4
+"""Rows for each column from which what takes several packings is faster here, if both operands lie as they are read:
+less often a row of the first operand comes from memory again, once for each panel."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 Turned = tuple[bool, bool]
@@ -58,19 +58,20 @@ class GemmBackend:
             return None
         x, y = map(_stand_in, node.inputs[:2])
         sizes = _sizes(x, y) if x is not None and y is not None else None
-        if sizes is None or not suits(*sizes):
+        lies = [lie(each) for each in (x, y) if each is not None]
+        if sizes is None or None in lies:
             return None
-        lies = [lie(each) for each in (x, y)]
-        if None in lies:
+        turned = lies[0].turned, lies[1].turned  # type: ignore[union-attr]
+        if not suits(*sizes, turned):
             return None
-        product = Product(node, sizes, (lies[0].turned, lies[1].turned), threads)  # type: ignore[union-attr]
+        product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
 
 
-def suits(batch: int, rows: int, inner: int, columns: int) -> bool:
+def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
-    fits = fits and (inner <= products.DEEPEST or rows >= _DEEP_ROWS)
+    fits = fits and (inner <= products.DEEPEST or (rows >= _DEEP * columns and not any(turned)))
     return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > _THIN
 
 
@@ -128,15 +129,14 @@ class Product:
         stacked, other = (each.shape for each in node.inputs[:2])
         self.flattens = len(other) == 2 and sizes[1] != stacked[-2]
         """Is a stack of first operands taken for one matrix?"""
+        self.shared = len(other) == 2
         self.entry(self.likely, wait=False)
 
     def entry(self, turned: Turned, *, wait: bool) -> Entry:
         """The code for operands that lie so."""
         entry = self.entries.get(turned)
         if entry is None or (wait and not entry.ready and entry.error is None):
-            _, rows, inner, columns = self.sizes
-            whole, end, _ = products.panels_of(rows, columns)
-            form = products.Form(whole, end, *turned, inner > products.DEEPEST, len(self.shapes) > 3)
+            form, _ = products.form_of(self.sizes, turned, bias=len(self.shapes) > 3, shared=self.shared)
             text = products.text_of(form, openmp() is not None)
             entry = self.entries[turned] = compiled(text, wait=wait)
         return entry
@@ -152,13 +152,15 @@ class Product:
     def block(self, lies: tuple[Lie, Lie], arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""
         batch, rows, inner, columns = self.sizes
-        whole, end, count = products.panels_of(rows, columns)
-        height, chunks = rows, 1
+        turned = lies[0].turned, lies[1].turned
+        form, count = products.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
+        whole, end = form.whole, form.end
+        height = rows
         if batch * count < _TASKS * self.threads:  # each thread takes as many tasks, one after the other
             unit = math.lcm(whole.rows, end.rows if end is not None else 1)
             parts = self.threads // math.gcd(batch * count, self.threads)
             height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
-            chunks = -(-rows // height)
+        chunks = -(-rows // height)
         depth = -(-inner // -(-inner // products.DEEPEST))
         depth = -(-depth // products.LANES) * products.LANES  # what is turned while it is packed are squares
         numbers = (

@@ -45,9 +45,10 @@ def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
     return node, backend().claim(node, threads)
 
 
-def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
+def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expected=None):
+    """``expected``: how the operands lie for all that the tree says."""
     rng = np.random.default_rng(sum(x_shape + y_shape))
-    node, kernel = claimed(x_shape, y_shape, turned, bias, threads)
+    node, kernel = claimed(x_shape, y_shape, turned if expected is None else expected, bias, threads)
     inputs = [operand(rng, x_shape, turned[0]), operand(rng, y_shape, turned[1])]
     exact = inputs[0].astype("f8") @ inputs[1].astype("f8")
     if bias:
@@ -70,7 +71,8 @@ def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
 def test_edges_of_panels_and_tiles(columns, turned):
     check((9, 61, 37), (9, 37, columns), turned)
-    check((261, DEEPEST + 41), (DEEPEST + 41, columns), turned, bias=True, threads=2)
+    deep = DEEPEST + 41
+    check((641, deep), (deep, columns), turned, bias=True, threads=2, expected=(False, False))
 
 
 @settings(max_examples=6, deadline=None)
@@ -79,7 +81,7 @@ def test_edges_of_panels_and_tiles(columns, turned):
     st.booleans(), st.integers(1, 2),
 )  # fmt: skip
 def test_any_sizes(batch, rows, inner, columns, x_turned, y_turned, bias, threads):
-    if suits(batch, rows, inner, columns):
+    if suits(batch, rows, inner, columns, (x_turned, y_turned)):
         check((batch, rows, inner), (batch, inner, columns), (x_turned, y_turned), bias, threads)
 
 
@@ -87,6 +89,28 @@ def test_few_rows_of_many_columns_and_leading_axes():
     check((10, 106), (106, 5000), threads=2)
     check((5, 7, 40), (40, 200), bias=True, threads=2)
     check((2, 3, 33, 65), (2, 3, 65, 48), (True, False), threads=2)
+
+
+@pytest.mark.parametrize("columns", [20, 100, 160])
+@pytest.mark.parametrize("y_turned", [False, True])
+def test_a_stack_that_is_no_matrix_shares_what_is_packed(columns, y_turned):
+    """Each thread's part of the tasks begins in the middle of a panel, too; the bits are those of one matrix."""
+    rng = np.random.default_rng(columns)
+    below, w = rng.standard_normal((37, 11, 70), dtype=FLOAT32), operand(rng, (70, columns), y_turned)
+    bias = rng.standard_normal(columns, dtype=FLOAT32)
+    stack = apply("transpose", param(Aval(below.shape, FLOAT32)), axes=(1, 0, 2))
+    inputs = [stack, source(w.shape, y_turned), param(Aval(bias.shape, FLOAT32))]
+    node = apply("matmul_epilogue", *inputs, activation="none")
+    x = below.transpose(1, 0, 2)
+    matrix = np.ascontiguousarray(x).reshape(-1, 70)
+    whole = np.empty((len(matrix), columns), FLOAT32)
+    claimed(matrix.shape, w.shape, (False, y_turned), bias=True)[1].call(whole, matrix, w, bias)
+    np.testing.assert_allclose(whole, matrix.astype("f8") @ w + bias, rtol=1e-4, atol=1e-4)
+    for threads in (1, 2, 3):
+        kernel = backend().claim(node, threads)
+        out = np.full(node.shape, np.nan, FLOAT32)
+        Row(kernel.bind(Workspace()).aim(out, x, w, bias)).run()
+        np.testing.assert_array_equal(out.reshape(whole.shape), whole)
 
 
 def test_windows_are_rows_that_overlap():
@@ -120,11 +144,11 @@ def test_not_a_number_and_infinity_stay_in_their_row_and_column():
 
 def test_threads_do_not_change_a_bit():
     rng = np.random.default_rng(1)
-    x, y = operand(rng, (300, 300), False), operand(rng, (300, 90), False)
+    x, y = operand(rng, (400, 300), False), operand(rng, (300, 90), False)
     outs = []
     for threads in (1, 2, 3):
-        outs.append(np.empty((300, 90), FLOAT32))
-        claimed((300, 300), (300, 90), threads=threads)[1].call(outs[-1], x, y)
+        outs.append(np.empty((400, 90), FLOAT32))
+        claimed((400, 300), (300, 90), threads=threads)[1].call(outs[-1], x, y)
     assert all((out == outs[0]).all() for out in outs)
 
 
@@ -148,11 +172,17 @@ def test_what_lies_otherwise_is_copied_or_left_to_others():
 @pytest.mark.parametrize("x, y, dtype", [
     ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((8, 1000), (1000, 100), "f4"),
     ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
-    ((128, 784), (784, 512), "f4"),
+    ((128, 784), (784, 512), "f4"), ((512, 1024), (1024, 256), "f4"),
 ])  # fmt: skip
 def test_not_claimed(x, y, dtype):
     node = apply("matmul", param(Aval(x, np.dtype(dtype))), param(Aval(y, np.dtype(dtype))))
     assert backend().claim(node, 1) is None
+
+
+@pytest.mark.parametrize("turned", [(True, False), (False, True)])
+def test_what_is_turned_and_deep_is_left_to_the_library(turned):
+    assert claimed((2048, 1024), (1024, 256))[1] is not None
+    assert claimed((2048, 1024), (1024, 256), turned)[1] is None
 
 
 def test_panels_cover_all_columns():

@@ -4,7 +4,8 @@ The blocking is that of K. Goto and R. van de Geijn (Anatomy of High-Performance
 its outer levels: a task is a panel of columns and some rows of one product of the batch. What the panel needs of the
 second operand is copied into a buffer that the first-level cache holds; then tiles of a few rows by a few vectors are
 accumulated, one element of the first operand times a row of the panel at a time. So the first operand is read as it
-lies, whichever axis is dense, and the second one is turned while it is packed.
+lies, whichever axis is dense, and the second one is turned while it is packed; what is packed next is asked for a few
+lines with each tile.
 
 Each element is a chain of fused multiply-adds over the inner axis, in its order; every 256 of them are added up apart.
 """
@@ -12,6 +13,7 @@ Each element is a chain of fused multiply-adds over the inner axis, in its order
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_.code import Code, module
@@ -52,7 +54,8 @@ class Form:
 
     ``whole``: the panel that most columns are made in; ``end``: the last one, if it is another. ``x_turned``,
     ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
-    vector is added to each row.
+    vector is added to each row; ``shared``: all products of the batch have one second operand, whose panels are packed
+    once for all of them.
     """
 
     whole: Panel
@@ -61,6 +64,22 @@ class Form:
     y_turned: bool
     deep: bool
     bias: bool
+    shared: bool
+
+
+def form_of(
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], *, bias: bool, shared: bool
+) -> tuple[Form, int]:
+    """The form of a product of these sizes (batch, rows, inner size and columns), and how many panels it has;
+    ``shared``: of a stack and one matrix.
+
+    >>> form_of((64, 32, 256, 1024), (False, False), bias=False, shared=True)[1]
+    16
+    """
+    batch, rows, inner, columns = sizes
+    whole, end, count = panels_of(rows, columns)
+    deep = inner > DEEPEST
+    return Form(whole, end, *turned, deep, bias, shared and batch > 1 and not deep), count
 
 
 def panels_of(rows: int, columns: int) -> tuple[Panel, Panel | None, int]:
@@ -97,32 +116,20 @@ class _Writer:
 
     def __init__(self, form: Form, threaded: bool) -> None:
         self.form, self.code, self.threaded = form, Code(), threaded
+        self.ahead: str | None = None
+        self.fetches_x = False
 
     def text(self) -> str:
         form, code = self.form, self.code
-        whole, end = form.whole, form.end
-        self.buffer = code.do(f"alloca i8, i64 {4 * whole.width * DEEPEST}, align 64")
-        with code.loop("%low", "%high") as (task, _):
-            number = code.do(f"srem i64 {task}, %panels")
-            place = code.do(f"sdiv i64 {task}, %panels")
-            chunk = code.do(f"srem i64 {place}, %chunks")
-            batch = code.do(f"sdiv i64 {place}, %chunks")
-            first = code.multiply(chunk, "%height")
-            last = code.least(code.add(first, "%height"), "%rows")
-            self.column = code.multiply(number, str(whole.width))
-            self.x = code.at("float", "%x", code.multiply(batch, "%x_step"))
-            y = code.at("float", "%y", code.multiply(batch, "%y_step"))
-            self.y = code.at("float", y, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
-            self.out = code.at("float", code.at("float", "%out", code.multiply(batch, "%out_step")), self.column)
-            if end is None:
-                self._panel(whole, first, last, at_end=True)
-            else:
-                following = code.add(number, "1")
-                at_end = code.do(f"zext i1 {code.do(f'icmp eq i64 {following}, %panels')} to i64")
-                with code.loop(at_end, "1"):
-                    self._panel(whole, first, last, at_end=False)
-                with code.loop("0", at_end):
-                    self._panel(end, first, last, at_end=True)
+        self.buffer = code.do(f"alloca i8, i64 {4 * form.whole.width * DEEPEST}, align 64")
+        if form.shared:
+            self._shared_tasks()
+        else:
+            with code.loop("%low", "%high") as (task, _):
+                place = code.do(f"sdiv i64 {task}, %panels")
+                first, last = self._rows(place)
+                number = code.do(f"srem i64 {task}, %panels")
+                self._panels(number, lambda panel, at_end: self._panel(panel, first, last, at_end=at_end))
         arrays = ("out", "x", "y", *(("bias",) if form.bias else ()))
         parameters = [*(("i64", name) for name in _NAMES), *(("ptr", name) for name in arrays)]
         declarations = [
@@ -133,31 +140,85 @@ class _Writer:
         ]
         return module(parameters, code, self.threaded, declarations)
 
+    def _rows(self, place: str) -> tuple[str, str]:
+        """The first row and the one behind the last, for a number that counts batches and chunks of rows."""
+        code = self.code
+        chunk = code.do(f"srem i64 {place}, %chunks")
+        batch = code.do(f"sdiv i64 {place}, %chunks")
+        self.x = code.at("float", "%x", code.multiply(batch, "%x_step"))
+        self.y_batch = code.at("float", "%y", code.multiply(batch, "%y_step"))
+        self.out_batch = code.at("float", "%out", code.multiply(batch, "%out_step"))
+        first = code.multiply(chunk, "%height")
+        return first, code.least(code.add(first, "%height"), "%rows")
+
+    def _panels(self, number: str, work: Callable[[Panel, bool], None]) -> None:
+        """``work(panel, at_end)`` for the panel of this number; ``at_end``: it is the last one, behind which another
+        product of the batch comes."""
+        code, form = self.code, self.form
+        self.column = code.multiply(number, str(form.whole.width))
+        self.y = code.at("float", self.y_batch, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
+        self.out = code.at("float", self.out_batch, self.column)
+        if form.end is None:
+            work(form.whole, True)
+            return
+        following = code.add(number, "1")
+        at_end = code.do(f"zext i1 {code.do(f'icmp eq i64 {following}, %panels')} to i64")
+        with code.loop(at_end, "1"):
+            work(form.whole, False)
+        with code.loop("0", at_end):
+            work(form.end, True)
+
+    def _shared_tasks(self) -> None:
+        """A thread's tasks, panel by panel; one that is packed serves all of the batch."""
+        code = self.code
+        places = code.do("sdiv i64 %tasks, %panels")
+        self.fetches_x = True
+        with code.loop("%low", "%high") as (task, _):
+            place = code.do(f"srem i64 {task}, {places}")
+            first, last = self._rows(place)
+            begins = code.do(f"or i1 {code.do(f'icmp eq i64 {place}, 0')}, {code.do(f'icmp eq i64 {task}, %low')}")
+            fresh = code.do(f"zext i1 {begins} to i64")
+
+            def work(panel: Panel, at_end: bool) -> None:
+                with code.loop("0", fresh):
+                    self._pack(panel, "0", "%inner")
+                self._tiles(panel, first, last, "0", "%inner")
+
+            self._panels(code.do(f"sdiv i64 {task}, {places}"), work)
+
     def _panel(self, panel: Panel, first: str, last: str, *, at_end: bool) -> None:
         """The rows of one panel; ``at_end``: of the last one, behind which another product of the batch comes."""
         code = self.code
-        self.ahead = code.do(f"sub i64 %y_step, {self.column}") if at_end else str(panel.width)
         self.fetches_x = at_end
         if not self.form.deep:
             self._pack(panel, "0", "%inner")
+            back = "%y_row" if self.form.y_turned else "1"
+            ahead = code.do(f"sub i64 %y_step, {code.multiply(self.column, back)}")
+            self.ahead = code.at("float", self.y, ahead) if at_end else self._at_y("0", str(panel.width))
             self._tiles(panel, first, last, "0", "%inner")
             return
         with code.loop("0", "%inner", "%depth") as (begin, _):
             count = code.least(code.do(f"sub i64 %inner, {begin}"), "%depth")
             self._pack(panel, begin, count)
+            self.ahead = self._at_y(code.add(begin, "%depth"), "0")
             self._tiles(panel, first, last, begin, count)
+
+    def _at_y(self, k: str, column: str) -> str:
+        """Where this element of the second operand lies, columns counted from those of the panel."""
+        code = self.code
+        row, place = (column, k) if self.form.y_turned else (k, column)
+        return code.at("float", self.y, code.add(code.multiply(row, "%y_row"), place))
 
     def _pack(self, panel: Panel, begin: str, count: str) -> None:
         code = self.code
         if self.form.y_turned:
             self._pack_turned(panel, begin, count)
             return
-        source = code.at("float", self.y, code.multiply(begin, "%y_row"))
+        source = self._at_y(begin, "0")
         with code.loop("0", count) as (k, _):
             row = code.at("float", source, code.multiply(k, "%y_row"))
             target = code.multiply(k, str(panel.width))
             for v, mask in enumerate(_masks(panel)):
-                self._fetch(code.at("float", row, code.add(self.ahead, str(v * LANES))), write=False)
                 value = self._load(code.at("float", row, str(v * LANES)), mask)
                 code.run(f"store {VECTOR} {value}, ptr {self._packed(target, str(v * LANES))}, align 64")
 
@@ -206,12 +267,17 @@ class _Writer:
         most = code.do(f"sub i64 {last}, 1")
         with code.loop(first, last, str(panel.rows)) as (row, _):
             rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
-            lines = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
+            starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
             targets = [
-                (code.at("float", line, str(v * LANES)), mask) for line in lines for v, mask in enumerate(_masks(panel))
+                (code.at("float", start, str(v * LANES)), mask)
+                for start in starts
+                for v, mask in enumerate(_masks(panel))
             ]
             for pointer, _ in targets:
                 self._fetch(pointer, write=True)
+            if self.ahead is not None:
+                done, extent = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
+                self._fetch_y(panel, self.ahead, done, extent, count)
             if self.fetches_x:
                 self._fetch_x(panel, row)
             values = self._tile(panel, rows, begin, count)
@@ -220,12 +286,25 @@ class _Writer:
             for value, target in zip(values, targets, strict=True):
                 self._store(value, *target)
 
-    def _fetch_x(self, panel: Panel, row: str) -> None:
-        """As much of the batch's next first operand as these rows are of this one."""
+    def _fetch_y(self, panel: Panel, ahead: str, done: str, rows: str, count: str) -> None:
+        """As much of what is packed next as a tile is of all rows, of which some are done."""
         code = self.code
-        ahead = code.at("float", self.x, code.add("%x_step", code.multiply(row, "%inner")))
-        with code.loop("0", code.multiply(str(panel.rows), "%inner"), str(LANES)) as (at, _):
-            self._fetch(code.at("float", ahead, at), write=False)
+        lines, width = (str(panel.width), count) if self.form.y_turned else (count, str(panel.width))
+        share = code.add(code.do(f"sdiv i64 {code.multiply(lines, str(panel.rows))}, {rows}"), "1")
+        low = code.multiply(code.do(f"sdiv i64 {done}, {panel.rows}"), share)
+        with code.loop(low, code.least(code.add(low, share), lines)) as (line, _):
+            start = code.at("float", ahead, code.multiply(line, "%y_row"))
+            with code.loop("0", width, str(LANES)) as (at, _):
+                self._fetch(code.at("float", start, at), write=False)
+
+    def _fetch_x(self, panel: Panel, row: str) -> None:
+        """As much of the batch's next first operand as these rows are of this one; one that is turned is dense."""
+        code = self.code
+        step = "%inner" if self.form.x_turned else "%x_row"
+        with code.loop(row, code.add(row, str(panel.rows))) as (k, _):
+            line = code.at("float", self.x, code.add("%x_step", code.multiply(k, step)))
+            with code.loop("0", "%inner", str(LANES)) as (at, _):
+                self._fetch(code.at("float", line, at), write=False)
 
     def _added(self, begin: str, value: str, target: tuple[str, str | None]) -> str:
         """A value with the sum of the packings before it, which lies in the result."""
