@@ -133,6 +133,17 @@ def test_products_of_views_equal_numpys(first, second, activation):
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4, err_msg=f"{x.strides} {y.strides}")
 
 
+def test_windows_that_overlap_are_copied():
+    """The library describes no memory in which two elements have one address."""
+    rng = np.random.default_rng(3)
+    signal, w = floats(rng, (32, 50, 6)), floats(rng, (60, 48))
+    windows = np.lib.stride_tricks.as_strided(signal, (41, 32, 60), (24, 1200, 4), writeable=False)
+    node = apply("matmul", *(param(Aval(each.shape, np.dtype("float32"))) for each in (windows, w)))
+    out = np.full(node.shape, np.nan, np.float32)
+    OneDNNBackend.if_available().claim(node, 2).call(out, windows, w)
+    np.testing.assert_allclose(out, np.matmul(windows, w, dtype=np.float64), rtol=1e-4, atol=1e-4)
+
+
 def test_matmul_refuses_what_it_cannot_mean():
     with pytest.raises(ValueError, match="inner size 3"):
         onednn.matmul((2, 3), (4, 5))

@@ -4,8 +4,7 @@ The blocking is that of K. Goto and R. van de Geijn (Anatomy of High-Performance
 its outer levels: a task is a panel of columns and some rows of one product of the batch. What the panel needs of the
 second operand is copied into a buffer that the first-level cache holds; then tiles of a few rows by a few vectors are
 accumulated, one element of the first operand times a row of the panel at a time. So the first operand is read as it
-lies, whichever axis is dense, and the second one is turned while it is packed; what is packed next is asked for a few
-lines with each tile.
+lies, whichever axis is dense, and the second one is turned while it is packed.
 
 Each element is a chain of fused multiply-adds over the inner axis, in its order; every 256 of them are added up apart.
 """
@@ -26,6 +25,8 @@ WIDEST = 4
 """Vectors of a panel; five where those make no odd panel at the end."""
 DEEPEST = 256
 """Inner elements that are packed at once: a panel of 64 columns takes 64 KB."""
+TALL = 64
+"""Rows of one product of a stack that are worth a packing for themselves."""
 _WASTE = 0.02
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
           "x_row", "y_row", "out_row")  # fmt: skip
@@ -54,8 +55,8 @@ class Form:
 
     ``whole``: the panel that most columns are made in; ``end``: the last one, if it is another. ``x_turned``,
     ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
-    vector is added to each row; ``shared``: all products of the batch have one second operand, whose panels are packed
-    once for all of them.
+    vector is added to each row; ``shared``: all products of the batch have one second operand, and so few rows that
+    its panels are packed once for all of them.
     """
 
     whole: Panel
@@ -79,7 +80,7 @@ def form_of(
     batch, rows, inner, columns = sizes
     whole, end, count = panels_of(rows, columns)
     deep = inner > DEEPEST
-    return Form(whole, end, *turned, deep, bias, shared and batch > 1 and not deep), count
+    return Form(whole, end, *turned, deep, bias, shared and batch > 1 and rows < TALL and not deep), count
 
 
 def panels_of(rows: int, columns: int) -> tuple[Panel, Panel | None, int]:
@@ -190,35 +191,30 @@ class _Writer:
         """The rows of one panel; ``at_end``: of the last one, behind which another product of the batch comes."""
         code = self.code
         self.fetches_x = at_end
+        back = code.multiply(self.column, "%y_row" if self.form.y_turned else "1")
+        across = "%y_row" if self.form.y_turned else "1"
+        self.ahead = code.do(f"sub i64 %y_step, {back}") if at_end else code.multiply(str(panel.width), across)
         if not self.form.deep:
             self._pack(panel, "0", "%inner")
-            back = "%y_row" if self.form.y_turned else "1"
-            ahead = code.do(f"sub i64 %y_step, {code.multiply(self.column, back)}")
-            self.ahead = code.at("float", self.y, ahead) if at_end else self._at_y("0", str(panel.width))
             self._tiles(panel, first, last, "0", "%inner")
             return
         with code.loop("0", "%inner", "%depth") as (begin, _):
             count = code.least(code.do(f"sub i64 %inner, {begin}"), "%depth")
             self._pack(panel, begin, count)
-            self.ahead = self._at_y(code.add(begin, "%depth"), "0")
             self._tiles(panel, first, last, begin, count)
-
-    def _at_y(self, k: str, column: str) -> str:
-        """Where this element of the second operand lies, columns counted from those of the panel."""
-        code = self.code
-        row, place = (column, k) if self.form.y_turned else (k, column)
-        return code.at("float", self.y, code.add(code.multiply(row, "%y_row"), place))
 
     def _pack(self, panel: Panel, begin: str, count: str) -> None:
         code = self.code
         if self.form.y_turned:
             self._pack_turned(panel, begin, count)
             return
-        source = self._at_y(begin, "0")
+        source = code.at("float", self.y, code.multiply(begin, "%y_row"))
         with code.loop("0", count) as (k, _):
             row = code.at("float", source, code.multiply(k, "%y_row"))
             target = code.multiply(k, str(panel.width))
             for v, mask in enumerate(_masks(panel)):
+                if self.ahead is not None:
+                    self._fetch(code.at("float", row, code.add(self.ahead, str(v * LANES))), write=False)
                 value = self._load(code.at("float", row, str(v * LANES)), mask)
                 code.run(f"store {VECTOR} {value}, ptr {self._packed(target, str(v * LANES))}, align 64")
 
@@ -275,9 +271,9 @@ class _Writer:
             ]
             for pointer, _ in targets:
                 self._fetch(pointer, write=True)
-            if self.ahead is not None:
+            if self.form.y_turned and self.ahead is not None:
                 done, extent = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
-                self._fetch_y(panel, self.ahead, done, extent, count)
+                self._fetch_y(panel, code.add(self.ahead, begin), done, extent, count)
             if self.fetches_x:
                 self._fetch_x(panel, row)
             values = self._tile(panel, rows, begin, count)
@@ -287,14 +283,13 @@ class _Writer:
                 self._store(value, *target)
 
     def _fetch_y(self, panel: Panel, ahead: str, done: str, rows: str, count: str) -> None:
-        """As much of what is packed next as a tile is of all rows, of which some are done."""
+        """As much of what is turned next as a tile is of all rows, of which some are done."""
         code = self.code
-        lines, width = (str(panel.width), count) if self.form.y_turned else (count, str(panel.width))
-        share = code.add(code.do(f"sdiv i64 {code.multiply(lines, str(panel.rows))}, {rows}"), "1")
+        share = code.add(code.do(f"sdiv i64 {panel.width * panel.rows}, {rows}"), "1")
         low = code.multiply(code.do(f"sdiv i64 {done}, {panel.rows}"), share)
-        with code.loop(low, code.least(code.add(low, share), lines)) as (line, _):
-            start = code.at("float", ahead, code.multiply(line, "%y_row"))
-            with code.loop("0", width, str(LANES)) as (at, _):
+        with code.loop(low, code.least(code.add(low, share), str(panel.width))) as (line, _):
+            start = code.at("float", self.y, code.add(ahead, code.multiply(line, "%y_row")))
+            with code.loop("0", count, str(LANES)) as (at, _):
                 self._fetch(code.at("float", start, at), write=False)
 
     def _fetch_x(self, panel: Panel, row: str) -> None:

@@ -139,6 +139,8 @@ def matmul_of_views(
     once = [_once(shape, strides)[:-2] for shape, strides in ((x_shape, x_strides), (y_shape, y_strides))]
     if np.broadcast_shapes(*once) != product.batch:  # products that are the same again and again
         return None
+    if any(_overlaps(shape, strides) for shape, strides in ((x_shape, x_strides), (y_shape, y_strides))):
+        return None
     inputs = [x_shape, y_shape, *([(product.sizes[2],)] if bias else [])]
 
     def build() -> Kernel:
@@ -163,6 +165,17 @@ class _OfViews:
         if (x.strides, y.strides) != self.strides:
             raise ValueError(f"matmul: built for strides {self.strides}, got {x.strides} and {y.strides}")
         return self.kernel(out, x, y, *added)
+
+
+def _overlaps(shape: Shape, strides: Shape) -> bool:
+    """Do elements lie at one address, as those of sliding windows do? Such memory oneDNN does not describe."""
+    reached = 0
+    for stride, extent in sorted(zip(strides, shape, strict=True)):
+        if stride and extent > 1:
+            if stride <= reached:
+                return True
+            reached += stride * (extent - 1)
+    return False
 
 
 def _once(shape: Shape, strides: Shape) -> Shape:
