@@ -1,7 +1,7 @@
 """Memory of large results, used again when the arrays that held it are gone.
 
-The C library gives blocks above 32 MB back to the system at once, and every page of the next one is a fault: for a
-result of 40 MB that takes as long as a sum of two such arrays. NumPy lets a library allocate what arrays own
+The C library gives blocks above 32 MB back to the system at once, and several smaller ones once they are free together;
+every page of the next one is a fault: for a result of 40 MB that takes as long as a sum of two such arrays. NumPy lets a library allocate what arrays own
 (``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they own their data, and can be resized.
 Eight blocks are kept; the system may take their pages while nobody uses them (``MADV_FREE``).
 
@@ -22,8 +22,8 @@ import numpy as np
 
 from futurex.kernels.numba_.compiler import compiled
 
-LEAST_BYTES = 32 << 20
-"""Smaller blocks the C library keeps itself."""
+LEAST_BYTES = 16 << 20
+"""Smaller blocks the C library keeps itself, unless there are many."""
 KEPT = 8
 """Blocks that are kept at most; the one kept longest gives way."""
 _SHARE = 64  # a block above this part of the machine's memory is not kept
