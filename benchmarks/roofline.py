@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.machine import Watch
-from benchmarks.workloads.copies import aligned, copies
+from benchmarks.workloads.copies import aligned, copies, reading
 from futurex.autodiff import grad, pullback
 from futurex.kernels.numba_ import NumbaBackend
 from futurex.ops.special import PREFIX
@@ -137,9 +137,10 @@ def _timed(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def kernels(graph: Graph, threads: int) -> tuple[Run, int]:
-    """A run of the graph's generated kernels, one after the other, into memory that is there; and the bytes that its
-    operands and results weigh. What is no kernel's (labels are checked by NumPy) is computed before."""
+def kernels(graph: Graph, threads: int) -> tuple[Run, int, bool]:
+    """A run of the graph's generated kernels, one after the other, into memory that is there; the bytes that its
+    operands and results weigh; and whether less than a hundredth of that is results. What is no kernel's (labels are
+    checked by NumPy) is computed before."""
     graph = optimise(graph)
     values: dict[Node, Any] = {each: _operand(each) for each in graph.params}
     calls = []
@@ -160,12 +161,13 @@ def kernels(graph: Graph, threads: int) -> tuple[Run, int]:
             values[node] = outs if isinstance(node.aval, tuple) else outs[0]
             calls.append((made.call, values[node], [values[source] for source in node.inputs]))
     moved = sum(values[node].nbytes for node in dict.fromkeys((*graph.params, *graph.outs)))
+    reads = 100 * sum(values[node].nbytes for node in dict.fromkeys(graph.outs)) < moved
 
     def run() -> None:
         for call, out, inputs in calls:
             call(out, *inputs)
 
-    return run, moved
+    return run, moved, reads
 
 
 def _region(node: Node) -> Node:
@@ -188,7 +190,7 @@ def arithmetic(name: str, threads: int) -> float:
     """Bytes a second where they cost nothing: what more rows add to the time of a few, all in one CPU's caches."""
     times, moved = [], []
     for n in (FEW, 2 * FEW):
-        run, weigh = kernels(KERNELS[name](n), 1)
+        run, weigh, _ = kernels(KERNELS[name](n), 1)
         run()
         times.append(min(_timed(run) for _ in range(300)))
         moved.append(weigh)
@@ -202,16 +204,20 @@ def fastest_copy(nbytes: int, threads: int) -> tuple[str, Rate]:
     return best, rates[best]
 
 
-def measure(name: str, size: str, threads: int, copy: tuple[str, Rate], allowed: float) -> dict[str, Any]:
-    """The kernel's rate beside that of the copy, in turns."""
+def measure(
+    name: str, size: str, threads: int, copy: tuple[str, Rate], read: Rate, allowed: float
+) -> dict[str, Any]:
+    """The kernel's rate beside that of the copy, and of reading alone, in turns."""
     form, other = copy
-    mine = Rate(*kernels(KERNELS[name](SIZES[size]), threads))
+    run, moved, reads = kernels(KERNELS[name](SIZES[size]), threads)
+    mine = Rate(run, moved)
     watch = Watch()
-    turns = [(mine.turn(), other.turn()) for _ in range(TURNS)]
-    rate, copied = (statistics.median(column) for column in zip(*turns, strict=True))
+    turns = [(mine.turn(), other.turn(), read.turn()) for _ in range(TURNS)]
+    rate, copied, alone = (statistics.median(column) for column in zip(*turns, strict=True))
     return {
         "kernel": name, "size": size, "threads": threads, "bytes": mine.moved, "bytes_per_second": rate,
-        "copy": form, "copy_bytes_per_second": copied, "ratio": statistics.median(a / b for a, b in turns),
+        "copy": form, "copy_bytes_per_second": copied, "ratio": statistics.median(a / b for a, b, _ in turns),
+        "read_bytes_per_second": alone, "of_reading": statistics.median(a / c for a, _, c in turns) if reads else None,
         "in_cache_bytes_per_second": allowed, "foreign": watch.foreign_share(),
     }  # fmt: skip
 
@@ -231,17 +237,20 @@ def text_of(found: Sequence[dict[str, Any]]) -> str:
     rows = [
         [one["kernel"], one["size"], str(one["threads"]), f"{one['bytes'] / 1e6:.1f} MB",
          f"{one['bytes_per_second'] / 1e9:.1f}", f"{one['copy_bytes_per_second'] / 1e9:.1f} ({one['copy']})",
-         f"{one['ratio']:.2f}", f"{one['in_cache_bytes_per_second'] / 1e9:.1f}", _bound(one), f"{of_floor(one):.2f}",
+         f"{one['ratio']:.2f}", f"{one['read_bytes_per_second'] / 1e9:.1f}",
+         "" if one["of_reading"] is None else f"{one['of_reading']:.2f}",
+         f"{one['in_cache_bytes_per_second'] / 1e9:.1f}", _bound(one), f"{of_floor(one):.2f}",
          f"{one['foreign']:.0%}"]
         for one in found
     ]  # fmt: skip
-    head = ["kernel", "operand", "CPUs", "moved", "GB/s", "copy, GB/s", "kernel / copy", "in cache, GB/s", "bound by",
-            "kernel / bound", "other processes"]  # fmt: skip
+    head = ["kernel", "operand", "CPUs", "moved", "GB/s", "copy, GB/s", "kernel / copy", "reading, GB/s",
+            "kernel / reading", "in cache, GB/s", "bound by", "kernel / bound", "other processes"]  # fmt: skip
     reached = sum(one["ratio"] >= ENOUGH for one in found)
     return (
         f"{report.table(head, rows)}\n\n{reached} of {len(found)} move bytes at {ENOUGH:.0%} of the copy's rate or "
         "more. Bytes count each operand and result once. The copy is the fastest of three of one operand by the same "
-        "threads: the C library's, vectors, and vectors whose stores go past the caches. In cache: what the "
+        "threads: the C library's, vectors, and vectors whose stores go past the caches. Reading: vectors "
+        "of one operand added up, for kernels that write next to nothing. In cache: what the "
         "instructions alone allow, on operands of 128 KB, times the CPUs. The bound is the lower of both."
     )
 
@@ -257,6 +266,7 @@ def main(arguments: argparse.Namespace) -> int:
         allowed = {name: arithmetic(name, threads) for name in names}
         for size in sizes:
             copy = fastest_copy(SIZES[size] * F4.itemsize, threads)
-            found += [measure(name, size, threads, copy, allowed[name]) for name in names]
+            read = Rate(*reading(SIZES[size] * F4.itemsize, threads))
+            found += [measure(name, size, threads, copy, read, allowed[name]) for name in names]
     report.publish("roofline", "Generated kernels beside a copy", text_of(found), {"kernels": found}, arguments.out)
     return 0

@@ -1,4 +1,4 @@
-"""How fast this machine copies memory: the same threads as generated kernels have, in several forms."""
+"""How fast this machine copies memory, in several forms, and reads it: with as many threads as generated kernels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import Entry, compiled
+from futurex.kernels.numba_.pairwise import AHEAD, PREFETCH, prefetch
 from futurex.kernels.threads import openmp
 
 _LINE = 64
@@ -28,6 +29,13 @@ def copies(nbytes: int, threads: int) -> dict[str, tuple[Callable[[], Any], int]
     source, target = aligned(nbytes, 1), aligned(nbytes, 0)
     block = struct.pack("=3q", nbytes // _BLOCK, address_of(target), address_of(source))
     return {form: (functools.partial(_run, _entry(form), block, threads, source, target), 2 * nbytes) for form in FORMS}
+
+
+def reading(nbytes: int, threads: int) -> tuple[Callable[[], Any], int]:
+    """A run that only reads so many bytes: vectors are added up, in any order, and lines asked for ahead."""
+    source, target = aligned(nbytes, 1), aligned(_LINE, 0)
+    block = struct.pack("=3q", nbytes // _BLOCK, address_of(target), address_of(source))
+    return functools.partial(_run, _reader(), block, threads, source, target), nbytes
 
 
 def _run(entry: Entry, block: bytes, threads: int, *kept: Any) -> None:
@@ -64,6 +72,20 @@ def _entry(form: str) -> Entry:
             code.run(f"store {_VECTOR} {value}, ptr {code.at(_VECTOR, '%target', at)}, align {_LINE}{past}")
     code.notes.append("!0 = !{i32 1}")
     return compiled(module(_PARAMETERS, code, openmp() is not None, declared))
+
+
+@functools.cache
+def _reader() -> Entry:
+    code = Code()
+    with code.loop("%low", "%high", carried=[(_VECTOR, "zeroinitializer")] * _VECTORS) as (number, totals):
+        begin = code.multiply(number, str(_VECTORS))
+        for k, total in enumerate(totals):
+            place = code.at(_VECTOR, "%source", code.add(begin, str(k)))
+            code.run(prefetch(code.at("i8", place, str(AHEAD))))
+            totals[k] = code.do(f"fadd {_VECTOR} {total}, {code.do(f'load {_VECTOR}, ptr {place}, align {_LINE}')}")
+    for total in totals:  # who writes last does not matter, but that somebody does
+        code.run(f"store volatile {_VECTOR} {total}, ptr %target, align {_LINE}")
+    return compiled(module(_PARAMETERS, code, openmp() is not None, [PREFETCH]))
 
 
 _PARAMETERS = [("i64", "blocks"), ("ptr", "target"), ("ptr", "source")]

@@ -1,9 +1,10 @@
 """Memory of large results, used again when the arrays that held it are gone.
 
 The C library gives blocks above 32 MB back to the system at once, and several smaller ones once they are free together;
-every page of the next one is a fault: for a result of 40 MB that takes as long as a sum of two such arrays. NumPy lets a library allocate what arrays own
-(``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they own their data, and can be resized.
-Eight blocks are kept; the system may take their pages while nobody uses them (``MADV_FREE``).
+every page of the next one is a fault: for a result of 40 MB that takes as long as a sum of two such arrays. NumPy lets
+a library allocate what arrays own (``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they
+own their data, and can be resized. Eight blocks are kept; the system may take their pages while nobody uses them
+(``MADV_FREE``).
 
 The functions are machine code, since arrays die in any thread and while Python ends. NumPy calls them with the
 interpreter's lock held, which is the only one they need.

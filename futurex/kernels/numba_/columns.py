@@ -6,7 +6,7 @@ thread writes to, while the rows stream by, four at a time.
 
 from __future__ import annotations
 
-from futurex.kernels.numba_ import pairwise
+from futurex.kernels.numba_ import pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -15,20 +15,41 @@ from futurex.ops.sweeps import REDUCTIONS, Level
 from futurex.tree.node import Node
 
 AT_ONCE = 4
-"""Rows that one trip over the columns takes."""
+"""Rows that one trip over the columns takes, where they lie in a cache or threads share them."""
 LANES = 16
 """Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
 MOST_COLUMNS = 1024
 """Of one task."""
 STREAM = 2 * 1024 * 1024
 """Bytes from which on an operand does not lie in a cache near by."""
+NARROW = 1024
+"""Bytes of a row below which threads that share its columns read memory no faster than one that has them all."""
+
+
+def streamed(sweep: Sweep) -> Operand | None:
+    """The one large operand, which streams by; several are memory's work enough, and small ones lie in a cache."""
+    found = [operand for operand in sweep.operands if sweep.mask(operand)[-2:] == (True, True)]
+    return found[0] if len(found) == 1 and found[0].node.aval.nbytes >= STREAM else None
+
+
+def _narrow(sweep: Sweep, operand: Operand) -> bool:
+    return sweep.layout.extents[-1] * operand.node.dtype.itemsize < NARROW
+
+
+def divisible(sweep: Sweep) -> bool:
+    """Is it faster if threads share the columns? Not where narrow rows come from memory."""
+    operand = streamed(sweep)
+    return operand is None or not _narrow(sweep, operand) or operand.node.aval.nbytes < past.last_cache()
 
 
 class Columns:
-    """The text of one kernel."""
+    """The text of one kernel. ``whole``: a task has all columns of its rows, and reads memory in its order: a row
+    after the other, or two narrow ones, whose totals would wait for themselves."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, whole: bool = False) -> None:
         self.sweep = sweep
+        self.streamed = streamed(sweep)
+        self.at_once = AT_ONCE if self.streamed is None or not whole else 2 if _narrow(sweep, self.streamed) else 1
         self.outer = len(sweep.layout.extents) - 2
         self.numbers = ["tasks", "n", "columns", "tile", "tiles", *(f"e{d}" for d in range(self.outer))]
         self.parameters = parameters_of(sweep, self.numbers)
@@ -59,15 +80,15 @@ class Columns:
             blocks = code.do(f"and i64 {width}, -{LANES}")
             index = self._index(code, outer)
             ahead = self._ahead(code)
-            rest = code.do(f"urem i64 %n, {AT_ONCE}")
+            rest = code.do(f"urem i64 %n, {self.at_once}")
             whole = code.do(f"sub i64 %n, {rest}")
-            for low, high, count in (("0", whole, AT_ONCE), (whole, "%n", 1)):
+            for low, high, count in (("0", whole, self.at_once), (whole, "%n", 1))[: self.at_once]:
                 with code.loop(low, high, str(count)) as (row, _):
                     rows = [
                         _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
                     ]
                     with code.loop("0", blocks, str(LANES)) as (block, _):
-                        for each in rows if count > 1 else ():
+                        for each in rows if count == self.at_once else ():
                             each.ask(block, ahead)
                         with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
                             self._column(code, rows, code.add(block, lane), totals)
@@ -87,16 +108,12 @@ class Columns:
         return module(self.parameters, code, threaded, sorted(declared))
 
     def _ahead(self, code: Code) -> dict[Operand, str]:
-        """How far ahead what the one large operand holds is asked for: whole rows, the next ones being on their way.
-
-        Several operands are memory's work enough, and small ones lie in a cache.
-        """
-        found = [operand for operand in self.sweep.operands if self.sweep.mask(operand)[-2:] == (True, True)]
-        if len(found) != 1 or found[0].node.aval.nbytes < STREAM:
+        """How far ahead what streams by is asked for: whole rows, the next ones being on their way."""
+        if self.streamed is None:
             return {}
-        row = code.multiply("%columns", str(found[0].node.dtype.itemsize))
-        count = code.most(code.do(f"udiv i64 {pairwise.AHEAD}, {row}"), str(AT_ONCE))
-        return {found[0]: code.multiply(row, count)}
+        row = code.multiply("%columns", str(self.streamed.node.dtype.itemsize))
+        count = code.most(code.do(f"udiv i64 {pairwise.AHEAD}, {row}"), str(self.at_once))
+        return {self.streamed: code.multiply(row, count)}
 
     def _index(self, code: Code, outer: str) -> list[str]:
         found = []

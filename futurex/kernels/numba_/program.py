@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_ import past
-from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns
+from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
@@ -76,11 +76,11 @@ def reducing(node: Node, threads: int) -> Program:
     if not sweep.rows:
         *outer, count, columns = extents
         shares = math.prod(outer)
-        ranges = math.ceil(threads / shares)
+        ranges = math.ceil(threads / shares) if divisible(sweep) else 1
         tile = min(MOST_COLUMNS, math.ceil(columns / ranges / LANES) * LANES)
         tiles = math.ceil(columns / tile)
         numbers = (shares * tiles, count, columns, tile, tiles, *outer)
-        kernel = Columns(sweep)
+        kernel = Columns(sweep, whole=tiles == 1)
     else:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
