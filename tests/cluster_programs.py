@@ -14,6 +14,21 @@ def rank_and_size(locality):
     return locality.rank, locality.size
 
 
+def refuse(text):
+    raise ValueError(text)
+
+
+class Unreadable:
+    """Whoever unpickles one fails."""
+
+    def __reduce__(self):
+        return refuse, ("on purpose",)
+
+
+def unreadable(locality):
+    return Unreadable()
+
+
 def shard_sum(locality, shard):
     return float(np.sum(shard))
 

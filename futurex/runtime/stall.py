@@ -100,13 +100,16 @@ class Reports:
             others = silent(self._size, self._lasting())
         log.warning("run %r: %s\n  %s", self._run, stall, others)
 
-    def lasting(self) -> list[str]:
-        """What those say who still wait, and who has not said that it does; nothing where nobody waits."""
+    def lasting(self, at: float | None = None) -> list[str]:
+        """What those say who still wait, and who has not said that it does; nothing where nobody waits.
+
+        ``at``: a time by the monotonic clock, if not now; what has been heard since counts.
+        """
         with self._lock:
-            found = self._lasting()
+            found = self._lasting(at)
             return [*map(str, found), silent(self._size, found)] if found else []
 
-    def _lasting(self) -> list[Stall]:
+    def _lasting(self, at: float | None = None) -> list[Stall]:
         """Those who still wait would say so again after twice the time."""
-        now = time.monotonic()
+        now = time.monotonic() if at is None else at
         return [stall for stall, heard in self._heard.values() if now - heard <= 2 * stall.seconds]

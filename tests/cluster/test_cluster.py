@@ -179,6 +179,33 @@ def test_a_killed_worker_is_named_and_nothing_hangs(victim):
             cluster.spmd(programs.rank_and_size)
 
 
+class _Fatal(str):
+    """The name of a run: while it is put together, a worker dies and the driver hears of it."""
+
+    def __format__(self, _):
+        address = self.cluster.addresses[1]
+        os.kill(self.cluster.client.run(programs.process_id)[address], signal.SIGKILL)
+        deadline = time.monotonic() + 90
+        while self.cluster._broken is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return "fatal"
+
+
+def test_a_worker_that_is_lost_while_a_run_begins_ends_it():
+    with _cluster(2) as cluster:
+        name = _Fatal("fatal")
+        name.cluster = cluster
+        with pytest.raises(fx.LocalityLost) as caught:
+            cluster.spmd(programs.rank_and_size, name=name).result(90)
+        assert caught.value.rank == 1
+
+
+def test_what_cannot_be_read_here_is_named_so(cluster):
+    run = cluster.elastic(programs.unreadable)
+    with pytest.raises(RuntimeError, match=r"has ended.*cannot read.*on purpose"):
+        run.result(90)
+
+
 def _wait_until_running(run):
     seen = []
     run.subscribe(lambda rank, event: seen.append(rank))

@@ -16,7 +16,7 @@ from futurex.runtime.futures import Future
 from futurex.runtime.inline import Conversation, RunTimeout
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.plan import compile_plan
-from futurex.runtime.stall import Stall, silent
+from futurex.runtime.stall import Reports, Stall, silent
 from futurex.runtime.transport import Completion
 from futurex.tree import Graph, apply, item
 
@@ -322,3 +322,13 @@ def test_submitted_runs_that_communicate_go_one_by_one_in_order():
         np.testing.assert_allclose(run.result(30), 2 * left @ right)
     assert communicator.tags == [0, 1, 2]
     executor.shutdown()
+
+
+def test_who_waited_when_a_run_failed_is_told_later_too():
+    start = time.monotonic()
+    reports = Reports("run", 2)
+    reports.hear(Stall(0, 1.0, (1,), ("all_reduce",)).event())
+    told, quiet = reports.lasting(start + 1.0)
+    assert told == "rank 0 has waited 1 s for rank 1:\n  all_reduce"
+    assert quiet == "not waiting, or unable to say so: rank 1"
+    assert reports.lasting(time.monotonic() + 10.0) == []  # it would have said so again

@@ -281,6 +281,8 @@ class Cluster:
             for rank, address in enumerate(self.addresses)
         ]  # fmt: skip
         run.watch(tasks)
+        if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
+            run.lost(self._broken.address)
         return run
 
     @contextlib.contextmanager

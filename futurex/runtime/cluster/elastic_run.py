@@ -37,7 +37,7 @@ class ElasticRun(SpmdRun):
         """Only ``stop`` is known to all localities at once. Raises ValueError for anything else."""
         if command != {"command": "stop"}:
             raise ValueError(f"an elastic run can be told to stop, not {command!r}")
-        ask(self._client, do="stop", run=self.name)
+        ask(self._client, TRIES, do="stop", run=self.name)
 
     def detach(self) -> None:
         """Follow the run no longer; it goes on where its scheduler and workers do."""
@@ -81,9 +81,16 @@ class ElasticRun(SpmdRun):
 
     def _complete(self, over: dict[str, Any]) -> None:
         try:
-            results = [pickle.loads(result) for result in ask(self._client, TRIES, do="results", run=self.name)]
+            pickled = ask(self._client, TRIES, do="results", run=self.name)
         except Exception as error:
             self.finish(None, _scheduler_lost(self.name, error))
+            return
+        try:
+            results = [pickle.loads(result) for result in pickled]
+        except Exception as error:  # it may need what only the workers have
+            ended = RuntimeError(f"run {self.name!r} has ended, but this driver cannot read what it left: {error!r}")
+            ended.__cause__ = error
+            self.finish(None, ended)
             return
         if over["failed"]:
             results[0].add_note(f"raised on the worker {over['failed']}")
@@ -98,7 +105,7 @@ class ElasticRun(SpmdRun):
 
 
 def ask(client: Client, tries: int = 1, **request: Any) -> Any:
-    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes meanwhile."""
+    """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back."""
 
     async def call() -> Any:
         return await getattr(client.scheduler, OP)(**request)
@@ -106,7 +113,7 @@ def ask(client: Client, tries: int = 1, **request: Any) -> Any:
     while True:
         try:
             return client.sync(call, callback_timeout=_UNREACHABLE + _PATIENCE)
-        except CommClosedError:
+        except (CommClosedError, TimeoutError):  # the latter also where this process was stopped for a while
             tries -= 1
             if not tries or client.status == "closed":
                 raise

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from distributed import Client, Future
@@ -17,6 +20,8 @@ from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
 from futurex.runtime.stall import Reports
 from futurex.runtime.transport import TransportError
+
+log = logging.getLogger("futurex.cluster")
 
 SETTLE_SECONDS = 10.0  # how long the cause of a failure may take to arrive after its first symptom
 _SYMPTOMS = (CollectiveError, TransportError)
@@ -39,6 +44,7 @@ class ClusterRun(SpmdRun):
         self._done = 0
         self._state = threading.Lock()
         self._settling: threading.Timer | None = None
+        self._failed_at = 0.0
         self._ended = False
         client.subscribe_topic(topic(name), self._event)
 
@@ -105,6 +111,8 @@ class ClusterRun(SpmdRun):
         with self._state:
             if self._ended:
                 return  # what ending the run itself brings about
+            if not self._errors:
+                self._failed_at = time.monotonic()
             self._errors.setdefault(rank, error)
             if isinstance(error, LocalityLost):
                 self._errors[rank] = error
@@ -128,14 +136,17 @@ class ClusterRun(SpmdRun):
         lost = [error for error in causes if isinstance(error, LocalityLost)]
         others = [error for error in causes if not isinstance(error, _SYMPTOMS)]
         cause = [*lost, *others, *causes][0]
-        lasting = self._stalls.lasting()
+        lasting = self._stalls.lasting(self._failed_at)
         if lasting and isinstance(cause, TimeoutError | LocalityLost | CollectiveError | TransportError):
             cause.add_note("\n".join(lasting))
         self._close()
         self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
-        with contextlib.suppress(Exception):  # what is left of the cluster may be closing; the cause is what counts
-            self._client.cancel(self._tasks, force=True)
-            self._abort()
+        # What is left of the cluster may be closing. That one of these fails must not keep the other from being done.
+        for act in (self._abort, partial(self._client.cancel, self._tasks, force=True)):
+            try:
+                act()
+            except Exception as error:
+                log.info("run %r has failed, and its end did not reach every worker: %s", self.name, error)
 
     def _close(self) -> None:
         with contextlib.suppress(ClosedClientError):
