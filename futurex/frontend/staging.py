@@ -87,6 +87,17 @@ def executor() -> LocalExecutor:
     return LocalExecutor(threads=config.threads())
 
 
+def _renew() -> None:
+    """In a child after a fork: the executor's threads are the parent's."""
+    if executor.cache_info().currsize:
+        executor().abandon()
+        executor.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
 class Futurized(Generic[P, R]):
     """A function whose calls return at once with futures.
 

@@ -151,6 +151,7 @@ class Trace:
         self.regions: list[Scope] = [Scope(0)]
         self.effects: list[Node] = []
         self.failing: list[Node] = []
+        self.n_ordered = 0  # of those, how many come before a check
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[int, Capture] = {}
         self.notes: list[str] = []
@@ -184,7 +185,18 @@ class Trace:
         _refuse_failing(self, name, attrs)
         self.prints |= name == "print"
         effects = self.scopes[-1].effects if self.scopes else self.effects
-        effects.append(apply(name, *inputs, *effects[-1:], **attrs))
+        before = self._failing_before() if name == "check" else []
+        effects.append(apply(name, *inputs, *before, *effects[-1:], **attrs))
+
+    def _failing_before(self) -> list[Node]:
+        """What may raise between the last check and this one, outside of loops and branches: it must raise first.
+
+        A call that waits is run again as plain NumPy if it raises anything.
+        """
+        if self.scopes or self.waits:
+            return []
+        before, self.n_ordered = self.failing[self.n_ordered :], len(self.failing)
+        return [item(node, 0) if isinstance(node.aval, tuple) else node for node in before]
 
     def fragment(self, inputs: Sequence[Node], call: Any) -> list[Node]:
         """A call that the run makes, after the effects before it; its results."""
@@ -328,6 +340,7 @@ class Trace:
             restore(region.state)
             del effects[n_effects:]
             del failing[n_failing:]
+            self.n_ordered = min(self.n_ordered, len(self.failing))
             del self.generators[n_generators:]
             raise
         else:

@@ -90,6 +90,22 @@ def rouse_by(rouse: Callable[[], None]) -> None:
 _SOFT = 1  # omp_pause_soft
 
 
+def _before_fork() -> None:
+    """A child would wait for helpers that only its parent has."""
+    if openmp.cache_info().currsize:
+        _leave(threading.get_ident())
+
+
+def _in_child() -> None:
+    _Team.lock, _Team.owner = threading.Lock(), 0
+    _Team.rouse.clear()
+    _Team.asked.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+
+
 @functools.cache
 def openmp() -> ctypes.CDLL | None:
     """libgomp, or None where the machine has none (kernels then use one thread)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
@@ -132,6 +133,18 @@ class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
     def set_result(self, result: Any) -> None:
         """Complete the future; a result that is in somebody's hands already comes from the device first."""
         super().set_result(result.host() if self.exposed and isinstance(result, Resident) else result)
+
+    def orphan(self) -> None:
+        """In a child after a fork, where nobody completes the future, let it say so."""
+        self._condition = threading.Condition()  # a thread of the parent may have held the old one
+        self._done_callbacks = []
+        if not self.done():
+            self.set_exception(
+                RuntimeError(
+                    "this result was under way when the process forked, and only the parent computes it: "
+                    "ask for it before the fork, or call the function again"
+                )
+            )
 
     def resident(self) -> bool:
         """Is the result there, and on a device?"""

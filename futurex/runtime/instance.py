@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -140,6 +141,16 @@ def lock_of(call: Callable[..., Any]) -> threading.Lock:
         if lock is None:
             lock = _locks[id(call)] = threading.Lock()
         return lock
+
+
+def _free_locks() -> None:
+    """In a child after a fork: whoever held one of the locks runs in the parent only."""
+    for lock in (_locks_guard, *_locks.values()):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_locks)
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, InvalidStateError
@@ -27,7 +28,7 @@ class LocalExecutor:
     ``threads`` is what the plans were compiled for, and how many workers there are unless ``workers`` says otherwise. A
     long run whose kernels use several threads has the machine to itself; others share the workers. Runs of plans that
     communicate begin in the order of their submission, one at a time, on a thread of their own, so that localities that
-    submit the same runs do the same. After a fork the child needs its own executor.
+    submit the same runs do the same. After a fork the child needs its own executor, and calls :meth:`abandon` on this.
     """
 
     def __init__(self, threads: int = 1, workers: int | None = None) -> None:
@@ -35,6 +36,7 @@ class LocalExecutor:
         self._budget: Budget[_Run] = Budget()
         self.lane = Pool(1, "collective")
         self.waiting: dict[_Run, None] = {}  # in the order of submission
+        self._runs: weakref.WeakSet[_Run] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._last: AnyFuture[None] | None = None
 
@@ -58,6 +60,7 @@ class LocalExecutor:
         """
         run = _Run(self, plan, args, communicator)
         futures = run.futures
+        self._runs.add(run)
         if plan.collectives:
             with self._lock:
                 before, self._last = self._last, run.over
@@ -106,6 +109,12 @@ class LocalExecutor:
             run.admitted = False
         for run in [*self.waiting, *held_back]:
             run.fail(CancelledError())
+
+    def abandon(self) -> None:
+        """In a child after a fork, which has none of the threads: results that were under way fail there."""
+        for run in list(self._runs):
+            for future in run.futures:
+                future.orphan()
 
 
 class _Run:

@@ -12,6 +12,7 @@ import numpy as np
 
 from futurex.kernels.registry import Backend, Kernel, kernel_for
 from futurex.ops.comm import COMMUNICATION
+from futurex.passes.dead import may_raise
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -198,6 +199,26 @@ class Lowering:
         for chain in (effects, [k for _, k in sorted(tags)]):
             for before, following in itertools.pairwise(chain):
                 self.drafts[following].after.add(before)
+        if effects and not tags and not any(draft.communicates for draft in self.drafts):
+            self._order_failures(effects)
+
+    def _order_failures(self, effects: Sequence[int]) -> None:
+        """What may raise waits for the effects that do not need it: a check comes before the lines that it guards.
+
+        What may raise and stands before a check is among the check's inputs.
+        """
+        needed_by: dict[int, int] = {}  # the place among the effects of the first that needs an instruction
+        for place, effect in enumerate(effects):
+            stack = [effect]
+            while stack:
+                index = stack.pop()
+                if index not in needed_by:
+                    needed_by[index] = place
+                    stack.extend(self.drafts[index].after)
+        for index, draft in enumerate(self.drafts):
+            place = needed_by.get(index, len(effects)) - 1
+            if place >= 0 and not draft.node.record.effect and may_raise(draft.node):
+                draft.after.add(effects[place])
 
 
 def _kind(aval: Aval, kernel: Kernel) -> Kind:

@@ -262,3 +262,49 @@ def a_generator_that_is_left(x):
         y = row
         break
     return y, seen
+
+
+SINGULAR = np.zeros((2, 2))
+
+
+@cases(SINGULAR)
+@cases(SINGULAR + np.eye(2))
+def a_check_before_a_line_that_fails(x):
+    if x.sum() == 0:
+        raise KeyError("zero")
+    return np.linalg.inv(x)
+
+
+@cases(SINGULAR)
+@cases(SINGULAR + np.eye(2))
+def a_line_that_fails_before_a_check(x):
+    y = np.linalg.inv(x)
+    if x.sum() == 0:
+        raise KeyError("zero")
+    return y
+
+
+@cases(SINGULAR, 0.0)
+@cases(SINGULAR, 1.0)
+@cases(SINGULAR + np.eye(2), 0.0)
+def a_division_between_lines_that_fail(x, c):
+    first = np.linalg.cholesky(x + np.eye(2))
+    share = 1.0 / c
+    return first @ np.linalg.inv(x) * share
+
+
+@cases(0.0, 0.0)
+@cases(7.0, 2.0)
+def an_int_of_a_division(x, c):
+    return int(x / c), x // c
+
+
+@cases(V, 0.0)
+@cases(V, 1.0)
+@cases(V, 30.0)
+def an_index_behind_checks(x, c):
+    assert c != 0
+    k = int(np.floor(c))
+    if k > 40:
+        raise KeyError(k)
+    return x[k], int(1 / c)

@@ -123,7 +123,8 @@ CASES = {
     "broadcast_arrays": ["np.broadcast_arrays(x, v[:5])", "np.broadcast_arrays(v, s)"],
     "broadcast_to": ["np.broadcast_to(v, (3, 6))", "np.broadcast_to(s, (2, 2))"],
     "can_cast": ["np.can_cast(x.dtype, np.float32)", "np.can_cast(np.int64, float)"],
-    "choose": ["np.choose(n % 2, [v, w])", "np.choose(n, [v, w], mode='wrap')", "np.choose(n[:3] % 2, x[:2, :3])"],
+    "choose": ["np.choose(n % 2, [v, w])", "np.choose(n, [v, w], mode='wrap')", "np.choose(n[:3] % 2, x[:2, :3])",
+               "np.choose(u % 2, [u, 300])"],
     "clip": ["np.clip(x, -0.5, 0.5)", "np.clip(n, 1, None)", "np.clip(x, y, 1.0)", "np.clip(x, min=0.0)"],
     "column_stack": ["np.column_stack([v, w])", "np.column_stack([x, y])"],
     "common_type": ["np.common_type(x, n)", "np.common_type(f, z)"],
@@ -381,7 +382,8 @@ CASES = {
     "vectorize": ["np.vectorize(lambda a, c: a * 2 + c)(v, w)"],
     "vsplit": ["np.vsplit(x, 2)"],
     "vstack": ["np.vstack([v, w])", "np.vstack([x, v[:5]])"],
-    "where": ["np.where(x > 0, x, y)", "np.where(b, 1.0, v)", "np.where(x > 0)", "np.where(u > 9, u, 300)"],
+    "where": ["np.where(x > 0, x, y)", "np.where(b, 1.0, v)", "np.where(x > 0)", "np.where(u > 9, u, 300)",
+              "np.where(n[0] > 1, 1, 2)"],
     "zeros": ["np.zeros((2, 3))", "np.zeros(len(v), bool)"],
     "zeros_like": ["np.zeros_like(x)", "np.zeros_like(n, dtype=float)"],
     # objects that are indexed instead of called
@@ -395,6 +397,8 @@ CASES = {
     "euler_gamma": ["np.euler_gamma * v"],
     "pi": ["np.pi * f"],
 }  # fmt: skip
+if not hasattr(np, "row_stack"):  # NumPy 2.5 and later
+    del CASES["row_stack"]
 
 #: Arguments of ufuncs whose loops want other types than two arrays of floats.
 UFUNC_ARGUMENTS = {

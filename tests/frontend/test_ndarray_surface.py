@@ -17,7 +17,8 @@ def arrays(dtype):
 
 
 def test_every_name_is_checked_or_has_a_reason():
-    assert sorted(set(dir(np.ndarray)) - CASES.keys() - NOT_CHECKED.keys()) == []
+    names = {name for name in dir(np.ndarray) if name.startswith("__") or not name.startswith("_")}
+    assert sorted(names - CASES.keys() - NOT_CHECKED.keys()) == []
     assert sorted(CASES.keys() & NOT_CHECKED.keys()) == []
     assert sorted(PLAIN.keys() - CASES.keys()) == []
 

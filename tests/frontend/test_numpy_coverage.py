@@ -53,6 +53,7 @@ def test_most_names_are_staged(verdicts):
     assert len(partly) <= (1 - STAGED_NAMES) * len(CASES), f"plain: {partly}"
 
 
+@pytest.mark.skipif(not hasattr(np, "row_stack"), reason="the page is that of NumPy 2.4")
 def test_the_page_of_the_documentation_is_current(verdicts):
     written = Path(__file__).resolve().parents[2] / "docs" / "numpy.md"
     assert written.read_text() == page(verdicts), "run `python tools/numpy_table.py`"

@@ -11,7 +11,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of
 
 
 @handles(np.choose)
@@ -19,7 +19,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     number = array_node(a)
     if number.dtype.kind not in "biu" or mode not in ("raise", "wrap", "clip"):
         raise Escape("numpy.choose with such numbers or options", "NumPy refuses them, or they are not traced")
-    result = fresh(emit("choose", number, *(array_node(choice) for choice in choices), mode=mode))
+    nodes = [node_of(choice) for choice in choices]
+    dtype = np.result_type(*(node.dtype.type(0).item() if node.aval.weak else node.dtype for node in nodes))
+    cast = [emit("cast", node, dtype=dtype) if node.aval.weak else node for node in nodes]  # fitting or not
+    result = fresh(emit("choose", number, *cast, mode=mode))
     return result if out is None else exactly_into(out, result, "numpy.choose")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib import NumpyVersion
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
@@ -24,18 +25,22 @@ def where(condition: Any, /, *branches: Any) -> Any:
     test = node_of(condition)
     if test.dtype.kind != "b":
         test = emit("not_equal", test, 0)
-    return applied("where", fresh(test) if test is not node_of(condition) else condition, *_unchecked(*branches))
+    result = applied("where", fresh(test) if test is not node_of(condition) else condition, *_in_one_type(*branches))
+    return result if result.ndim else new_array(result._node)
 
 
-def _unchecked(x: Any, y: Any) -> tuple[Any, Any]:
-    """A Python number beside an array, in the array's type: here NumPy does not look whether it fits."""
+_CHECKS = NumpyVersion(np.__version__) >= "2.5.0"  # does np.where look whether a Python integer fits?
+
+
+def _in_one_type(x: Any, y: Any) -> tuple[Any, Any]:
+    """A Python number beside an array, in the array's type."""
     first, second = node_of(x), node_of(y)
     if first.aval.weak == second.aval.weak:
         return x, y
     number, array = (first, second) if first.aval.weak else (second, first)
     if number.dtype.kind not in "bi" or array.dtype.kind not in "iu":
         return x, y
-    cast = fresh(emit("cast", number, dtype=array.dtype))
+    cast = fresh(emit("element" if _CHECKS else "cast", number, dtype=array.dtype))
     return (cast, y) if first.aval.weak else (x, cast)
 
 
