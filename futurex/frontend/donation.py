@@ -20,7 +20,7 @@ from futurex.tree.graph import Graph
 
 def parameters(function: Callable[..., Any], donate: Any) -> tuple[str, ...]:
     """The names in ``donate``, a name or several. Raises TypeError or ValueError where the function has no such one."""
-    names = (donate,) if isinstance(donate, str) else tuple(donate)
+    names = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
     known = [
         each.name for each in inspect.signature(function).parameters.values()
         if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)

@@ -137,7 +137,7 @@ class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
     def orphan(self) -> None:
         """In a child after a fork, where nobody completes the future, let it say so."""
         self._condition = threading.Condition()  # a thread of the parent may have held the old one
-        self._done_callbacks = []
+        self._done_callbacks: list[Any] = []
         if not self.done():
             self.set_exception(
                 RuntimeError(

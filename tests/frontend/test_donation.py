@@ -218,7 +218,7 @@ def test_arguments_by_keyword_and_of_many_sizes() -> None:
 @pytest.mark.parametrize(
     ("donate", "kind", "text"),
     [
-        ("v", ValueError, "no such parameter; it has: w, x"), (3, TypeError, "not iterable"),
+        ("v", ValueError, "no such parameter; it has: w, x"), (3, TypeError, "names of parameters, not 3"),
         ((1,), TypeError, "names of parameters"),
     ],
 )
