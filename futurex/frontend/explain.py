@@ -59,6 +59,10 @@ def lines_of(variant: Variant) -> list[str]:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
     if isinstance(variant._plan, Plan):
         out += [text for each in variant._plan.instructions if (text := _of_loop(each)) is not None]
+        cut = [each for each in variant._plan.instructions if each.kernel.parts > 1]
+        if cut:
+            ops = ", ".join(dict.fromkeys(each.node.op for each in cut))
+            out.append(f"cut into {cut[0].kernel.parts} parts that run at once: {ops}")
     whole = getattr(variant._plan, "whole", None)
     if whole is not None and (text := whole.text()) is not None:
         out.append(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.parts import in_parts
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
 from futurex.ops.views import Chain, index_of, store_into, view
@@ -23,8 +24,10 @@ class NumpyBackend:
     name = "numpy"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
-        if node.record.structured:
-            return None
+        return None if node.record.structured else in_parts(node, self._whole(node, threads), threads)
+
+    def _whole(self, node: Node, threads: int) -> Kernel:
+        """One call of NumPy."""
         writer = _WRITERS.get(node.op)
         record = node.record
         used = threads if uses_blas(node) else 1
@@ -153,6 +156,25 @@ def _concatenate(node: Node) -> Callable[..., Any]:
     return lambda out, *parts: np.concatenate(parts, axis, out=out)
 
 
+def _transform(function: Any) -> Callable[[Node], Callable[..., Any]]:
+    def bind(node: Node) -> Callable[..., Any]:
+        attrs = dict(node.attrs)
+        return lambda out, x: function(x, out=out, **attrs)
+
+    return bind
+
+
+def _sort(node: Node) -> Callable[..., Any]:
+    axis, kind = node.attrs["axis"], node.attrs["kind"]
+
+    def call(out: Any, x: Any) -> Any:
+        np.copyto(out, x)
+        out.sort(axis, kind)
+        return out
+
+    return call
+
+
 def _full(node: Node) -> Callable[..., Any]:
     def call(out: Any, value: Any) -> Any:
         out[...] = value
@@ -202,6 +224,8 @@ _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "max": _reduction(np.max),
     "min": _reduction(np.min),
     "concatenate": _concatenate,
+    **{name: _transform(getattr(np.fft, name)) for name in ("fft", "ifft", "rfft", "irfft")},
+    "sort": _sort,
     "full": _full,
     "store": _store,
     "scatter": _scatter,

@@ -50,7 +50,8 @@ class Kernel:
     ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
     calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
-    of machine code, which must not run beside a call of it.
+    of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
+    is cut, each on a thread of its own.
     """
 
     call: Callable[..., Any]
@@ -65,6 +66,7 @@ class Kernel:
     plans: tuple[Any, ...] = ()
     ufunc: Callable[..., Any] | None = None
     bind: Callable[[Workspace], Bound] | None = None
+    parts: int = 1
 
 
 class Backend(Protocol):

@@ -1,0 +1,117 @@
+"""One long call of a NumPy function as a call for each thread, on parts along an axis on which nothing meets.
+
+Which axes those are the op's tiling rule says, the one that partitioning goes by. A part of the result is what the
+whole call would have put there, to the bit: each row is transformed, sorted or factorised for itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.helpers import together
+from futurex.kernels.registry import Kernel
+from futurex.partition.factors import recipe_of
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+Cut = tuple[int | None, ...]
+"""For each array the axis along which it is cut; None where every part has all of it."""
+LEAST = 500e-6
+"""Seconds from which a call is cut: a helper is there after 30 to 100 µs."""
+_NANOSECONDS = {
+    "fft": 8.0, "ifft": 8.0, "rfft": 2.0, "irfft": 2.0, "sort": 2.5, "argsort": 8.0, "partition": 1.4, "quantile": 10.0,
+    "interp": 30.0,
+    "inv": 12.0, "solve": 8.0, "cholesky": 4.0, "det": 7.0, "slogdet": 7.0, "eigh": 60.0, "eigvalsh": 35.0,
+    "svd": 100.0, "svdvals": 50.0, "qr": 20.0,
+}  # fmt: skip
+"""What one element of the largest operand takes, measured, of functions that let go of Python's lock."""
+_OF_COMPLEX = {"exp": 14.0, "log": 20.0, "sqrt": 20.0, "sin": 25.0, "cos": 25.0, "tanh": 25.0, "power": 40.0}
+_OF_FLOATS = {"remainder": 25.0, "floor_divide": 25.0, "fmod": 6.0}
+"""The same of elementwise functions that no compiled region holds, and whose loops in NumPy know one element only."""
+_MATRICES = frozenset(("inv", "solve", "cholesky", "det", "slogdet", "eigh", "eigvalsh", "svd", "svdvals", "qr"))
+LARGEST_MATRIX = 64
+"""Larger ones BLAS cuts itself."""
+
+
+def in_parts(node: Node, kernel: Kernel, threads: int) -> Kernel:
+    """The kernel as one that uses several threads, if it is long enough and can be cut; else as it is."""
+    if threads == 1 or seconds(node) < LEAST:
+        return kernel
+    cuts = _cuts(node, threads)
+    if cuts is None:
+        return kernel
+    call = _Parts(node, kernel, cuts, threads)
+    return replace(kernel, call=call, threads=threads, ufunc=None, parts=threads)
+
+
+def seconds(node: Node) -> float:
+    """What a call is estimated to take; nothing, where it is not known to let go of Python's lock."""
+    avals = [source.aval for source in node.inputs]
+    if not avals or not node.is_static or not all(isinstance(aval, Aval) and aval.static for aval in avals):
+        return 0.0
+    if node.op in _MATRICES and max(avals[0].shape[-2:]) > LARGEST_MATRIX:
+        return 0.0
+    if node.op == "quantile" and node.attrs["function"].startswith("nan"):
+        return 0.0
+    elementwise = {"c": _OF_COMPLEX, "f": _OF_FLOATS}.get(node.dtype.kind, {}) if node.record.elementwise else {}
+    each = elementwise.get(node.op, 0.0) if node.record.elementwise else _NANOSECONDS.get(node.op, 0.0)
+    return each * 1e-9 * max(aval.size for aval in avals)
+
+
+def _cuts(node: Node, threads: int) -> tuple[Cut, Cut] | None:
+    """The axes of operands and of results along which the first dimension that can be cut lies."""
+    recipe = recipe_of(node)
+    outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    if recipe is None:
+        return None
+    for axis, name in enumerate(recipe.outs[0]):
+        if not recipe.shardable(name) or outs[0].shape[axis] < threads:
+            continue
+        if all(name in term for term in recipe.outs):
+            inputs = (term.index(name) if name in term else None for term in recipe.inputs)
+            return tuple(inputs), tuple(term.index(name) for term in recipe.outs)
+    return None
+
+
+class _Parts:
+    """The kernel of one node, called once for each part."""
+
+    def __init__(self, node: Node, kernel: Kernel, cuts: tuple[Cut, Cut], threads: int) -> None:
+        self._call, self._into = kernel.call, kernel.into
+        self._cut_inputs, self._cut_outs = cuts
+        self._several = isinstance(node.aval, tuple)
+        self._avals: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+        extent = self._avals[0].shape[cuts[1][0] or 0]
+        bounds = [extent * k // threads for k in range(threads + 1)]
+        self._bounds = list(itertools.pairwise(bounds))
+
+    def __call__(self, out: Any, *inputs: Any) -> Any:
+        arrays = [each for each in inputs if isinstance(each, np.ndarray)]
+        if not all(each.flags.c_contiguous for each in arrays):  # whose result NumPy lays out in another order
+            return self._call(out, *inputs)
+        made = out if self._into else tuple(np.empty(aval.shape, aval.dtype) for aval in self._avals)
+        outs = made if isinstance(made, tuple) else (made,)
+        together([self._part(bounds, outs, inputs) for bounds in self._bounds])
+        return made if self._several else outs[0]
+
+    def _part(self, bounds: tuple[int, int], outs: Sequence[Any], inputs: Sequence[Any]) -> Callable[[], None]:
+        def run() -> None:
+            operands = [_cut(value, axis, bounds) for value, axis in zip(inputs, self._cut_inputs, strict=True)]
+            targets = [_cut(value, axis, bounds) for value, axis in zip(outs, self._cut_outs, strict=True)]
+            if self._into:
+                self._call(tuple(targets) if self._several else targets[0], *operands)
+                return
+            found = self._call(None, *operands)
+            for target, value in zip(targets, found if self._several else (found,), strict=True):
+                np.copyto(target, value)
+
+        return run
+
+
+def _cut(value: Any, axis: int | None, bounds: tuple[int, int]) -> Any:
+    return value if axis is None else value[(slice(None),) * axis + (slice(*bounds),)]
