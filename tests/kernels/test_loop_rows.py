@@ -50,7 +50,7 @@ def recurrent(x, w):
     ("rows", "inner", "columns"),
     [(8, 192, 192), (16, 256, 1024), (2, 600, 600), (13, 130, 161), (33, 97, 97), (64, 512, 31), (300, 64, 65)],
 )
-@pytest.mark.parametrize("lies", ["plain", "turned", "steps"])
+@pytest.mark.parametrize("lies", ["plain", "part", "turned", "steps"])
 def test_products_in_loops(rows, inner, columns, lies):
     def rounds(x, y):
         total = np.zeros((rows, columns), np.float32)
@@ -59,8 +59,13 @@ def test_products_in_loops(rows, inner, columns, lies):
         return total
 
     x = single(rows, inner)
-    y = {"plain": single(inner, columns), "turned": single(columns, inner), "steps": single(inner, 2 * columns)}[lies]
-    view = {"plain": lambda y: y, "turned": lambda y: y.T, "steps": lambda y: y[:, ::2]}[lies]
+    y = {
+        "plain": single(inner, columns), "part": single(inner, columns + 3), "turned": single(columns, inner),
+        "steps": single(inner, 2 * columns),
+    }[lies]  # fmt: skip
+    view = {
+        "plain": lambda y: y, "part": lambda y: y[:, 1:-2], "turned": lambda y: y.T, "steps": lambda y: y[:, ::2],
+    }[lies]  # fmt: skip
     assert rows * inner * columns > LEAST_PRODUCT
     staged = fx.futurize(lambda x, y: rounds(x, view(y)), escape="error")
     wanted = 15.0 * (x.astype(np.float64) @ view(y).astype(np.float64))

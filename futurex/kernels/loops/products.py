@@ -16,6 +16,7 @@ import numpy as np
 from futurex.kernels.loops.arrays import Array, plus, times
 from futurex.kernels.loops.function import Function
 from futurex.kernels.numba_.compiler import has_fma, has_scale
+from futurex.kernels.numba_.products import turned
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -27,6 +28,7 @@ _CACHED = 1 << 18
 """Bytes of the first operand up to which it stays in the cache while panels of the second pass by."""
 _VECTORS = 2  # in a row of a tile
 _UNROLLED = 4  # steps along the inner dimension
+_AT_ONCE = 8  # rows that are packed together: they are read along, and leave a kilobyte in each panel
 
 
 def fits(rows: int, inner: int, columns: int, dtype: np.dtype[Any]) -> bool:
@@ -122,12 +124,59 @@ def _packer(e: Emitter, inner: int, columns: int, strides: tuple[int, ...], widt
                     to = f.emit(f"getelementptr i8, ptr {to}, i64 {shown * 4}")
                     f.store(_FLOAT, "0.0", to)
 
-    if full:
+    lanes = width // _VECTORS
+    if full and strides[1] == 4:
+        _pack_rows(f, inner, full, strides[0], lanes)
+    elif full and strides[0] == 4 and inner % lanes == 0:
+        _pack_turned(f, inner, full, strides[1], lanes)
+    elif full:
         with f.counted(full) as index:
             panel(f.emit(f"mul nsw nuw i64 {index}, {width}"), width)
     if rest:
         panel(str(full * width), rest)
-    return e.kernels.own("pack", "(ptr noalias %y, ptr noalias %p)", f)
+    return e.kernels.own("pack", "(ptr noalias %y, ptr noalias %p)", f, lanes * 32)
+
+
+def _at(f: Function, pointer: str, *terms: tuple[str, int]) -> str:
+    """The address behind a pointer, by factors and bytes for each."""
+    offset = "0"
+    for factor, step in terms:
+        offset = plus(f, offset, times(f, factor, str(step)))
+    return f.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _pack_rows(f: Function, inner: int, panels: int, stride: int, lanes: int) -> None:
+    """Full panels of a matrix whose rows are dense."""
+    kind, width = f"<{lanes} x float>", _VECTORS * lanes
+
+    def rows(low: str, count: int) -> None:
+        with f.counted(panels) as panel:
+            source = _at(f, "%y", (low, stride), (panel, 4 * width))
+            target = _at(f, "%p", (low, 4 * width), (panel, 4 * width * inner))
+            for k in range(count):
+                for j in range(_VECTORS):
+                    at = f.emit(f"getelementptr i8, ptr {source}, i64 {k * stride + j * lanes * 4}")
+                    value = f.emit(f"load {kind}, ptr {at}, align 4")
+                    to = f.emit(f"getelementptr i8, ptr {target}, i64 {(k * width + j * lanes) * 4}")
+                    f.do(f"store {kind} {value}, ptr {to}, align 4")
+
+    _repeated(f, inner, _AT_ONCE, rows)
+
+
+def _pack_turned(f: Function, inner: int, panels: int, stride: int, lanes: int) -> None:
+    """Full panels of a matrix whose columns are dense: squares of registers are turned."""
+    kind, width = f"<{lanes} x float>", _VECTORS * lanes
+    with f.counted(panels) as panel, f.counted(inner // lanes) as square:
+        for j in range(_VECTORS):
+            source = _at(f, "%y", (panel, width * stride), (square, lanes * 4))
+            target = _at(f, "%p", (panel, 4 * width * inner), (square, 4 * width * lanes))
+            columns = []
+            for k in range(lanes):
+                at = f.emit(f"getelementptr i8, ptr {source}, i64 {(j * lanes + k) * stride}")
+                columns.append(f.emit(f"load {kind}, ptr {at}, align 4"))
+            for k, value in enumerate(turned(f.emit, columns)):
+                to = f.emit(f"getelementptr i8, ptr {target}, i64 {(k * width + j * lanes) * 4}")
+                f.do(f"store {kind} {value}, ptr {to}, align 4")
 
 
 # -- one tile --------------------------------------------------------------------------------------------------------

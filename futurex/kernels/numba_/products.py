@@ -12,7 +12,7 @@ Each element is a chain of fused multiply-adds over the inner axis, in its order
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from futurex.kernels.numba_.code import Code, module
@@ -229,7 +229,7 @@ class _Writer:
             for n in range(LANES):
                 row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
                 square.append(self._load(code.at("float", self.y, code.add(row, begin, k)), mask))
-            for j, value in enumerate(_turned(code, square)):
+            for j, value in enumerate(turned(code.do, square)):
                 target = code.multiply(code.add(k, str(j)), str(panel.width))
                 code.run(f"store {VECTOR} {value}, ptr {self._packed(target, first)}, align 64")
 
@@ -362,21 +362,25 @@ def _everywhere(code: Code, value: str) -> str:
     return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
 
 
-def _turned(code: Code, rows: list[str]) -> list[str]:
-    """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change."""
-    held = list(rows)
-    size = LANES // 2
+def turned(emit: Callable[[str], str], rows: Sequence[str]) -> list[str]:
+    """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change.
+
+    ``emit`` writes an instruction and returns its register.
+    """
+    held, lanes = list(rows), len(rows)
+    kind = f"<{lanes} x float>"
+    size = lanes // 2
     while size:
-        for k in range(LANES):
+        for k in range(lanes):
             if k & size:
                 continue
             first, second = held[k], held[k + size]
-            low = [j if not j & size else LANES + j - size for j in range(LANES)]
-            high = [j + size if not j & size else LANES + j for j in range(LANES)]
+            low = [j if not j & size else lanes + j - size for j in range(lanes)]
+            high = [j + size if not j & size else lanes + j for j in range(lanes)]
             held[k], held[k + size] = (
-                code.do(
-                    f"shufflevector {VECTOR} {first}, {VECTOR} {second}, "
-                    f"<{LANES} x i32> <{', '.join(f'i32 {j}' for j in order)}>"
+                emit(
+                    f"shufflevector {kind} {first}, {kind} {second}, "
+                    f"<{lanes} x i32> <{', '.join(f'i32 {j}' for j in order)}>"
                 )
                 for order in (low, high)
             )
