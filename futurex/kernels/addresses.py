@@ -9,13 +9,14 @@ import numpy as np
 
 IN_ORDER = 0x101
 """Of an array's flags: in C order, and aligned."""
-_DATA_OFFSET = object.__basicsize__
+DATA_OFFSET = object.__basicsize__
+"""Bytes from an array object to the address of its first element; 0 where objects are not laid out so."""
 _pointer_at = ctypes.c_size_t.from_address
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
     """The address of the first element, read from the array object (ten times faster than ``array.ctypes.data``)."""
-    return _pointer_at(id(array) + _DATA_OFFSET).value
+    return _pointer_at(id(array) + DATA_OFFSET).value
 
 
 def address_of_function(function: Any) -> int:
@@ -25,6 +26,7 @@ def address_of_function(function: Any) -> int:
 
 _probe = np.empty(1)
 if address_of(_probe) != _probe.ctypes.data:  # another Python or NumPy may lay its objects out differently
+    DATA_OFFSET = 0
 
     def address_of(array: np.ndarray[Any, Any]) -> int:
         """The address of the first element."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.addresses import IN_ORDER, address_of
+from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.numba_.compiler import Entry
@@ -89,7 +89,7 @@ class Source:
                 elif not fitting:
                     ready = f"type(i{k}) is ndarray and i{k}.flags.num & {IN_ORDER} == {IN_ORDER}"
                     lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = admitted(i{k}, s{k}, d{k})")
-                words.append(f"at({name})")
+                words.append(f"{'id' if DATA_OFFSET else 'at'}({name})")
         packed = "".join(f", {word}" for word in words)
         lines.append("try:")
         for number in range(self._program.threads):
