@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _BUILTINS = vars(builtins)
+_OURS = "_fx_"  # what begins like this is no name of the user's
 _MOST = 200
 """Things from outside that are asked about in one expression."""
 
@@ -54,28 +55,33 @@ def unchanged(
     >>> same(), scope.update(x=2.5), same()
     (True, None, False)
     """
-    known: dict[str, Any] = {"builtins": _BUILTINS, "missing": object(), "otherwise": otherwise}
+    asked = [(read, value) for read, value in found if read is not None]
+    scopes = {id(read.scope): read.scope for read, _ in asked if type(read) is GlobalName}
+    own = next(iter(scopes.values()), {})
+    known: dict[str, Any] = {f"{_OURS}builtins": _BUILTINS, f"{_OURS}error": Exception, f"{_OURS}otherwise": otherwise}
     tests: dict[Any, str] = {}
-    for read, value in found:
-        if read is None:
-            continue
-        written = _written(read, known)
+    for read, value in asked:
+        written = _written(read, known, own)
         if written is None or len(tests) > _MOST:
             return otherwise
         key, text = written
         tests.setdefault((*key, id(value)), text.format(_constant(value, known)))
-    lines = ["def same():", " try:", f"  if {' and '.join(tests.values()) or True}: return True"]
-    exec("\n".join([*lines, " except Exception: pass", " return otherwise()"]), known)
-    return known["same"]
+    lines = [f"def same({', '.join(known)}):", " try:", f"  if {' and '.join(tests.values()) or True}: return True"]
+    made: dict[str, Any] = {}
+    exec("\n".join([*lines, f" except {_OURS}error: pass", f" return {_OURS}otherwise()"]), made)
+    return types.FunctionType(made["same"].__code__, own, "same", tuple(known.values()))
 
 
-def _written(read: Any, known: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
-    """What is read, and the test whether that is still ``{}``."""
+def _written(read: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
+    """What is read, and the test whether that is still ``{}``. Names of the scope ``own`` are names of the function
+    itself, which the interpreter finds in a few nanoseconds."""
     if type(read) is GlobalName:
-        scope = _constant(read.scope, known)
-        if read.name in read.scope:
-            return (scope, read.name), f"{scope}.get({read.name!r}, missing) is {{}}"
-        return (scope, read.name), f"{read.name!r} not in {scope} and builtins.get({read.name!r}, missing) is {{}}"
+        scope, name = _constant(read.scope, known), read.name
+        if read.scope is own and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith(_OURS):
+            return (scope, name), f"{name} is {{}}"
+        if name in read.scope:
+            return (scope, name), f"{scope}[{name!r}] is {{}}"
+        return (scope, name), f"{name!r} not in {scope} and {_OURS}builtins[{name!r}] is {{}}"
     if type(read) is ClosureName:
         cell = _constant(read.cell, known)
         return (cell,), f"{cell}.cell_contents is {{}}"
@@ -88,6 +94,6 @@ def _written(read: Any, known: dict[str, Any]) -> tuple[tuple[Any, ...], str] | 
 
 
 def _constant(value: Any, known: dict[str, Any]) -> str:
-    name = f"o{id(value)}"
+    name = f"{_OURS}{id(value)}"
     known[name] = value
     return name

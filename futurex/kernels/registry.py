@@ -84,6 +84,9 @@ class Compiler(Protocol):
     """A backend that also makes one function of a whole graph."""
 
     @property
+    def name(self) -> str: ...
+
+    @property
     def refusals(self) -> tuple[type[Exception], ...]:
         """What :meth:`whole` raises where it cannot."""
         ...

@@ -168,8 +168,10 @@ class Whole:
 def compiler_for(graph: Graph, instructions: Sequence[Instruction], backends: Sequence[Backend]) -> Compiler | None:
     """The backend that may compile a plan whole; None where replaying it is as good, or would give other bits."""
     compiler = next((each for each in backends if isinstance(each, Compiler)), None)
-    if compiler is None or len(instructions) < 2 or any(each.kernel.backend in LIBRARIES for each in instructions):
+    if compiler is None or any(each.kernel.backend in LIBRARIES for each in instructions):
         return None
+    if len(instructions) < 2 and not any(each.kernel.backend == compiler.name for each in instructions):
+        return None  # one loop gains the short way in and out
     return compiler if _is_small(graph) else None
 
 
