@@ -93,10 +93,15 @@ def function_of(node: Node) -> str:
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
-    """Single and double precision throughout; what NumPy would convert first is left to NumPy."""
+    """One format throughout; what NumPy would convert first is left to NumPy. Functions of halves are those of single
+    precision, rounded."""
     if node.op == "power" and node.dtype.kind in "iu":
         return _integer_power(node)
-    if not isinstance(node.aval, Aval) or node.aval.weak or node.dtype not in APPROXIMATED:
+    if not isinstance(node.aval, Aval) or node.aval.weak:
+        return None
+    if node.dtype == HALF and len(node.inputs) == 1 and node.inputs[0].dtype == HALF:
+        return (np.dtype(np.float32),), HALF
+    if node.dtype not in APPROXIMATED:
         return None
     own = all(source.dtype == node.dtype for source in node.inputs if not source.aval.weak)
     return ((node.dtype,) * len(node.inputs), node.dtype) if own else None

@@ -49,8 +49,8 @@ def computed(body: Body, node: Node, values: Mapping[tuple[Node, Dtype], str]) -
     name = function_of(node)
     if name in FUNCTIONS:
         if name in GUARDED:
-            _flag(body, beyond(Real(body, format_of(loop[1]), operands[0])))
-        return function(body, node, loop[1], operands)
+            _flag(body, beyond(Real(body, format_of(loop[0][0]), operands[0])))
+        return body.cast(function(body, node, loop[0][0], operands), loop[0][0], loop[1])
     dtype = loop[0][-1]
     return (complexes.operate if dtype.kind == "c" else operate)(body, name, dtype, operands)
 
