@@ -64,3 +64,34 @@ def parts_of_complex_scalars(v):
 @cases(V)
 def a_python_complex_number_and_a_float(v):
     return (1j * v[0]) * np.float32([1, 2]), 2j - v[1], v[1] * 1j
+
+
+@cases(2.5, [1, 2, 3], staged=False)
+@cases(2.5, (1.0, 2.0), staged=False)
+@cases([1, 2, 3], 2j, staged=False)
+@cases(2.5, np.arange(3.0))
+def a_number_plus_a_list(a, values):
+    return a + values
+
+
+@cases(2.5, [1, 2, 3], staged=False)
+def a_number_counts_up_a_list(a, values):
+    a += values
+    return a
+
+
+@cases(2.5, [2.5, 2.5], staged=False)
+def a_number_equals_no_list(a, values):
+    return a == values, float(a) != values
+
+
+@cases(np.array([0, 2, 1]), staged=False)
+@cases(np.array([0.5, 2.0]), staged=False)
+def a_list_is_repeated_as_often_as_the_data_say(x):
+    n = x.max()
+    return [0.0] * n, n * (1, 2)
+
+
+@cases(np.array([0, 2, 1]))
+def a_scalar_over_a_list(x):
+    return x.max() / [1, 2], x[1] - (1.5, 2.5), np.array(3) * [1, 2], np.array(2.0) == None, x == "a"  # noqa: E711

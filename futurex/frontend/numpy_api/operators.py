@@ -107,11 +107,18 @@ def _binary(ufunc: Any, reflected: bool) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not is_arraylike(other):
             return NotImplemented
+        _refuse_sequence(ufunc, self, other)
         if ufunc is np.matmul:
             return call_ufunc(ufunc, "__call__", (other, self) if reflected else (self, other), {})
         return operate(ufunc, *((other, self) if reflected else (self, other)))
 
     return method
+
+
+def _refuse_sequence(ufunc: Any, number: Tracer, other: Any) -> None:
+    """Python's numbers know nothing of lists, other than NumPy's; a product of either with a list repeats the list."""
+    if isinstance(other, list | tuple) and (number.aval.weak or (number.is_scalar and ufunc is np.multiply)):
+        raise Escape("an operator on a traced number and a list", "Python refuses it, or repeats the list")
 
 
 def _comparison(ufunc: Any, function: Any) -> Callable[[Any, Any], Any]:
@@ -128,17 +135,19 @@ def _comparison(ufunc: Any, function: Any) -> Callable[[Any, Any], Any]:
         answer = function(one.item() if self.aval.weak else one, other)
         if self.is_scalar:
             return answer
-        return new_array(emit("full", bool(answer[0]), shape=self.shape, dtype=answer.dtype))
+        same = emit("full", bool(answer[0]), shape=self.shape, dtype=answer.dtype)
+        return new_array(same) if self.ndim else fresh(same)
 
     return method
 
 
 def _in_place(ufunc: Any) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if self.is_scalar:
-            return operate(ufunc, self, other)
         if not is_arraylike(other):
             return NotImplemented
+        _refuse_sequence(ufunc, self, other)
+        if self.is_scalar:
+            return operate(ufunc, self, other)
         if ufunc is np.matmul and np.ndim(other) < 2:
             raise ValueError("inplace matrix multiplication requires the second operand to have two dimensions")
         chosen, operands = _power_loop(self, other) if ufunc is np.power else (ufunc, (self, other))
