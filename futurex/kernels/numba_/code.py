@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 
 class Code:
-    """The body of one function; loops nest as ``with`` blocks."""
+    """The body of one function; loops nest as ``with`` blocks. ``number``: of the function, for its notes."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self.lines: list[str] = ["entry:"]
         self._count = 0
         self._block = "entry"
         self.notes: list[str] = []
+        self._first_note = 1000 * number
 
     def name(self) -> str:
         """A fresh register."""
@@ -86,7 +87,7 @@ class Code:
 
     def _note(self, lanes: int) -> str:
         """What the vectoriser is told: left alone, it unrolls a short loop before it makes vectors."""
-        first = len(self.notes)
+        first = self._first_note + len(self.notes)
         words = [
             '"llvm.loop.vectorize.enable", i1 true', f'"llvm.loop.vectorize.width", i32 {lanes}',
             '"llvm.loop.interleave.count", i32 1', '"llvm.loop.unroll.disable"',

@@ -32,7 +32,10 @@ from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
 BLOCK = 512
-"""Elements of a row before which what lies ahead is asked for."""
+"""Elements of a row before which what lies ahead is asked for, where a reduction is carried through them."""
+TURN = 64
+"""The same where nothing is carried: the fewer lines at once, the less they are in the way of what is read now."""
+LANES = 16
 PIECES = 16
 """Subtrees of a long row."""
 _ALIGN = 64
@@ -136,7 +139,7 @@ class Rows:
     def _pass(self, stage: int) -> _Made:
         """``@fill`` computes a piece of the row, ``@tree`` cuts the row into pieces as NumPy's sums do."""
         sweep = self.sweep
-        code = Code()
+        code = Code(stage + 1)
         elements = _Pass(sweep, code, stage)
         reductions = sweep.reductions(stage)
         ordered = [node for node in reductions if laid_down(node)]
@@ -150,28 +153,44 @@ class Rows:
         for node in joins:
             pointer = f"%j{self.joins.index(node)}"
             carried.append((register_type(node.dtype), elements.body.load(node.dtype, pointer)))
-        with code.loop("%start", last, str(BLOCK), carried) as (block, totals):
-            mark = len(code.lines)
-            end = code.least(code.add(block, str(BLOCK)), last)
-            begun = [(kind, total) for (kind, _), total in zip(carried, totals, strict=True)]
-            with code.loop(block, end, carried=begun) as (place, held):
-                elements.begin(place, code.do(f"sub i64 {place}, %start"))
-                for k, node in enumerate(joins):
-                    held[k] = freely_joined(elements.body, node, held[k], self._taken(elements, node))
-                for k, node in enumerate(ordered):
-                    if self._lies(node) is None:
-                        pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
-                        elements.body.store(node.dtype, self._taken(elements, node), pointer)
-                for node in sweep.results(stage):
-                    name = f"%o{sweep.graph.outs.index(node)}.row"
+        def each(place: str, held: list[str]) -> None:
+            elements.values, elements.loaded = dict(common), {}
+            elements.begin(place, code.do(f"sub i64 {place}, %start"))
+            for k, node in enumerate(joins):
+                held[k] = freely_joined(elements.body, node, held[k], self._taken(elements, node))
+            for k, node in enumerate(ordered):
+                if self._lies(node) is None:
+                    pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
+                    elements.body.store(node.dtype, self._taken(elements, node), pointer)
+            for node in sweep.results(stage):
+                name = f"%o{sweep.graph.outs.index(node)}.row"
+                value = elements.computed(node)
+                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
+            for k, node in enumerate(sweep.kept_values):
+                if sweep.stage[node] == stage:
                     value = elements.computed(node)
-                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
-                for k, node in enumerate(sweep.kept_values):
-                    if sweep.stage[node] == stage:
-                        value = elements.computed(node)
-                        elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
-            totals[:] = held
-            self._prefetch(code, elements, block, mark)
+                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
+
+        totals: list[str] = []
+        if joins:
+            with code.loop("%start", last, str(BLOCK), carried) as (block, totals):
+                mark = len(code.lines)
+                end = code.least(code.add(block, str(BLOCK)), last)
+                begun = [(kind, total) for (kind, _), total in zip(carried, totals, strict=True)]
+                with code.loop(block, end, carried=begun) as (place, held):
+                    each(place, held)
+                totals[:] = held
+                self._prefetch(code, elements, block, mark, BLOCK)
+        else:
+            whole = code.add("%start", code.do(f"and i64 %count, -{TURN}"))
+            with code.loop("%start", whole, str(TURN)) as (block, _):
+                mark = len(code.lines)
+                for vector in range(0, TURN, LANES):
+                    with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
+                        each(code.add(block, str(vector), lane), [])
+                self._prefetch(code, elements, block, mark, TURN)
+            with code.loop(whole, last) as (place, _):
+                each(place, [])
         elements.values = common
         for node, total in zip(joins, totals, strict=True):
             elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
@@ -182,11 +201,11 @@ class Rows:
         shown = _shown(given)
         self.functions += [
             f"define internal void @fill{stage}(i64 %start, i64 %count, {shown}) noinline {{",
-            *code.lines, "  ret void", "}",
+            *code.lines, "  ret void", "}", *code.notes,
         ]  # fmt: skip
         return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
 
-    def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int) -> None:
+    def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
         """Before line ``mark``: ask for what lies ahead of a block. Of several passes each asks for its part of it, so
         that memory is busy while they compute."""
         body = code.lines[mark:]
@@ -202,7 +221,7 @@ class Rows:
             if stages > 1:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
-            lines = BLOCK * dtype.itemsize // pairwise.LINE
+            lines = span * dtype.itemsize // pairwise.LINE
             for line in range(lines * stage // stages, lines * (stage + 1) // stages):
                 code.run(pairwise.prefetch(code.at("i8", place, str(line * pairwise.LINE)), write))
             self.declared.add(pairwise.PREFETCH)
