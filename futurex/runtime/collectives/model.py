@@ -15,7 +15,7 @@ _WAIT = 4e-3  # seconds that may pass before what is urgent overtakes
 _LEAST_UNSENT, _MOST_UNSENT = 128 << 10, 64 << 20
 _MEMORY = 0.2e-9  # seconds a byte, to add it or to copy it
 _PIECE_LATENCIES = 8  # a piece takes as long as this many messages of nothing
-_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 1 << 20
+_SMALLEST_PIECE, _LARGEST_PIECE = 64 << 10, 2 << 20
 _SMALLEST_BUCKET, _LARGEST_BUCKET = 1 << 20, 64 << 20
 
 
@@ -69,7 +69,7 @@ class Model:
         """Return in how large pieces a large array is sent: between them something more urgent may go.
 
         >>> Model(60e-6, 0.25e-9).piece_bytes, Model(60e-6, 8e-9).piece_bytes
-        (1048576, 65536)
+        (1920000, 65536)
         """
         nbytes = _PIECE_LATENCIES * self.latency / max(self.per_byte, 1e-12)
         return int(min(max(nbytes, _SMALLEST_PIECE), _LARGEST_PIECE))
