@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,14 +46,17 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
 
 
 def _flatten(value: Any, leaves: list[Any]) -> Structure:
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _LEAVES:
         leaves.append(value)
         return LEAF
     if kind is tuple or kind is list:
-        return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
+        if _LEAVES.issuperset(map(type, value)):
+            leaves += value
+            return _row(kind, len(value))
+        return Structure(kind, (), tuple([_flatten(entry, leaves) for entry in value]))
     if kind is dict:
-        return Structure(dict, tuple(value), tuple(_flatten(entry, leaves) for entry in value.values()))
+        return Structure(dict, tuple(value), tuple([_flatten(entry, leaves) for entry in value.values()]))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
@@ -60,6 +64,12 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
         return Structure(kind, names, tuple(_flatten(getattr(value, name), leaves) for name in names))
     leaves.append(value)
     return LEAF
+
+
+@functools.lru_cache(maxsize=256)
+def _row(kind: type, count: int) -> Structure:
+    """The structure of a tuple or list of leaves."""
+    return Structure(kind, (), (LEAF,) * count)
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
