@@ -13,28 +13,29 @@ from contextvars import copy_context
 from queue import SimpleQueue
 
 Task = Callable[[], None]
+End = SimpleQueue[BaseException | None]
 
 
 class _Helper:
     """A thread that takes one task after the other."""
 
     def __init__(self, number: int) -> None:
-        self._tasks: SimpleQueue[Task] = SimpleQueue()
-        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Task, End]] = SimpleQueue()
         threading.Thread(target=self._work, name=f"helper {number}", daemon=True).start()
 
-    def begin(self, task: Task) -> None:
-        """Have the task run, in the context of the calling thread."""
-        context = copy_context()
-        self._tasks.put(lambda: context.run(task))
+    def begin(self, task: Task) -> End:
+        """Have the task run, in the context of the calling thread; what it raised comes when it is over.
 
-    def end(self) -> BaseException | None:
-        """Wait until the task is over; what it raised."""
-        return self._ends.get()
+        Every task has an end of its own: who was interrupted while he waited leaves none behind for the next.
+        """
+        context, end = copy_context(), End()
+        self._tasks.put((lambda: context.run(task), end))
+        return end
 
     def _work(self) -> None:
         while True:
-            self._ends.put(_raised(self._tasks.get()))
+            task, end = self._tasks.get()
+            end.put(_raised(task))
 
 
 class _Helpers:
@@ -67,10 +68,9 @@ def together(tasks: Sequence[Task]) -> None:
         while len(_Helpers.threads) < len(others):
             _Helpers.threads.append(_Helper(len(_Helpers.threads)))
         helpers = _Helpers.threads[: len(others)]
-        for helper, task in zip(helpers, others, strict=True):
-            helper.begin(task)
+        ends = [helper.begin(task) for helper, task in zip(helpers, others, strict=True)]
         _Helpers.asked += len(others)
-        errors = [_raised(tasks[0]), *(helper.end() for helper in helpers)]
+        errors = [_raised(tasks[0]), *(end.get() for end in ends)]
     finally:
         _Helpers.lock.release()
     for error in errors:

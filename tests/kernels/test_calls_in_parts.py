@@ -141,6 +141,15 @@ def test_helpers_serve_one_run_at_a_time():
     assert not other.is_alive()
 
 
+def test_what_nobody_waited_for_is_not_taken_for_the_next_end():
+    """Somebody was interrupted while he waited."""
+    helper, begun = helpers._Helper(0), []
+    abandoned = helper.begin(lambda: [][0])
+    assert helper.begin(lambda: begun.append(1)).get(timeout=30) is None
+    assert begun == [1]
+    assert isinstance(abandoned.get(timeout=30), IndexError)
+
+
 def test_a_plan_cuts_and_has_the_whole_budget():
     x = RNG.normal(size=(600, 1000))
     node = apply("sort", param(aval_of(x), "x"), axis=1, kind=None)
