@@ -15,8 +15,9 @@ from transport_mesh import PATIENCE, mesh
 
 from futurex.ops.comm import REDUCTIONS
 from futurex.runtime.collectives import CollectiveError, CollectiveTimeout, Communicator, MessageCollectives
-from futurex.runtime.collectives.board import SLOTS
-from futurex.runtime.transport import Endpoint
+from futurex.runtime.collectives.board import SLOTS, Board
+from futurex.runtime.collectives.shared_arrays import Barrier
+from futurex.runtime.transport import Endpoint, PeerLost
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -347,6 +348,30 @@ def test_a_lost_peer_fails_everything_in_flight_and_after(trio: Ranks) -> None:
             one.wait(PATIENCE)
     with pytest.raises(CollectiveError, match="rank 2 at"):
         trio.engines[0].all_reduce([array], [array], "sum", (0, 6, 0), PATIENCE).wait(PATIENCE)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_what_fails_while_it_is_being_shown_is_told(trio: Ranks, raises: bool) -> None:
+    """A peer is lost, on another thread, or what is to be shown cannot be."""
+
+    class Unlucky(Barrier):
+        __slots__ = ()
+
+        def show(self, board: Board, slot: int) -> None:
+            if raises:
+                raise ValueError("there is nothing to show")
+            other = threading.Thread(target=self._group.fail, args=(PeerLost(1, "an address", "it was closed"),))
+            other.start()
+            other.join(PATIENCE)
+            super().show(board, slot)
+
+    group = trio.engines[0].group
+    unlucky = Unlucky(group, (0, 1, 0), PATIENCE)
+    group.begin(unlucky)
+    with pytest.raises(CollectiveError, match="nothing to show" if raises else "rank 1 at an address"):
+        unlucky.wait(PATIENCE)
+    with pytest.raises(CollectiveError):
+        trio.engines[0].barrier((0, 2, 0), PATIENCE).wait(PATIENCE)
 
 
 def test_a_generation_ends_what_is_under_way_and_the_next_one_works(trio: Ranks) -> None:

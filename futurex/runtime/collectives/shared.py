@@ -334,8 +334,7 @@ class SharedGroup:
             if any(board.generation != generation for _, board in self._others):
                 return  # a board may be written anew only when nobody reads it for the generation before
             self._met = True
-        while self._queued:
-            exchange = self._queued[0]
+        while (exchange := self._first()) is not None:
             number = exchange.number
             if not exchange.ready:
                 return
@@ -347,12 +346,19 @@ class SharedGroup:
                 if any(board.oldest + SLOTS <= number for _, board in self._others):
                     return
                 self.board.crowded = False
-            self._queued.popleft()
+            with self._state:
+                if not self._queued:
+                    return  # they have failed meanwhile
+                self._posted.append(self._queued.popleft())  # never in neither: what fails is found in one of them
             exchange.show(self.board, number % SLOTS)
             exchange.stage = 1
-            self._posted.append(exchange)
             self._announce(exchange)
         self.board.crowded = False
+
+    def _first(self) -> SharedExchange | None:
+        """Return what is to be shown next; another thread may fail it meanwhile."""
+        with self._state:
+            return self._queued[0] if self._queued else None
 
     def _reached(self, exchange: SharedExchange, stage: int) -> bool:
         """Whether every peer has announced `stage` of an exchange."""
