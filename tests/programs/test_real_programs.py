@@ -23,10 +23,10 @@ NOT_STAGED = {
 }
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
-# those that take exponentials or logarithms of arrays large enough for compiled regions.
+# those that take exponentials, logarithms or lengths in compiled regions.
 ROUNDED = {
-    "attention", "gram_schmidt", "matrix_completion", "molecular_dynamics", "option_pricing", "qr_iteration",
-    "spectrogram",
+    "attention", "gram_schmidt", "matrix_completion", "molecular_dynamics", "option_pricing", "point_in_polygon",
+    "qr_iteration", "spectrogram",
 }  # fmt: skip
 
 # Programs whose plans have one instruction, a loop that is compiled itself.
