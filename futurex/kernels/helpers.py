@@ -91,4 +91,5 @@ def _forget() -> None:
     _Helpers.lock, _Helpers.threads, _Helpers.asked = threading.Lock(), [], 0
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -58,7 +58,8 @@ class Symbol:
 _symbols: weakref.WeakValueDictionary[str, Symbol] = weakref.WeakValueDictionary()
 _process = os.urandom(6).hex()
 _counter = itertools.count()
-os.register_at_fork(after_in_child=lambda: globals().update(_process=os.urandom(6).hex()))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: globals().update(_process=os.urandom(6).hex()))
 
 
 def new_symbol(low: int | None = 0) -> Symbol:

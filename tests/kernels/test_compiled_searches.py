@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compare import compiled
 
 import futurex as fx
 from futurex.kernels.loops.searching import searches_alike
@@ -17,20 +18,6 @@ NARROW = {dtype: RNG.integers(0, 100, 50).astype(dtype) for dtype in ("i1", "u4"
 PICTURE = RNG.integers(0, 6, (9, 8))
 VECTORS = {"wave": WAVE, "single": SINGLE, "holed": HOLED, "zeros": ZEROS, "tied": TIED, "mask": WAVE > 0, **NARROW}
 KINDS = [None, "stable"]
-
-
-def compiled(function, *args):
-    """The result of the compiled function, and NumPy's."""
-    futurized, expected = fx.futurize(function), function(*args)
-    for _ in range(20):
-        found = np.asarray(futurized(*args))
-        if "runs as one compiled function" in futurized.explain():
-            break
-    else:
-        pytest.fail(futurized.explain())
-    found = np.asarray(futurized(*args))
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compare import compiled
 
 import futurex as fx
 
@@ -9,21 +10,6 @@ RNG = np.random.default_rng(0)
 REAL, SINGLE = RNG.normal(size=(3, 5, 12)), RNG.normal(size=(4, 9)).astype(np.float32)
 WAVE, SPECTRUM = RNG.normal(size=40), RNG.normal(size=(5, 7)) + 1j * RNG.normal(size=(5, 7))
 INTEGERS = RNG.integers(-9, 9, (6, 8))
-
-
-def compiled(function, *args):
-    """The result of the compiled function, and NumPy's."""
-    futurized = fx.futurize(function)
-    expected = function(*args)
-    for _ in range(20):
-        found = np.asarray(futurized(*args))
-        if "runs as one compiled function" in futurized.explain():
-            break
-    else:
-        pytest.fail(futurized.explain())
-    found = np.asarray(futurized(*args))
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
