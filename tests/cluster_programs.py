@@ -59,6 +59,21 @@ def fail_on(locality, rank):
     return step([np.ones(2)])
 
 
+def fail_when_told(locality, rank):
+    """One rank raises when it is told to; the others are in a collective by then, and wait for it."""
+    locality.emit({"begun": True})
+    if locality.rank == rank:
+        wait_for_stop(locality)
+    return fail_on(locality, rank)
+
+
+def under_way(dask_worker):
+    """The runs that a worker is in the middle of."""
+    from futurex.runtime.cluster.host import host_of
+
+    return list(host_of(dask_worker).running)
+
+
 def wait_for_stop(locality):
     end = time.monotonic() + 90
     while time.monotonic() < end:

@@ -1,5 +1,6 @@
 """The command line, from arguments to files."""
 
+import os
 import re
 import subprocess
 import sys
@@ -116,6 +117,19 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
     assert "not usable: libucp.so is not here: pip install 'futurex[ucx]'" in said
     assert "without no-such-package: pip install 'futurex[train]'" in said
     assert "missing: pip install futurex" in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break in another way")
+def test_a_reader_who_has_seen_enough_gets_no_error():
+    """``futurex doctor | head``: the reading end is closed before anything is printed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-m", "futurex", "doctor"]
+        found = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    finally:
+        os.close(writing)
+    assert (found.returncode, found.stderr) == (141, "")
 
 
 def test_the_tree_has_the_lines_of_the_user():

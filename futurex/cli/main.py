@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -28,7 +29,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 after an error that is said on standard error, 130 after Ctrl-C.
+    """Run a command and return its exit code: 0, 1 after an error that is said on standard error, 130 after Ctrl-C, 141
+    where nobody reads what it prints any more (``futurex doctor | head``).
 
     >>> main(["train", "mlp", "--epochs", "3", "--localities", "1"])  # doctest: +SKIP
     0
@@ -40,9 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.error(f"unrecognized arguments: {' '.join(unknown)}{_nearest(unknown[0], command)}")
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed when the process ends
+        return 141
     except (FuturexError, ValueError, TypeError, OSError) as error:
         print(f"futurex {options.command}: {error}", file=sys.stderr)
         return 1

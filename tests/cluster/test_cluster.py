@@ -145,6 +145,18 @@ def test_what_is_left_of_a_failed_run_never_meets_the_next_one(cluster):
             np.testing.assert_allclose(got, w, rtol=1e-12)
 
 
+def test_a_failed_run_ends_on_every_locality(cluster):
+    """At once, although nothing begins after it that would push it aside."""
+    run = cluster.spmd(programs.fail_when_told, 1)
+    seen = []
+    run.subscribe(lambda rank, event: seen.append(rank))
+    _wait_for(lambda: set(seen) == {0, 1}, "the run did not start")
+    run.send({"stop": True})
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        run.result(90)
+    _wait_for(lambda: not any(cluster.client.run(programs.under_way).values()), "a locality still waits for another")
+
+
 def test_an_error_says_on_which_locality_it_was_raised(cluster):
     with pytest.raises(ZeroDivisionError) as caught:
         cluster.spmd(programs.fail_on, 1).result(90)
@@ -209,10 +221,14 @@ def test_what_cannot_be_read_here_is_named_so(cluster):
 def _wait_until_running(run):
     seen = []
     run.subscribe(lambda rank, event: seen.append(rank))
+    _wait_for(lambda: seen, "the run did not start")
+
+
+def _wait_for(observed, otherwise):
     deadline = time.monotonic() + 90
-    while not seen and time.monotonic() < deadline:
+    while not observed():
+        assert time.monotonic() < deadline, otherwise
         time.sleep(0.01)
-    assert seen, "the run did not start"
 
 
 def test_random_bytes_on_the_transport_port_disturb_nobody():
