@@ -40,6 +40,14 @@ def _of_loop(instruction: Instruction) -> str | None:
     return f"{where} is compiled whole{shared}"
 
 
+def _of_parts(instruction: Instruction) -> str | None:
+    """Whether a long call is cut."""
+    kernel = instruction.kernel
+    if kernel.contest is None:
+        return None
+    return f"{instruction.node.op} runs {kernel.contest.text('whole', f'in {kernel.parts} parts at once')}"
+
+
 def lines_of(variant: Variant) -> list[str]:
     """What was staged, what it depends on, and what was not staged and why."""
     if variant.escape is not None:
@@ -55,14 +63,16 @@ def lines_of(variant: Variant) -> list[str]:
     if tasks is not None:
         width = tasks.cost / tasks.critical
         out.append(f"independent operations run beside each other: {width:.1f} times the work of the longest path")
+        contest = variant._plan.contest if isinstance(variant._plan, Plan) else None
+        if contest is not None:
+            out[-1] = f"independent operations, {width:.1f} times the work of the longest path, run " + contest.text(
+                "one after the other", "beside each other"
+            )
     if variant._plan is not None and not variant._plan.ready:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
     if isinstance(variant._plan, Plan):
         out += [text for each in variant._plan.instructions if (text := _of_loop(each)) is not None]
-        cut = [each for each in variant._plan.instructions if each.kernel.parts > 1]
-        if cut:
-            ops = ", ".join(dict.fromkeys(each.node.op for each in cut))
-            out.append(f"cut into {cut[0].kernel.parts} parts that run at once: {ops}")
+        out += list(dict.fromkeys(text for each in variant._plan.instructions if (text := _of_parts(each)) is not None))
     whole = getattr(variant._plan, "whole", None)
     if whole is not None and (text := whole.text()) is not None:
         out.append(text)

@@ -7,12 +7,14 @@ whole call would have put there, to the bit: each row is transformed, sorted or 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from futurex.kernels.contest import Contest
 from futurex.kernels.helpers import together
 from futurex.kernels.registry import Kernel
 from futurex.partition.factors import recipe_of
@@ -21,8 +23,9 @@ from futurex.tree.node import Node
 
 Cut = tuple[int | None, ...]
 """For each array the axis along which it is cut; None where every part has all of it."""
-LEAST = 500e-6
-"""Seconds from which a call is cut: a helper is there after 30 to 100 µs."""
+POSSIBLE, LEAST = 100e-6, 500e-6
+"""Seconds, as estimated, from which a call may be cut, and from which it is cut until both ways have been measured: a
+helper is there after 30 to 100 µs."""
 _NANOSECONDS = {
     "fft": 8.0, "ifft": 8.0, "rfft": 2.0, "irfft": 2.0, "sort": 2.5, "argsort": 8.0, "partition": 1.4, "quantile": 10.0,
     "interp": 30.0,
@@ -39,14 +42,16 @@ LARGEST_MATRIX = 64
 
 
 def in_parts(node: Node, kernel: Kernel, threads: int) -> Kernel:
-    """The kernel as one that uses several threads, if it is long enough and can be cut; else as it is."""
-    if threads == 1 or seconds(node) < LEAST:
+    """The kernel as one that may use several threads, if it can be cut and may be long enough; else as it is."""
+    estimate = seconds(node)
+    if threads == 1 or estimate < POSSIBLE:
         return kernel
     cuts = _cuts(node, threads)
     if cuts is None:
         return kernel
-    call = _Parts(node, kernel, cuts, threads)
-    return replace(kernel, call=call, threads=threads, ufunc=None, parts=threads)
+    contest = Contest(int(estimate >= LEAST))
+    call = _Parts(node, kernel, cuts, threads, contest)
+    return replace(kernel, call=call, threads=threads, ufunc=None, parts=threads, contest=contest)
 
 
 def seconds(node: Node) -> float:
@@ -79,10 +84,11 @@ def _cuts(node: Node, threads: int) -> tuple[Cut, Cut] | None:
 
 
 class _Parts:
-    """The kernel of one node, called once for each part."""
+    """The kernel of one node, called once for each part, or for all at once where that is measured to be faster."""
 
-    def __init__(self, node: Node, kernel: Kernel, cuts: tuple[Cut, Cut], threads: int) -> None:
+    def __init__(self, node: Node, kernel: Kernel, cuts: tuple[Cut, Cut], threads: int, contest: Contest) -> None:
         self._call, self._into = kernel.call, kernel.into
+        self._contest = contest
         self._cut_inputs, self._cut_outs = cuts
         self._several = isinstance(node.aval, tuple)
         self._avals: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
@@ -94,6 +100,13 @@ class _Parts:
         arrays = [each for each in inputs if isinstance(each, np.ndarray)]
         if not all(each.flags.c_contiguous for each in arrays):  # whose result NumPy lays out in another order
             return self._call(out, *inputs)
+        way = self._contest.next()
+        start = time.perf_counter()
+        result = self._in_parts(out, inputs) if way else self._call(out, *inputs)
+        self._contest.took(way, time.perf_counter() - start)
+        return result
+
+    def _in_parts(self, out: Any, inputs: Sequence[Any]) -> Any:
         made = out if self._into else tuple(np.empty(aval.shape, aval.dtype) for aval in self._avals)
         outs = made if isinstance(made, tuple) else (made,)
         together([self._part(bounds, outs, inputs) for bounds in self._bounds])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from futurex.kernels.contest import Contest
 from futurex.kernels.steps import Bound, Workspace
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -51,7 +52,7 @@ class Kernel:
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
     calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
-    is cut, each on a thread of its own.
+    may be cut, each on a thread of its own; ``contest`` tells whether it is.
     """
 
     call: Callable[..., Any]
@@ -67,6 +68,7 @@ class Kernel:
     ufunc: Callable[..., Any] | None = None
     bind: Callable[[Workspace], Bound] | None = None
     parts: int = 1
+    contest: Contest | None = None
 
 
 class Backend(Protocol):

@@ -81,8 +81,10 @@ class LocalExecutor:
 
         Not while others are under way, and not where several workers would share the run.
         """
-        if plan.collectives or (self.pool.size > 1 and plan.as_tasks() is not None):
+        if plan.collectives or (self.pool.size > 1 and _shares(plan)):
             return False
+        if plan.contest is not None:
+            plan.contest.next()  # counts, until both ways are compared again
         with self._lock:
             return self._budget.enter_alone(whole=plan.threads > 1)
 
@@ -117,6 +119,12 @@ class LocalExecutor:
                 future.orphan()
 
 
+def _shares(plan: Plan) -> bool:
+    """May several workers share a run? Not where that was measured to be slower."""
+    tasks = plan.as_tasks()
+    return tasks is not None and (plan.contest is None or plan.contest.open or plan.contest.way == 1)
+
+
 class _Run:
     """A submission: waits for its arguments by callbacks, runs, delivers; then ``over`` is done, if there is one."""
 
@@ -130,6 +138,9 @@ class _Run:
         self._missing = 0
         self.admitted, self._began = False, 0.0
         self._tasks = plan.as_tasks() if isinstance(plan, Plan) and owner.pool.size > 1 else None
+        self._contest = plan.contest if self._tasks is not None and isinstance(plan, Plan) else None
+        if self._contest is not None and not self._contest.next():
+            self._tasks = None
         self._lock = threading.Lock()
         self._start = carried(self._execute)
 
@@ -200,7 +211,10 @@ class _Run:
                 self._began = time.perf_counter()
                 PoolRun(self._owner.pool, self._tasks, self._args, self._shared_done).start()
                 return
+            began = time.perf_counter()
             results = self._plan.run(self._args, self._communicator)
+            if self._contest is not None:
+                self._contest.took(0, time.perf_counter() - began)
         except BaseException as error:
             self.fail(error)
             if not isinstance(error, Exception):
@@ -212,7 +226,10 @@ class _Run:
         if error is not None:
             self.fail(error)
         else:
-            self._plan.grain.measured(-1, time.perf_counter() - self._began)
+            took = time.perf_counter() - self._began
+            self._plan.grain.measured(-1, took)
+            if self._contest is not None:
+                self._contest.took(1, took)
             self._deliver(results)
 
     def _deliver(self, results: list[Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
+from futurex.kernels.contest import Contest
 from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
 from futurex.kernels.threads import take_team
 from futurex.passes.pipeline import optimise
@@ -27,7 +28,7 @@ from futurex.runtime.prediction import predicted
 from futurex.runtime.results import Delivery
 from futurex.runtime.scheduler import Scheduler, Turns, invert
 from futurex.runtime.straight import LONGEST, Straight
-from futurex.runtime.tasks import worth_sharing, worth_tasks
+from futurex.runtime.tasks import same_bits, worth_sharing, worth_tasks
 from futurex.runtime.whole import Whole, compiler_for
 from futurex.tree.aval import Aval
 from futurex.tree.dims import nominal
@@ -126,6 +127,7 @@ class Plan:
         self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
+        self.contest: Contest | None = None  # of this plan and its tasks, where both give the same bits
         costs = [each.cost for each in self.instructions]
         self._shared = self.threads == 1 and not self.collectives and worth_sharing(costs, self.critical)
         self.habit = Habit()
@@ -150,7 +152,10 @@ class Plan:
             return None
         if self._for_tasks is not None:
             self._tasks, self._for_tasks = self._for_tasks(), None
-        return self._tasks or (self if self._shared else None)
+        tasks = self._tasks or (self if self._shared else None)
+        if tasks is not None and self.contest is None and (tasks is self or same_bits(self, tasks)):
+            self.contest = Contest(1)
+        return tasks
 
     @functools.cached_property
     def memory(self) -> Memory:

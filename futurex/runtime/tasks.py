@@ -1,11 +1,13 @@
 """Is it worth to run the instructions of a plan beside each other, on workers that use one thread each?
 
-Decided when a plan is compiled, by estimates alone: on one machine a graph is run in one way, to the last bit.
+Estimated when a plan is compiled. Where both ways have the same bits, runs measure which one is faster, and go on with
+that; elsewhere the estimate decides alone: on one machine a graph is run in one way, to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import LIBRARIES, threads_of
@@ -59,6 +61,15 @@ def worth_tasks(low: Lowering, threads: int) -> bool:
         if (cost := draft.cost)
     )
     return _beside(costs, path, threads) < _GAIN * serial
+
+
+def same_bits(*plans: Any) -> bool:
+    """Do results not depend on how many threads a kernel has? Those of libraries' products may, in the last bits."""
+    return not any(
+        each.kernel.backend in LIBRARIES or not same_bits(*each.kernel.plans)
+        for plan in plans
+        for each in plan.instructions
+    )
 
 
 def longest_path(drafts: Sequence[Draft]) -> float:

@@ -11,6 +11,7 @@ import pytest
 
 import futurex as fx
 from futurex.kernels import helpers, parts
+from futurex.kernels.contest import TRIALS, Contest
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.config import threads as budget
 from futurex.runtime.plan import compile_plan
@@ -43,8 +44,10 @@ CASES = [
 
 @pytest.fixture
 def short(monkeypatch):
-    """Short calls are cut, too."""
+    """Short calls are cut, too, whatever is measured."""
+    monkeypatch.setattr(parts, "POSSIBLE", 1e-12)
     monkeypatch.setattr(parts, "LEAST", 1e-12)
+    monkeypatch.setattr(Contest, "next", lambda contest: 1)
 
 
 def node_of(name, operands, attrs):
@@ -167,7 +170,32 @@ def test_explain_says_what_is_cut():
     staged = fx.futurize(lambda x: np.fft.ifft(np.fft.fft(x, axis=1) * 2.0, axis=1).real)
     x = RNG.normal(size=(400, 1000))
     assert bits(staged(x)) == bits(np.fft.ifft(np.fft.fft(x, axis=1) * 2.0, axis=1).real)
-    assert f"cut into {budget()} parts that run at once: fft, ifft" in staged.explain()
+    assert "fft runs " in staged.explain()
+    assert f"in {budget()} parts at once" in staged.explain()
+    assert "ifft runs " in staged.explain()
+
+
+def test_both_ways_are_tried_and_have_the_same_bits():
+    x = RNG.normal(size=(600, 1000))
+    node = node_of("sort", (x,), {"axis": 1, "kind": None})
+    kernel = NumpyBackend().claim(node, 2)
+    assert kernel.contest.text("whole", "cut") == "cut, by estimate"
+    before = helpers.asked()
+    found = {bits(run(kernel, node, (x,)))[0] for _ in range(2 * TRIALS)}
+    assert found == set(bits(np.sort(x, 1)))
+    assert helpers.asked() == before + TRIALS
+    assert not kernel.contest.open
+    assert " µs where " in kernel.contest.text("whole", "cut")
+
+
+@pytest.mark.parametrize("cost, first", [(1.5, 1), (0.5, 0)])
+def test_what_may_be_long_enough_begins_as_estimated(monkeypatch, cost, first):
+    x = RNG.normal(size=(600, 1000))
+    node = node_of("sort", (x,), {"axis": 1, "kind": None})
+    monkeypatch.setitem(parts._NANOSECONDS, "sort", 1e9 * cost * parts.LEAST / x.size)
+    contest = NumpyBackend().claim(node, 2).contest
+    assert (contest.way, contest.next()) == (first, first)
+    assert contest.text("whole", "cut") == ("cut, by estimate" if first else "whole, by estimate")
 
 
 FORKED = """

@@ -13,12 +13,14 @@ from plan_graphs import F8, graphs, inputs, matrix
 from test_pool import NUMPY, WAIT, Slow
 
 import futurex as fx
-from futurex.kernels.registry import Kernel
+from futurex.kernels.contest import TRIALS
+from futurex.kernels.registry import LIBRARIES, Kernel
 from futurex.runtime import config
 from futurex.runtime.budget import Budget
 from futurex.runtime.counters import Grain
 from futurex.runtime.local import LocalExecutor
 from futurex.runtime.plan import compile_plan
+from futurex.runtime.tasks import same_bits
 from futurex.tree import Aval, Graph, apply, param
 
 
@@ -195,3 +197,51 @@ def test_runs_held_back_are_cancelled_at_shutdown():
         second.result(WAIT)
     gate.set()
     np.testing.assert_allclose(first.result(WAIT), np.tanh(inputs(n_params=1)[0]))
+
+
+class AlwaysLong(Grain):
+    """What takes long however fast the machine is."""
+
+    __slots__ = ()
+
+    def measured(self, index, seconds):
+        """Learns nothing."""
+
+
+@pytest.mark.parametrize(("threads", "names"), [(1, NUMPY), (2, NUMPY), (2, None)])
+def test_both_ways_are_measured_and_give_the_same_bits(threads, names):
+    """With one thread a kernel the tasks are those of the plan itself; with two another plan has them."""
+    xs = [vector(f"x{k}") for k in range(4)]
+    graph = Graph(xs, [apply("sort", x, axis=0, kind=None) for x in xs])
+    plan, executor = compile_plan(graph, backends=names, threads=threads), LocalExecutor(2)
+    plan.grain = AlwaysLong([1.0] * (len(plan.instructions) + 1))
+    tasks = plan.as_tasks()
+    assert tasks is not None
+    assert (tasks is plan) == (threads == 1)
+    arrays = list(np.random.default_rng(0).normal(size=(4, 200_000)))
+    want = [np.sort(x).tobytes() for x in arrays]
+    runs = 0
+    while plan.contest.open:
+        found = executor.submit(plan, arrays)
+        assert [np.asarray(each.result(WAIT)).tobytes() for each in found] == want
+        runs += 1
+        assert runs <= 2 * TRIALS
+    assert runs == 2 * TRIALS
+    assert min(plan.contest.seconds) > 0
+    for way in (0, 1):
+        plan.contest.way = way
+        assert executor.claim(plan) == (way == 0)  # alone on the caller's thread, or shared by workers
+        if way == 0:
+            executor.leave()
+    executor.shutdown()
+
+
+def test_where_bits_may_differ_the_estimate_decides():
+    """Sums inside products of a library may be split otherwise among other numbers of threads."""
+    x = param(Aval((64, 64), np.dtype("f4")), "x")
+    product = compile_plan(Graph([x], [x @ x]))
+    elsewhere = compile_plan(Graph([x], [apply("sort", x, axis=0, kind=None)]), backends=NUMPY)
+    named = {each.kernel.backend for each in product.instructions}
+    assert same_bits(product) is named.isdisjoint(LIBRARIES)
+    assert same_bits(elsewhere)
+    assert same_bits(elsewhere, product) is same_bits(product)
