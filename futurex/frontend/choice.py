@@ -72,10 +72,11 @@ class Choice:
 
     def _settled(self, plan: AnyPlan) -> bool:
         """Has the plan come to the form in which it stays? Of long runs, which have a thread of their own, only those
-        have a choice that go through the rounds of a loop in Python; others may be long since the machine is busy."""
+        have a choice that go through the rounds of a loop in Python; others may be long since the machine is busy.
+        What holds fragments runs in the caller's thread, however long."""
         if self._spent < WORTH or (self._calls < FEWEST and self._spent < ENOUGH):
             return False
-        if not is_short(plan) and not _has_rounds(plan):
+        if not (is_short(plan) or self.variant.has_log or _has_rounds(plan)):
             self._calls, self._spent, self._staged, self._plain = 0, 0.0, [], []
             return False
         return isinstance(plan, Plan) and plan.ready and (plan.whole is None or plan.whole.settled)
@@ -91,7 +92,7 @@ class Choice:
         if len(self._plain) < TRIALS:
             return
         self.seconds = min(self._staged), min(self._plain)
-        better = _BETTER if is_short(self.variant.plan) else _MUCH_BETTER
+        better = _BETTER if is_short(self.variant.plan) or self.variant.has_log else _MUCH_BETTER
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls = self.plain, 0
 

@@ -32,6 +32,7 @@ from futurex.frontend.outside import (
     of_class,
     own_container,
 )
+from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.texts import f_string
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
@@ -201,10 +202,8 @@ class Runtime:
         container, index = entered(container), entered(index)
         if isinstance(container, Tracer):
             return container[index]
-        if type(container) in (list, tuple) and _traced_index(index):
-            if any_traced([container]):
-                return fresh(node_of(container))[index]
-            return container[operator.index(index) if isinstance(index, Tracer) else index]
+        if type(container) in (list, tuple) and depends_on_data(index):
+            return picked(container, index)
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
@@ -226,6 +225,10 @@ class Runtime:
         method = of_class(type(container), "__setitem__")
         if isinstance(method, types.FunctionType):
             call(method, (container, index, value), {})
+            return
+        index = entered(index)
+        if type(container) is list and depends_on_data(index):
+            put(container, index, value)
             return
         what = f"an item of a {type(container).__name__}"
         if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
@@ -381,14 +384,6 @@ def _same(left: Any, right: Any) -> bool:
         if left._cell.entangled or right._cell.entangled:
             raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
     return left is right
-
-
-def _traced_index(index: Any) -> bool:
-    if isinstance(index, tuple):
-        return any(_traced_index(part) for part in index)
-    if isinstance(index, slice):
-        return any(isinstance(part, Tracer) for part in (index.start, index.stop, index.step))
-    return isinstance(index, Tracer)
 
 
 def _is_library(value: Any) -> bool:

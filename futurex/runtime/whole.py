@@ -3,7 +3,8 @@
 A plan replays instructions, which costs about a microsecond each; one compiled function costs some nanoseconds each,
 and 50 to 500 ms to make. So a plan begins as it is. When it has used as much time as is worth it, its graph is compiled
 by a thread of low priority; then both ways run on the same arguments a few times, and the faster one stays. They are
-compared again from time to time.
+compared again from time to time. A plan with fragments, the user's own calls, never makes them twice: its runs are
+compared in turn.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class _Replay(Protocol):
     ) -> list[Any]: ...
 
 
+class GaveUp(RuntimeError):
+    """The compiled function of a plan with fragments gave up; some were made, and are not made a second time."""
+
+
 Check = Callable[[Sequence[Any]], Sequence[Any]]
 
 
@@ -59,12 +64,13 @@ class Whole:
         self._replay, self._check, self._grain = replay, check, grain
         self._program: _Program | None = None
         self._asked = self._off = False
+        self._once = _has_fragments(graph)  # does a run do what must not be done twice?
         self.taken = False  # do runs go to the compiled function?
         self.reason = ""  # why there is none
         self.runs = 0  # of the compiled function
         self._replays = 0
         self._spent = 0.0
-        self._trials: list[tuple[float, float]] = []
+        self._times: tuple[list[float], list[float]] = ([], [])  # of runs by the plan and by the function
         self._failures = 0
         self.seconds = (0.0, 0.0)  # of a run by the plan and by the function, as last compared
 
@@ -89,13 +95,22 @@ class Whole:
             if results is not None:
                 self.runs += 1
                 if not self.runs % AGAIN:
-                    self.taken, self._trials = False, []
+                    self.taken, self._times = False, ([], [])
                 return list(results)
             self._failed()
+            if self._once:
+                raise GaveUp("a compiled function gave up")
             return self._replay(args, communicator, outs, checked)
         if self._off:
             return self._replay(args, communicator, outs, checked)
         start = time.perf_counter()
+        if self._once and self._program is not None and len(self._times[0]) > len(self._times[1]):
+            results = self._program(*(args if checked else self._check(args)))
+            if results is None:
+                self._failed()
+                raise GaveUp("a compiled function gave up")
+            self._compared(1, time.perf_counter() - start)
+            return list(results)
         found = self._replay(args, communicator, outs, checked)
         self._replayed(time.perf_counter() - start, args, checked)
         return found
@@ -115,7 +130,9 @@ class Whole:
         self._replays += 1
         self._spent += seconds
         if self._program is not None:
-            self._compare(seconds, args if checked else self._check(args))
+            self._compared(0, seconds)
+            if not self._once:
+                self._compare(args if checked else self._check(args))
         elif not self._asked and self._spent > WORTH and self._replays >= FEWEST:
             if self._behind:
                 self._asked = True
@@ -131,19 +148,22 @@ class Whole:
         except self._compiler.refusals as error:
             self.reason, self._off = str(error), True
 
-    def _compare(self, seconds: float, inputs: Sequence[Any]) -> None:
+    def _compare(self, inputs: Sequence[Any]) -> None:
         """Run the function on the arguments of a run of the plan, too."""
         assert self._program is not None
         start = time.perf_counter()
-        results = self._program(*inputs)
-        if results is None:
+        if self._program(*inputs) is None:
             self._failed()
+        else:
+            self._compared(1, time.perf_counter() - start)
+
+    def _compared(self, way: int, seconds: float) -> None:
+        """One run by the plan (0) or by the function (1) is over; after some of both it is known which is faster."""
+        self._times[way].append(seconds)
+        if min(map(len, self._times)) < TRIALS:
             return
-        self._trials.append((seconds, time.perf_counter() - start))
-        if len(self._trials) < TRIALS:
-            return
-        plan, function = (min(times) for times in zip(*self._trials, strict=True))
-        self.seconds, self._trials = (plan, function), []
+        plan, function = map(min, self._times)
+        self.seconds, self._times = (plan, function), ([], [])
         self.taken = function < _BETTER * plan
         self._off = not self.taken
         if self.taken:
@@ -152,6 +172,7 @@ class Whole:
     def _failed(self) -> None:
         """The function gave up, and the plan had to run: a way that often does is left."""
         self._failures += 1
+        self._times = ([], [])
         if 2 * self._failures > self.runs + 4:
             self.taken, self._off, self.reason = False, True, "it gave up too often"
 
@@ -194,3 +215,8 @@ def _is_small(graph: Graph) -> bool:
                 if work.flops > MOST_FLOPS:
                     return False
     return True
+
+
+def _has_fragments(graph: Graph) -> bool:
+    inner = (value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph))
+    return any(node.op == "fragment" for node in graph.nodes) or any(map(_has_fragments, inner))

@@ -5,6 +5,7 @@ from compare import Cases
 
 cases = Cases()
 V = np.array([3.0, -1.0, 2.0, 5.0, 4.0, -2.0, 7.0, 6.0, 1.0, 0.5])
+S = V[:3]
 N = np.array([3, 1, 2, 5, 4, 0, 7, 6])
 P = np.random.default_rng(1).normal(size=(14, 2))
 GRAPH = np.random.default_rng(2).random((12, 12)) < 0.25
@@ -317,3 +318,98 @@ def an_array_that_is_an_entry(v):
         if v[i] > 0:
             found.append(v)
     return len(found), found[0] is v
+
+
+# -- entries at a position that the run tells ------------------------------------------------------------------------
+
+
+@cases(1.5, 2.5, np.int64(1))
+@cases(1.5, 2.5, np.int64(-2))
+def a_python_number_of_a_list(a, b, i):
+    found = [a, b][i]
+    return found * np.float32(2), np.ones(2, np.float32) * found
+
+
+@cases(S.astype(np.float32), np.int64(2))
+def a_numpy_number_of_a_tuple(v, i):
+    return (v[0], v[1], v[2])[i] * 2.5
+
+
+@cases(LONG)
+def a_constant_of_a_list(v):
+    return np.ones(2, np.float32) * [0.5, 1.5, 2.5][int(np.argmax(v)) % 3]
+
+
+@cases(S, np.int64(1), staged=False)
+@cases(S, np.int64(2), staged=False)
+def a_number_of_some_type(v, i):
+    return [v[0], 2.0, 3][i] * np.float32(2)
+
+
+@cases(1.5, 2.5, np.int64(1), staged=False)
+def slices_of_a_list(a, b, i):
+    x = [a, b, a]
+    return x[:i] + x[i:], x[i:] * 2
+
+
+@cases(S, np.int64(1))
+def an_array_of_a_list(v, i):
+    return [v * 2, v + 1][i].sum()
+
+
+@cases(S, np.int64(1), staged=False)
+def writes_into_an_array_of_a_list(v, i):
+    rows = [v * 2, v + 1]
+    row = rows[i]
+    row[0] = 9.0
+    return rows[0], rows[1], row
+
+
+@cases(S, np.int64(0), staged=False)
+def writes_into_what_was_picked(v, i):
+    rows = [v * 2, v + 1]
+    row = rows[i]
+    rows[0][0] = 5.0
+    return row
+
+
+@cases(S, np.int64(0), staged=False)
+def is_the_array_that_was_picked(v, i):
+    rows = [v * 2, v + 1]
+    return rows[i] is rows[0], rows[i]
+
+
+@cases(S, np.float64(1.0), staged=False)
+@cases(S, np.True_, staged=False)
+def no_position(v, i):
+    return [v[0], v[1]][i > 0]
+
+
+@cases(S, np.int64(1))
+@cases(S, np.int64(-1))
+@cases(S, np.int64(7))
+@cases(S, np.int64(-7))
+def written_entries(v, i):
+    numbers, floats = [1, 2, 3], [v[0], v[1], v[2]]
+    n = int(i)
+    numbers[n] = numbers[n] + n
+    floats[i] = v[0] + 1
+    return numbers, floats, numbers[0] * np.float32(2)
+
+
+@cases(S, np.int64(1), staged=False)
+def entries_become_another_type(v, i):
+    numbers = [1, 2, 3]
+    numbers[int(i)] = 0.5
+    return numbers
+
+
+@cases(LONG, np.float32(20))
+def a_wheel_of_numbers(v, most):
+    wheel = [0.5, 1.5, 2.5]
+    k, total = 0, np.float32(0)
+    while total < most:
+        total = total + wheel[k % 3]
+        wheel[k % 3] = wheel[k % 3] + 0.25
+        k = k + 1
+    return total, wheel, k

@@ -128,6 +128,38 @@ def test_a_fragment_means_what_the_call_means(function, inputs):
     assert f"{function.__name__}" in explanation or "test_fragments.py" in explanation
 
 
+def indexed(x):
+    return listed(x * 2) + x[np.argsort(x)[int(x[0])]] * 3
+
+
+def grows(x):
+    return repeated(x * 2) * 2 + x.sum()
+
+
+def repeated(v):
+    listed(v)
+    return eval("np.tile(v, 500 if v[0] > 20 else 2)")
+
+
+AROUND = [counted, chosen, written, nested, compiled, after_a_failure, scalars_and_arrays, indexed, grows]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("function", AROUND, ids=lambda f: f.__name__)
+def test_what_stands_around_fragments_is_one_compiled_function(function, at_once):
+    """Where that gives up, what it has called is not called again."""
+    futurized = fx.futurize(function)
+    texts = []
+    for x in [X + 1] * 8 + [X + 30, X + 1, -X, X + 40]:
+        before = called()
+        expected = outcome(function, (x,))
+        once = called() - before
+        assert outcome(futurized, (x,)) == expected
+        assert called() == before + 2 * once
+        texts.append(futurized.explain())
+    assert any("runs as one compiled function" in text for text in texts), texts[-1]
+
+
 def test_explanations_name_the_call_the_line_and_the_reason():
     futurized = fx.futurize(counted)
     futurized(X), futurized(X)
@@ -194,9 +226,12 @@ def test_the_clock_is_read_at_every_call():
     assert "fragment: time.perf_counter" in futurized.explain()
 
 
-def test_a_fragment_sees_the_state_of_the_calling_thread():
+@pytest.mark.parametrize("way", ["replayed", "compiled"])
+def test_a_fragment_sees_the_state_of_the_calling_thread(way, request):
+    if way == "compiled":
+        request.getfixturevalue("at_once")
     futurized = fx.futurize(lambda x: by_state(x) + 1)
-    for mode in ("ignore", "warn", "ignore"):
+    for mode in ("ignore", "warn", "ignore", "warn", "ignore", "warn"):
         with np.errstate(divide=mode):
             assert bits(plain(futurized(X))) == bits(by_state(X) + 1)
 

@@ -1,4 +1,7 @@
-"""Operations that have no form in generated code: their reference kernels, called in Python where the code asks."""
+"""Operations that have no form in generated code: their reference kernels, called in Python where the code asks.
+
+Fragments are such calls, too. They are made once in a run, in the order of the program, each after the one before it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 _ROOM = 4
 """Times the elements of the largest operand: what is set aside for a result that nothing bounds. A larger one fails."""
+_UNBOUNDED = frozenset(("fragment", "full", "arange"))  # whose extents no operand's tell
 _SELECTING = frozenset(("unique", "nonzero"))  # results with at most as many elements as the operand
 
 
@@ -50,7 +54,7 @@ class Call:
 def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """The results of a call into Python."""
     f = e.function
-    if node.record.effect or node.record.structured:
+    if (node.record.effect and node.op != "fragment") or node.record.structured:
         raise Unsupported(node.op)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     cells: list[Cell | Opaque] = []
@@ -72,7 +76,7 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     outs: list[Cell | Opaque] = []
     for aval in avals:
         try:
-            array = e.fresh(_capacity(node, aval, inputs), aval.dtype)
+            array = e.fresh(_capacity(e, node, aval, inputs), aval.dtype)
         except Unsupported:
             outs.append(e.opaque())
             continue
@@ -101,12 +105,14 @@ def _set(e: Emitter, word: int, register: str) -> None:
     e.function.do(f"store i64 {register}, ptr {pointer}, align 8")
 
 
-def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
+def _capacity(e: Emitter, node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
     """The largest that a result can be."""
     if aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16 or (aval.weak and aval.dtype.kind == "c"):
         raise Unsupported(f"values of dtype {aval.dtype}")
     if all(type(extent) is int for extent in aval.shape):
         return tuple(aval.shape)
+    if node.op in _UNBOUNDED:
+        return _guessed(e, aval)
     if any(isinstance(value, Opaque) for value in inputs):
         raise Unsupported(f"{node.op} of unknown size")
     sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
@@ -129,6 +135,16 @@ def _capacity(node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
     return tuple(found.shape)
 
 
+def _guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
+    """Room for extents that only the run knows, by what the code is given; where it is not enough the code gives up."""
+    unknown = sum(type(extent) is not int for extent in aval.shape)
+    room = _ROOM * max(e.largest, 64) if unknown == 1 else max(e.widest, 64)
+    shape = tuple(extent if type(extent) is int else room for extent in aval.shape)
+    if math.prod(shape) > _LARGEST:
+        raise Unsupported("an array of unknown size")
+    return shape
+
+
 def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     """What a call computes, as a function of its operands."""
     rec, attrs = call.node.record, call.node.attrs
@@ -146,12 +162,27 @@ class Calls:
     def __init__(self, calls: Sequence[Call], scratch: Any, words: Any) -> None:
         self._scratch, self._words = scratch, words
         self._ready = [
-            (computation(call), list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)))
+            (self._guarded(call), list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)))
             for call in calls
         ]
         self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block
         self.objects: dict[int, Any] = {}  # of the run, by the index of an opaque value
         self.interrupts: list[BaseException] = []
+
+    def _guarded(self, call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
+        """What a call computes; what a fragment raises is raised by the run, which made it once and for all."""
+        compute = computation(call)
+        if call.node.op != "fragment":
+            return compute
+
+        def made(operands: list[Any]) -> tuple[Any, ...]:
+            try:
+                return compute(operands)
+            except BaseException as error:
+                self.interrupts.append(error)
+                raise
+
+        return made
 
     def begin(self, arrays: dict[int, Any], objects: dict[int, Any]) -> None:
         """A run starts."""
@@ -171,7 +202,8 @@ class Calls:
         except Exception:
             return 1
         except BaseException as interrupt:
-            self.interrupts.append(interrupt)
+            if interrupt not in self.interrupts:
+                self.interrupts.append(interrupt)
             return 1
 
     def _memory(self, array: Array) -> Any:

@@ -54,7 +54,10 @@ class Entrance:
 class Emitter:
     """Collects one function and what it needs from outside."""
 
-    def __init__(self) -> None:
+    def __init__(self, avals: Sequence[Aval] = ()) -> None:
+        """``avals``: of what the code is given."""
+        self.largest = max((aval.size for aval in avals if aval.static), default=1)
+        self.widest = max((extent for aval in avals if aval.static for extent in aval.shape), default=1)
         self.function = Function()
         self.memory = Memory()
         self.kernels = Kernels({}, set())

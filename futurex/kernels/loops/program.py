@@ -41,7 +41,7 @@ class Program:
         self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1,
         refilled: Collection[int] = (),
     ) -> None:  # fmt: skip
-        emitter = Emitter()
+        emitter = Emitter(avals)
         self.refilled = refilled
         parts = self.parts = split.parts if split is not None else 1
         self.threads = min(threads, parts) if openmp() is not None else 1

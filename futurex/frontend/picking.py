@@ -1,0 +1,73 @@
+"""Python's lists and tuples at a position that the run tells: their entries, of one kind, as the rows of an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from futurex.frontend.control.values import Kind, merged_tracer
+from futurex.frontend.errors import Escape
+from futurex.frontend.lists import Entry, joined
+from futurex.frontend.outside import own_container
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
+
+MOST_WRITTEN = 64
+"""Entries of a list that is written so: each of them is read from the array afterwards."""
+_ENTRY = "may be an entry of a list, or another one"
+_WHY = "which entry it is depends on data"
+
+
+def depends_on_data(index: Any) -> bool:
+    """Is a position, or a part of a slice, not known before the run?"""
+    if isinstance(index, slice):
+        return any(map(depends_on_data, (index.start, index.stop, index.step)))
+    return isinstance(index, Tracer) and index._node.op != "const"
+
+
+def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
+    """``container[index]``. An array that was picked is one of several: nobody may write into any of them any more."""
+    kind = _kind(container, index)
+    entries = [entered(entry) for entry in container]
+    node = fresh(node_of(entries))[index]._node
+    if kind.is_array:
+        for entry in entries:
+            if isinstance(entry, Tracer):
+                entry._cell.entangle(_ENTRY)
+    return _entry(node, kind)
+
+
+def put(container: list[Any], index: Any, value: Any) -> None:
+    """``container[index] = value`` for numbers: every entry is the old one or the new one."""
+    value = entered(value)
+    kind = _kind(container, index).joined(Entry.of(value))
+    if kind is None or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
+        raise Escape("writing an entry of a list", _WHY, "keep the numbers in an array")
+    own_container(container, "an item of a list")
+    current().waits = True  # where there is no such entry, plain Python raises the list's own exception
+    rows = new_array(node_of(list(map(entered, container))))
+    rows[index] = value
+    container[:] = [_entry(rows[k]._node, kind) for k in range(len(container))]
+
+
+def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry:
+    """What all entries are. Refuses what no row can stand for, and what is no position."""
+    name = type(container).__name__
+    if isinstance(index, slice):
+        raise Escape(f"a slice of a {name}", "how long it is depends on data", "keep an array")
+    if index.ndim or (index.dtype.kind not in "iu" and not (index.aval.weak and index.dtype.kind == "b")):
+        raise Escape(f"a {name} indexed by what is no integer", "NumPy would take it for another kind of index")
+    kind = joined(container)
+    if kind is None or kind.loose:
+        raise Escape(f"an entry of a {name} of several types", _WHY, "keep entries of one type, or an array")
+    return kind
+
+
+def _entry(node: Any, kind: Entry) -> Tracer:
+    if kind.python:
+        return fresh(emit("python_scalar", node, kind=node.dtype.kind))
+    made = merged_tracer(node, Kind(kind.is_array), ())
+    if kind.is_array:
+        made._cell.entangle(_ENTRY)
+    return made
+
+
