@@ -54,7 +54,7 @@ def enclosing_circle(points, rounds=100):
 def bezier(control, t):
     layer = [np.outer(np.ones_like(t), p) for p in control]
     while len(layer) > 1:
-        layer = [(1 - t)[:, None] * a + t[:, None] * b for a, b in zip(layer[:-1], layer[1:])]  # noqa: B905
+        layer = [(1 - t)[:, None] * a + t[:, None] * b for a, b in zip(layer[:-1], layer[1:])]  # noqa: B905, RUF007
     return layer[0]
 
 
@@ -62,7 +62,8 @@ def convex_hull(points, control):
     hull = hull_of(points)
     x, y = hull.T
     area = 0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))
-    return hull, area, diameter(hull), smallest_box(hull), enclosing_circle(points), bezier(control, np.linspace(0, 1, 9))
+    curve = bezier(control, np.linspace(0, 1, 9))
+    return hull, area, diameter(hull), smallest_box(hull), enclosing_circle(points), curve
 
 
 def example(rng):

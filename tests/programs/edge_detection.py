@@ -35,7 +35,7 @@ def thin(magnitude, angle):
 def hysteresis(thinned, low, high):
     strong = thinned > high
     weak = thinned > low
-    stack = [(i, j) for i, j in zip(*np.nonzero(strong))]  # noqa: B905, C416
+    stack = [(i, j) for i, j in zip(*np.nonzero(strong))]  # noqa: B905
     edges = strong.copy()
     while stack:
         i, j = stack.pop()

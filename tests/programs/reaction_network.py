@@ -1,4 +1,4 @@
-"""Chemistry: Gillespie's exact simulation (1977) of a network, its rate equations, pH of a buffer, Hueckel's orbitals."""
+"""Gillespie's exact simulation (1977) of a network, its rate equations, pH of a buffer, and Hueckel's orbitals."""
 
 import numpy as np
 
