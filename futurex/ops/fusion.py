@@ -30,6 +30,8 @@ CORRECTLY_ROUNDED = frozenset((
 PARTS = frozenset(("real", "imag"))
 """As exact; views of complex numbers or copies."""
 _VIEWS = {((name,),): name for name in PARTS}
+FORMATS = frozenset(("narrow", "widen"))
+"""As exact; conversions between single precision and formats of fewer bits (:mod:`futurex.ops.precision`)."""
 APPROXIMATE = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
     "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf",
@@ -63,6 +65,8 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
+    if node.op in FORMATS:
+        return (node.inputs[0].dtype,), node.dtype
     loop = _resolved(node)
     return loop if loop is not None and _fits(node, loop[0]) else None
 

@@ -7,13 +7,13 @@ import subprocess
 
 import numpy as np
 import pytest
-from test_generated_cuda import DTYPES, operations
+from test_generated_cuda import DTYPES, REDUCIBLE, operations
 
 import futurex as fx
-from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, reduction_source, region_source
+from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, region_source
+from futurex.kernels.cuda_.reduction import columns_source, reduction_source
 from futurex.kernels.cuda_.scalar import PRELUDE
-from futurex.kernels.cupy_ import draws, largest, regions
-from futurex.kernels.cupy_.formats import SOURCES
+from futurex.kernels.cupy_ import draws, formats, largest, regions
 from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
 from futurex.tree.aval import aval_of
@@ -29,9 +29,10 @@ def texts():
             yield f"{dtype}-{form.value}", region_source(Graph(params, nodes, "all"), [Operand.DENSE, form], loops)
         body = Graph(params, [apply("maximum", *params)], "body")
         reduced = {"sum": np.dtype(float), "prod": np.dtype(float), "any": np.dtype(bool), "all": np.dtype(bool)}
-        for reduce in REDUCTIONS:
+        for reduce in REDUCTIONS if dtype in REDUCIBLE else ():
             made = reduced.get(reduce, dtype)
             yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, made)
+            yield f"{dtype}-{reduce}-columns", columns_source(body, [Operand.DENSE] * 2, 1, reduce, made)
         yield f"{dtype}-over", region_source(body, [Operand.DENSE] * 2, 1, [(0, 1)])
         casts = [node for to in DTYPES if loop_of(node := apply("cast", params[0], dtype=to)) is not None]
         yield f"{dtype}-casts", region_source(Graph(params[:1], casts, "casts"), [Operand.STRIDED], 2)
@@ -39,7 +40,7 @@ def texts():
     single = param(Aval((8,), np.dtype("float32")))
     scaled = Graph([single, number], [single * number, single - number], "numbers")
     yield "numbers of the device", region_source(scaled, [Operand.DENSE, Operand.ELEMENT], 1)
-    yield from ((f"{name}-{to}", text) for (name, to), text in SOURCES.items())
+    yield from ((f"{name}-{to}", formats.source(name, to)) for name, to in formats.CONVERSIONS)
     for name, dtype in draws.FORMS:
         yield f"{name}-{dtype}", draws.source(name, dtype, True, False)
     yield from ((f"largest-{k}", text) for k, text in enumerate(largest.SOURCES))

@@ -10,7 +10,7 @@ from futurex.kernels import cublas
 from futurex.kernels.cuda_ import emulation
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
-from futurex.kernels.cupy_.formats import SOURCES, convert
+from futurex.kernels.cupy_.formats import CONVERSIONS, convert
 from futurex.ops.precision import STORAGE
 from futurex.tree import Aval, apply, param, record
 
@@ -112,7 +112,7 @@ def test_what_is_not_for_cublas(product, shapes):
 
 
 @compiles
-@pytest.mark.parametrize(("name", "to"), SOURCES, ids=str)
+@pytest.mark.parametrize(("name", "to"), CONVERSIONS, ids=str)
 def test_conversions_have_the_bits_of_the_formats(name, to):
     bits = np.random.default_rng(0).integers(0, 2**32, 3000, dtype=np.uint32)
     bits[:8] = [0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x3F808000, 0x3F818000]

@@ -10,14 +10,14 @@ from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
 from futurex.kernels.cupy_.reductions import Reduction
 from futurex.kernels.cupy_.regions import Region, collapse
-from futurex.ops.fusion import APPROXIMATE, CORRECTLY_ROUNDED, HALF, SUPPORTED, loop_of
+from futurex.ops.fusion import APPROXIMATE, CORRECTLY_ROUNDED, HALF, OF_TWO, SUPPORTED, loop_of
 from futurex.tree import Aval, Graph, apply, param, record
 from futurex.tree.aval import aval_of
 
 compiles = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
 EMULATED = Device(NAMESPACE, "emulated")
-DTYPES = sorted(SUPPORTED, key=str)
-NAMED = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+REDUCIBLE = sorted(SUPPORTED, key=str)
+DTYPES = [*REDUCIBLE, HALF]
 
 
 def edges(dtype, rng, count=300):
@@ -39,19 +39,19 @@ def edges(dtype, rng, count=300):
 
 def operations(dtype, params):
     """Every operation that can be generated for operands of a dtype."""
-    for name in sorted((CORRECTLY_ROUNDED | APPROXIMATE) - {"expit", "erf", "cast"}):
+    for name in sorted((CORRECTLY_ROUNDED | APPROXIMATE | OF_TWO) - {"expit", "erf", "cast"}):
         count = 3 if name == "where" else record(name).kernel.nin
         operands = [apply("greater", params[0], params[1]), *params[:2]] if name == "where" else params[:count]
         try:
             node = apply(name, *operands)
         except TypeError:
             continue  # NumPy has no such loop
-        if loop_of(node) is not None and name in EXPRESSIONS and node.dtype != HALF:
+        if loop_of(node) is not None and name in EXPRESSIONS:
             yield node
 
 
 @compiles
-@NAMED
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_every_operation_has_numpys_bits(dtype):
     rng = np.random.default_rng(3)
@@ -64,7 +64,7 @@ def test_every_operation_has_numpys_bits(dtype):
     for node, result, expected in zip(nodes, results, graph(*args), strict=True):
         result = EMULATED.to_host(result)
         assert result.dtype == expected.dtype, node
-        if node.op in APPROXIMATE:
+        if node.op in APPROXIMATE | OF_TWO:
             eps = np.finfo(expected.dtype).eps
             np.testing.assert_allclose(result, expected, rtol=4 * eps, atol=0, err_msg=node.op)
             continue
@@ -126,14 +126,14 @@ REDUCED += [("any", "?"), ("all", "f8")]
 
 
 @compiles
-@NAMED
+@pytest.mark.parametrize("dtype", REDUCIBLE, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reductions_of_every_dtype_over_its_ends(dtype):
     """Integers wrap around, NaN wins, infinities of both signs are NaN, zeros of either sign are not true."""
     rng = np.random.default_rng(5)
     x = np.stack([edges(dtype, rng, 75), np.zeros(75, dtype), edges(dtype, rng, 75)])
     p = param(aval_of(x))
-    for reduce in ("sum", "max", "any", "prod", "min", "all")[DTYPES.index(dtype) % 3 :: 3]:
+    for reduce in ("sum", "max", "any", "prod", "min", "all")[REDUCIBLE.index(dtype) % 3 :: 3]:
         attrs = {"axis": (1,), "keepdims": False, **({"dtype": None} if reduce in ("sum", "prod") else {})}
         out = apply(reduce, p, **attrs)
         result = EMULATED.to_host(Reduction(EMULATED, Graph([p], [p]), out, threads=32)(EMULATED.to_device(x)))
@@ -202,6 +202,30 @@ def test_reductions_of_regions(reduce, dtype, axis, keepdims):
     assert (result.dtype, result.shape) == (expected.dtype, np.shape(expected))
     eps = np.finfo(expected.dtype).eps if expected.dtype.kind == "f" else 0
     np.testing.assert_allclose(result, expected, rtol=50 * eps)
+
+
+COLUMNS = [((300, 35), (0,)), ((3, 70, 16), (1,)), ((6, 10, 5, 20), (0, 1)), ((4, 90, 2, 40), (1,)),
+           ((5, 3, 40, 33), (0, 2)), ((40, 128), (0,))]  # fmt: skip
+
+
+@compiles
+@pytest.mark.parametrize("processors", [1, 40])
+@pytest.mark.parametrize(("shape", "axis"), COLUMNS, ids=str)
+def test_reductions_of_columns(shape, axis, processors):
+    rng = np.random.default_rng(4)
+    device = Device(NAMESPACE, "emulated")
+    device.processors = processors
+    x, y = rng.uniform(0.5, 1.5, shape), rng.uniform(0.9, 1.1, shape[-1:]).astype(np.float32)
+    for reduce, dtype in (("sum", "f4"), ("max", "f8"), ("sum", "i2"), ("any", "f4")):
+        args = [(x * 3).astype(dtype), y.astype(dtype)]
+        params = [param(aval_of(value)) for value in args]
+        body = apply("multiply", *params)
+        out = apply(reduce, body, axis=axis, keepdims=True, **({"dtype": None} if reduce == "sum" else {}))
+        [expected] = Graph(params, [out], "reduced")(*args)
+        kernel = Reduction(device, Graph(params, [body], "body"), out, threads=128)
+        result = device.to_host(kernel(*map(device.to_device, args)))
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(result, expected, rtol=2e-6 if dtype == "f4" else 0)
 
 
 @compiles

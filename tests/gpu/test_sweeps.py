@@ -19,6 +19,7 @@ PROGRAMS = {
     "layer norm": lambda x: fx.nn.layer_norm(x, x[0] * 0 + 1, x[0]),
     "mean square of rows": lambda x: (x * x).mean(axis=1),
     "of columns": lambda x: (x * x).sum(axis=0),
+    "of columns, twice": lambda x: (np.tanh(x).sum(axis=0), (x * x).max(axis=0)),
     "of all": lambda x: np.sqrt((x * x).sum()),
     "largest of what is shifted": lambda x: (x + 1).max(axis=(0, 1)),
     "any and all": lambda x: ((x > 3).any(axis=1), (x < 9).all()),

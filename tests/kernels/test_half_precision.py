@@ -6,7 +6,8 @@ import pytest
 import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.ops.fusion import loop_of
-from futurex.tree import Aval, Graph, apply, param
+from futurex.ops.precision import STORAGE
+from futurex.tree import Aval, Graph, apply, param, record
 
 HALF = np.dtype("f2")
 EVERY = np.arange(1 << 16, dtype=np.uint16).view(HALF)
@@ -43,6 +44,22 @@ def test_operations_of_every_number():
     graph = Graph([x], [apply(name, x) for name in UNARY])
     for name, found in zip(UNARY, computed(graph, EVERY), strict=True):
         same_bits(found, getattr(np, name)(EVERY))
+
+
+@pytest.mark.parametrize("to", STORAGE)
+def test_formats_of_fewer_bits(to):
+    """Rounded to the nearest, ties to even: numbers in the middle of two, all of a format, and any bits."""
+    rng = np.random.default_rng(0)
+    bits = np.concatenate([np.arange(1 << 16, dtype=np.uint32) << 16, rng.integers(0, 2**32, 1 << 16, dtype=np.uint32)])
+    bits = np.concatenate([bits, bits | np.uint32(0x8000), bits & np.uint32(0xFFFFF000), bits | np.uint32(0x1000)])
+    x = bits.view(np.float32)
+    narrow = record("narrow")(x, to=to)
+    p, q = param(Aval(x.shape, x.dtype)), param(Aval(x.shape, narrow.dtype))
+    graph = Graph([p, q], [apply("narrow", p, to=to), apply("widen", q, to=to), apply("widen", q, to=to) + p])
+    found, wide, total = computed(graph, x, narrow)
+    same_bits(found, narrow) if to != "bfloat16" else np.testing.assert_array_equal(found, narrow)
+    same_bits(wide, record("widen")(narrow, to=to))
+    same_bits(total, record("widen")(narrow, to=to) + x)
 
 
 def test_operations_of_pairs():

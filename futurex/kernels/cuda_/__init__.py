@@ -1,6 +1,6 @@
 """CUDA C++ for fused regions and their reductions, as text, which needs neither a GPU nor CUDA to be made."""
 
-from futurex.kernels.cuda_.reduction import REDUCTIONS, reduction_source
+from futurex.kernels.cuda_.reduction import COLUMNS, REDUCTIONS, columns_source, reduction_source
 from futurex.kernels.cuda_.source import OPTIONS, Operand, region_source
 
-__all__ = ["OPTIONS", "REDUCTIONS", "Operand", "reduction_source", "region_source"]
+__all__ = ["COLUMNS", "OPTIONS", "REDUCTIONS", "Operand", "columns_source", "reduction_source", "region_source"]

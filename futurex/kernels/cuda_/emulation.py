@@ -31,12 +31,30 @@ _HEADER = r"""
 using std::exp; using std::exp2; using std::expm1; using std::log; using std::log2; using std::log10; using std::log1p;
 using std::tanh; using std::sinh; using std::cosh; using std::sin; using std::cos; using std::tan; using std::sqrt;
 using std::floor; using std::ceil; using std::trunc; using std::rint; using std::fabs;
+#define EMULATED_
 #define __global__
 #define __device__
 #define __shared__
 struct Place { unsigned int x; };
 static Place blockIdx, blockDim, gridDim, threadIdx;
 static double __longlong_as_double(long long bits) { double value; std::memcpy(&value, &bits, 8); return value; }
+static unsigned int __float_as_uint(float value) { unsigned int bits; std::memcpy(&bits, &value, 4); return bits; }
+static float __uint_as_float(unsigned int bits) { float value; std::memcpy(&value, &bits, 4); return value; }
+static unsigned short narrowed_half(double x) {  // the result is ``count`` steps of its last bit, which is 2**unit
+    unsigned int sign = std::signbit(x) ? 0x8000u : 0u;
+    double size = fabs(x);
+    if (!(size < 65520.0)) return (unsigned short)(sign | (x != x ? 0x7e00u : 0x7c00u));
+    int power; std::frexp(size, &power);
+    int unit = (size == 0 || power < -13 ? -14 : power - 1) - 10;
+    return (unsigned short)(sign | (((unsigned int)(unit + 24) << 10) + (unsigned int)rint(std::ldexp(size, -unit))));
+}
+static unsigned short narrowed_half(float x) { return narrowed_half((double)x); }
+static float widened_half(unsigned short h) {
+    int power = h >> 10 & 31, digits = h & 1023;
+    float size = power == 31 ? (digits ? NAN : INFINITY)
+        : power ? std::ldexp((float)(1024 + digits), power - 25) : std::ldexp((float)digits, -24);
+    return h & 0x8000 ? -size : size;
+}
 static double shared_memory[1 << 14];
 static unsigned int atomicAdd(unsigned int* place, unsigned int value) {
     unsigned int before = *place; *place += value; return before;
@@ -88,7 +106,7 @@ _TYPES = {
     np.dtype(name): kind for name, kind in (
         ("?", "bool"), ("f4", "float"), ("f8", "double"), ("i1", "signed char"), ("u1", "unsigned char"),
         ("i2", "signed short"), ("u2", "unsigned short"), ("i4", "signed int"), ("u4", "unsigned int"),
-        ("i8", "signed long long"), ("u8", "unsigned long long"),
+        ("i8", "signed long long"), ("u8", "unsigned long long"), ("f2", "unsigned short"),
     )
 }  # fmt: skip
 

@@ -1,8 +1,14 @@
-"""Reductions of fused regions as CUDA kernels.
+"""Reductions of fused regions as CUDA kernels, of rows and of columns.
 
-The region's elements are numbered with the kept dimensions outside and the reduced ones inside. A block takes one kept
-element and one of its ``parts``: its threads go through the reduced elements in strides, then combine pairwise in
-shared memory. Where there are several parts their results are reduced by a second launch of the same kind.
+Of rows: the region's elements are numbered with the kept dimensions outside and the reduced ones inside. A block takes
+one kept element and one of its ``parts``: its threads go through the reduced elements in strides, then combine pairwise
+in shared memory.
+
+Of columns: some kept dimensions lie inside the reduced ones. A block takes :data:`COLUMNS` neighbouring columns, so
+that a warp reads what lies together, and one of their parts: each row of its threads takes every so many of the reduced
+elements, then the rows combine pairwise.
+
+Where there are several parts their results are reduced by a second launch of the same kind.
 """
 
 from __future__ import annotations
@@ -36,6 +42,8 @@ REDUCTIONS: dict[str, tuple[str, Callable[[Dtype], Any]]] = {
     "all": ("logical_and", lambda dtype: True),
 }
 """The operation that combines two elements, and what it begins with."""
+COLUMNS = 32
+"""Neighbouring columns that a block takes: as many as a warp has threads."""
 
 
 def reduction_source(graph: Graph, operands: Sequence[Operand], loops: int, reduce: str, dtype: Dtype) -> str:
@@ -45,32 +53,65 @@ def reduction_source(graph: Graph, operands: Sequence[Operand], loops: int, redu
     that are kept come first. Launch ``kept * parts`` blocks with a power of two of threads and as many elements of
     ``dtype`` in shared memory; element ``k`` of the result is that of block ``k``.
     """
+    places = [
+        "long long row = blockIdx.x / parts, part = blockIdx.x % parts;",
+        "long long first = part * blockDim.x + threadIdx.x, next = parts * blockDim.x;",
+    ]
+    return _source(
+        graph, operands, loops, reduce, dtype, sizes=("kept", "reduced", "parts"), places=places,
+        number="row * reduced + k", apart="1", writes="threadIdx.x == 0", target="blockIdx.x",
+    )  # fmt: skip
+
+
+def columns_source(graph: Graph, operands: Sequence[Operand], loops: int, reduce: str, dtype: Dtype) -> str:
+    """The kernel ``region(kept, reduced, columns, parts, extents..., result, operands..., strides..., scalars...)``.
+
+    As :func:`reduction_source`, but the last dimensions of the region are ``columns`` that are kept, the reduced ones
+    come before them, and ``kept`` others first. Launch ``kept * ceil(columns / COLUMNS) * parts`` blocks of ``COLUMNS``
+    times a power of two of threads; the result has the shape (kept, parts, columns).
+    """
+    places = [
+        "long long tiles = (columns + @ - 1) / @, part = blockIdx.x % parts, tile = blockIdx.x / parts % tiles;",
+        "long long row = blockIdx.x / parts / tiles, column = tile * @ + threadIdx.x % @, rows = blockDim.x / @;",
+        "long long first = column < columns ? part * rows + threadIdx.x / @ : reduced, next = parts * rows;",
+    ]
+    return _source(
+        graph, operands, loops, reduce, dtype, sizes=("kept", "reduced", "columns", "parts"),
+        places=[line.replace("@", str(COLUMNS)) for line in places], number="(row * reduced + k) * columns + column",
+        apart=str(COLUMNS), writes=f"threadIdx.x < {COLUMNS} && column < columns",
+        target="(row * parts + part) * columns + column",
+    )  # fmt: skip
+
+
+def _source(
+    graph: Graph, operands: Sequence[Operand], loops: int, reduce: str, dtype: Dtype, *, sizes: Sequence[str],
+    places: Sequence[str], number: str, apart: str, writes: str, target: str,
+) -> str:  # fmt: skip
+    """``places`` say where a thread begins and how it goes on, ``number`` which element its ``k``-th one is; threads
+    whose results are combined lie multiples of ``apart`` from each other."""
     body = Body(graph, operands, loops)
     combine, identity = REDUCTIONS[reduce]
     kind, (out,) = c_type(dtype), graph.outs
     parameters = list(body.parameters())
     count = loops - 1 if body.strided else 0
-    listed = ", ".join(
-        ["long long kept", "long long reduced", "long long parts", *parameters[:count], f"{kind}* __restrict__ o",
-         *parameters[count:]]
-    )  # fmt: skip
+    extents = [*(f"long long {size}" for size in sizes), *parameters[:count]]
+    listed = ", ".join([*extents, f"{kind}* __restrict__ o", *parameters[count:]])
     both = EXPRESSIONS[combine](dtype, "mine", "other")
-    start = literal(identity(dtype), dtype)
     lines = [
         f'extern "C" __global__ void region({listed}) {{',
         "    extern __shared__ double shared_memory[];",
         f"    {kind}* shared = ({kind}*)shared_memory;",
-        "    long long row = blockIdx.x / parts, part = blockIdx.x % parts;",
-        f"    {kind} mine = {start};",
-        "    for (long long k = part * blockDim.x + threadIdx.x; k < reduced; k += parts * blockDim.x) {",
-        "        long long i = row * reduced + k;",
+        *(f"    {line}" for line in places),
+        f"    {kind} mine = {literal(identity(dtype), dtype)};",
+        "    for (long long k = first; k < reduced; k += next) {",
+        f"        long long i = {number};",
         *(f"        {line}" for line in body.element("i")),
         f"        {kind} other = {cast(body.value(out), out.dtype, dtype)};",
         f"        mine = {both};",
         "    }",
         "    shared[threadIdx.x] = mine;",
         "    __syncthreads();",
-        "    for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {",
+        f"    for (unsigned int half = blockDim.x / 2; half >= {apart}; half /= 2) {{",
         "        if (threadIdx.x < half) {",
         f"            {kind} other = shared[threadIdx.x + half];",
         f"            mine = {both};",
@@ -78,7 +119,7 @@ def reduction_source(graph: Graph, operands: Sequence[Operand], loops: int, redu
         "        }",
         "        __syncthreads();",
         "    }",
-        "    if (threadIdx.x == 0) o[blockIdx.x] = mine;",
+        f"    if ({writes}) o[{target}] = mine;",
         "}",
     ]
     return PRELUDE + "\n".join(lines) + "\n"

@@ -3,7 +3,8 @@
 Integers wrap around, which C++ leaves undefined for signed ones, so they are computed unsigned. Integer division is
 guarded as NumPy guards it. Products and sums must not become one rounding: compile with ``--fmad=false``. Functions
 such as ``exp`` are CUDA's own, within one or two units in the last place (CUDA C++ Programming Guide, appendix on
-mathematical functions).
+mathematical functions). Half precision lies in memory as bits, without CUDA's header for it; in registers it is single
+precision, rounded after every operation, as NumPy has it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any
 import numpy as np
 
 Dtype = np.dtype[Any]
+HALF = np.dtype(np.float16)
 
 _INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long"}
 
 
 def c_type(dtype: Dtype) -> str:
-    """The C++ type of one element; booleans are bytes of their own.
+    """The C++ type of one value; booleans are bytes of their own, halves are held in single precision.
 
     >>> c_type(np.dtype("uint16")), c_type(np.dtype("float32")), c_type(np.dtype(bool))
     ('unsigned short', 'float', 'bool')
@@ -27,14 +29,40 @@ def c_type(dtype: Dtype) -> str:
     if dtype.kind == "b":
         return "bool"
     if dtype.kind == "f":
-        return "float" if dtype.itemsize == 4 else "double"
+        return "double" if dtype.itemsize == 8 else "float"
     return f"{'signed' if dtype.kind == 'i' else 'unsigned'} {_INTEGERS[dtype.itemsize]}"
+
+
+def memory_type(dtype: Dtype) -> str:
+    """The C++ type of one array element.
+
+    >>> memory_type(np.dtype("float16")), memory_type(np.dtype("float32"))
+    ('unsigned short', 'float')
+    """
+    return "unsigned short" if dtype == HALF else c_type(dtype)
+
+
+def loaded(dtype: Dtype, element: str) -> str:
+    """The value of an array element."""
+    return f"widened_half({element})" if dtype == HALF else element
+
+
+def stored(dtype: Dtype, value: str) -> str:
+    """What lies in memory for a value."""
+    return f"narrowed_half({value})" if dtype == HALF else value
+
+
+def rounded(dtype: Dtype, value: str) -> str:
+    """A number of single or double precision as one of ``dtype``."""
+    return loaded(dtype, stored(dtype, value))
 
 
 def cast(value: str, source: Dtype, target: Dtype) -> str:
     """NumPy's conversion; floats do not become integers here."""
     if source == target:
         return value
+    if target == HALF:
+        return rounded(HALF, value if source.kind == "f" else f"(float)({value})")
     return f"({value} != 0)" if target.kind == "b" else f"({c_type(target)})({value})"
 
 
@@ -78,6 +106,30 @@ template <typename T> __device__ inline T unsigned_remainder(T a, T b) { return 
 template <typename T> __device__ inline T float_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <typename T> __device__ inline T float_minimum(T a, T b) { return a < b || a != a ? a : b; }
 template <typename T> __device__ inline T expit_(T x) { return (T)1 / ((T)1 + exp(-x)); }
+template <typename T> __device__ inline T logaddexp_(T a, T b) {
+    if (a == b) return a + (T)0.693147180559945309417232121458176568;
+    T d = a - b;
+    return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d; }
+template <typename T> __device__ inline T integer_power(T base, unsigned long long exponent) {
+    typedef typename Unsigned<T>::type U;
+    U result = 1, factor = (U)base;
+    for (; exponent; exponent >>= 1) { if (exponent & 1) result *= factor; factor *= factor; }
+    return (T)result; }
+#ifndef EMULATED_
+__device__ inline unsigned short narrowed_half(float x) {
+    unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+__device__ inline unsigned short narrowed_half(double x) {
+    unsigned short h; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(x)); return h; }
+__device__ inline float widened_half(unsigned short h) {
+    float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+#endif
+__device__ inline unsigned int rounded_bits(float x, unsigned int dropped) {
+    unsigned int bits = __float_as_uint(x);
+    if (x != x) return bits | 0x400000u;
+    return bits + (((1u << (dropped - 1u)) - 1u) + ((bits >> dropped) & 1u)); }
+__device__ inline unsigned short narrowed_bfloat16(float x) { return (unsigned short)(rounded_bits(x, 16u) >> 16); }
+__device__ inline float widened_bfloat16(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }
+__device__ inline float narrowed_tfloat32(float x) { return __uint_as_float(rounded_bits(x, 13u) & 0xffffe000u); }
 """
 """What the expressions call."""
 
@@ -146,6 +198,10 @@ def _bitwise(symbol: str, boolean: str) -> Callable[..., str]:
     return build
 
 
+def _power(dtype: Dtype, x: str, y: str) -> str:
+    return f"pow({x}, {y})" if dtype.kind == "f" else f"integer_power({x}, (unsigned long long){y})"
+
+
 EXPRESSIONS: dict[str, Callable[..., str]] = {
     "add": _wrapping("add", "+", "||"),
     "subtract": _wrapping("subtract", "-"),
@@ -190,5 +246,16 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
                                         "sin", "cos", "tan", "erf")},
     **{f"arc{name}": _called(f"a{name}") for name in ("sin", "cos", "tan")},
     "arctan2": lambda dtype, y, x: f"atan2({y}, {x})",
+    "hypot": lambda dtype, x, y: f"hypot({x}, {y})",
+    "logaddexp": lambda dtype, x, y: f"logaddexp_({x}, {y})",
+    "power": _power,
+    "float_power": _power,
 }  # fmt: skip
 """``EXPRESSIONS[name](dtype, *operands)``: C++ of an operation on variables of the loop's dtype."""
+
+
+def convert(name: str, to: str, value: str) -> str:
+    """``narrow`` or ``widen`` of :mod:`futurex.ops.precision`: a number of single precision or its form in a format."""
+    if to == "float16":
+        return rounded(HALF, value) if name == "narrow" else value
+    return value if (name, to) == ("widen", "tfloat32") else f"{name}ed_{to}({value})"

@@ -12,12 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cuda_.scalar import EXPRESSIONS, PRELUDE, c_type, cast
-from futurex.ops.fusion import HALF, function_of, real_loop_of
+from futurex.kernels.cuda_.scalar import (
+    EXPRESSIONS,
+    HALF,
+    PRELUDE,
+    c_type,
+    cast,
+    convert,
+    loaded,
+    memory_type,
+    rounded,
+    stored,
+)  # fmt: skip
+from futurex.ops.fusion import FORMATS, function_of, real_loop_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
+_SINGLE = np.dtype(np.float32)
 OPTIONS = ("--fmad=false",)
 """What the text must be compiled with."""
 
@@ -47,8 +59,8 @@ def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
                 uses.setdefault(source, [source.dtype])
             continue
         loop = real_loop_of(node)
-        unknown = node.op != "cast" and function_of(node) not in EXPRESSIONS
-        if loop is None or unknown or HALF in (*loop[0], loop[1]):
+        known = node.op == "cast" or node.op in FORMATS or function_of(node) in EXPRESSIONS
+        if loop is None or not known:
             raise ValueError(f"{node!r} cannot be part of a generated kernel")
         for source, dtype in zip(node.inputs, loop[0], strict=True):
             if not source.inputs:
@@ -87,7 +99,7 @@ class Body:
             yield from (f"long long n{d}" for d in range(1, self.loops))
         for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
             if operand is not Operand.VALUE:
-                yield f"const {c_type(node.dtype)}*{'' if k in self.over else ' __restrict__'} a{k}"
+                yield f"const {memory_type(node.dtype)}*{'' if k in self.over else ' __restrict__'} a{k}"
         for k in self.strided:
             yield from (f"long long t{k}_{d}" for d in range(self.loops))
         yield from (f"{c_type(dtype)} s{k}" for k, (_, dtype) in enumerate(self.scalars))
@@ -108,7 +120,7 @@ class Body:
             }[operand]  # fmt: skip
             for dtype in (node.dtype, *self.uses[node]):  # a Python number that lies on the device has several
                 self._names[node, dtype] = cast(f"x{k}", node.dtype, dtype)
-            yield f"{c_type(node.dtype)} x{k} = a{k}[{place}];"
+            yield f"{c_type(node.dtype)} x{k} = {loaded(node.dtype, f'a{k}[{place}]')};"
         for number_, node in enumerate(each for each in self.graph.nodes if each.inputs):
             if node.op == "broadcast_to":
                 self._names[node, node.dtype] = self._names[node.inputs[0], node.dtype]
@@ -129,8 +141,12 @@ class Body:
             operands.append(cast(self._names[source, held], held, dtype))
         if node.op == "cast":
             return cast(operands[0], loop[0][0], loop[1])
+        if node.op in FORMATS:
+            return convert(node.op, node.attrs["to"], operands[0])
         names = [f"({each})" if " " in each else each for each in operands]
-        return EXPRESSIONS[function_of(node)](loop[0][-1], *names)
+        computed_in = _SINGLE if loop[0][-1] == HALF else loop[0][-1]
+        value = EXPRESSIONS[function_of(node)](computed_in, *names)
+        return rounded(HALF, value) if loop[1] == HALF else value
 
 
 def region_source(
@@ -149,7 +165,7 @@ def region_source(
     body = Body(graph, operands, loops, [operand for _, operand in over])
     written = {result for result, _ in over}
     results = [
-        f"{c_type(node.dtype)}*{'' if k in written else ' __restrict__'} o{k}" for k, node in enumerate(graph.outs)
+        f"{memory_type(node.dtype)}*{'' if k in written else ' __restrict__'} o{k}" for k, node in enumerate(graph.outs)
     ]
     extents, others = _split(body)
     parameters = ", ".join(["long long n", *extents, *results, *others])
@@ -158,7 +174,7 @@ def region_source(
         "    long long step = (long long)gridDim.x * blockDim.x;",
         "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {",
         *(f"        {line}" for line in body.element("i")),
-        *(f"        o{k}[i] = {body.value(node)};" for k, node in enumerate(graph.outs)),
+        *(f"        o{k}[i] = {stored(node.dtype, body.value(node))};" for k, node in enumerate(graph.outs)),
         "    }",
         "}",
     ]

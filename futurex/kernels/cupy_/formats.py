@@ -1,43 +1,33 @@
-"""Conversions between single precision and formats that CUDA's arrays have no type for: one kernel each."""
+"""Conversions between single precision and formats that CUDA's arrays have no type for, one by one.
+
+Between other elementwise operations they are part of a generated region.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from futurex.kernels.cuda_ import Operand, region_source
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.regions import THREADS, blocks_for, compiled
 from futurex.ops.precision import STORAGE
-from futurex.tree.node import Node
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
 
-_KERNEL = """extern "C" __global__ void region(long long n, {out}* __restrict__ o, const {kind}* __restrict__ a) {{
-    long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {{
-        unsigned int bits = a[i];
-        {statement}
-    }}
-}}
-"""
-_ROUNDED = (
-    "bool nan = (bits & 0x7fffffffu) > 0x7f800000u;"
-    " unsigned int rounded = nan ? bits | 0x400000u : bits + ({half}u + ((bits >> {dropped}) & 1u));"
-)
-SOURCES = {
-    ("narrow", "bfloat16"): _KERNEL.format(
-        out="unsigned short", kind="unsigned int",
-        statement=_ROUNDED.format(half="0x7fff", dropped=16) + " o[i] = (unsigned short)(rounded >> 16);",
-    ),
-    ("narrow", "tfloat32"): _KERNEL.format(
-        out="unsigned int", kind="unsigned int",
-        statement=_ROUNDED.format(half="0xfff", dropped=13) + " o[i] = rounded & 0xffffe000u;",
-    ),
-    ("widen", "bfloat16"): _KERNEL.format(
-        out="unsigned int", kind="unsigned short", statement="o[i] = bits << 16;",
-    ),
-}  # fmt: skip
-"""CUDA C++ of the ops in :mod:`futurex.ops.precision`, which round to the nearest, ties to even."""
+CONVERSIONS = (("narrow", "bfloat16"), ("narrow", "tfloat32"), ("widen", "bfloat16"))
+"""What CuPy's casts do not do."""
+
+
+@functools.cache
+def source(name: str, to: str) -> str:
+    """CUDA C++ of an op in :mod:`futurex.ops.precision`, for arrays of any size."""
+    x = param(Aval((2,), np.dtype(np.float32) if name == "narrow" else STORAGE[to]))
+    return region_source(Graph([x], [apply(name, x, to=to)]), [Operand.DENSE], 1)
 
 
 def convert(device: Device, name: str, to: str, x: Any) -> Any:
@@ -46,13 +36,13 @@ def convert(device: Device, name: str, to: str, x: Any) -> Any:
     out = xp.empty(x.shape, STORAGE[to] if name == "narrow" else np.float32)
     if x.size:
         args = np.int64(x.size), out, xp.ascontiguousarray(x)
-        compiled(device, SOURCES[name, to])((blocks_for(device, x.size),), (THREADS,), args)
+        compiled(device, source(name, to))((blocks_for(device, x.size),), (THREADS,), args)
     return out
 
 
 def kernel_for(device: Device, node: Node) -> Callable[..., tuple[Any, ...]] | None:
     """The kernel of a conversion, or None for another op or format."""
     name, to = node.op, node.attrs.get("to", "")
-    if (name, to) not in SOURCES or not node.ndim:
+    if (name, to) not in CONVERSIONS or not node.ndim:
         return None
     return lambda x: (convert(device, name, to, x),)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cuda_ import REDUCTIONS, Operand, reduction_source
+from futurex.kernels.cuda_ import COLUMNS, REDUCTIONS, Operand, columns_source, reduction_source
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.regions import THREADS, collapse, compiled, strides_of, values_of
@@ -16,48 +17,60 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 
 _WORTH_A_PART = 4096  # elements that a block takes before it shares them with another
+FEWEST_COLUMNS = 16
+"""Columns side by side from which a warp reads enough of what lies together."""
 
 
 class Reduction:
     """The kernel of a reduction ``out`` over the one result of an elementwise region.
 
     Called with arrays of the device and host scalars, it gives a new array. ``threads`` is a power of two, the most in
-    a block.
-    Raises ValueError for a region or reduction that cannot be generated.
+    a block, and at least :data:`COLUMNS`. Raises ValueError for a region or reduction that cannot be generated.
     """
 
     def __init__(self, device: Device, region: Graph, out: Node, threads: int = THREADS) -> None:
         if out.op not in REDUCTIONS:
             raise ValueError(f"{out.op} is no reduction that can be generated")
         self.device, self.region, self.out = device, region, out
-        shape, axis = region.outs[0].shape, out.attrs["axis"]
+        self._shape = shape = region.outs[0].shape
+        axis = out.attrs["axis"]
         reduced = tuple(range(len(shape))) if axis is None else axis
-        self._order = (*(k for k in range(len(shape)) if k not in reduced), *reduced)
-        self._shape = shape
-        self._kept = math.prod(shape[k] for k in range(len(shape)) if k not in reduced)
+        kept = [k for k in range(len(shape)) if k not in reduced]
+        inner = columns_of(shape, reduced)
+        self._columns = math.prod(shape[k] for k in inner)
+        self._by_columns = bool(inner)
+        self._order = (*(k for k in kept if k not in inner), *reduced, *inner)
+        self._kept = math.prod(shape[k] for k in kept if k not in inner)
         self._reduced = math.prod(shape[k] for k in reduced)
-        self.threads = min(threads, max(32, 1 << (self._reduced - 1).bit_length()))
+        self.threads = threads if inner else min(threads, max(32, 1 << (self._reduced - 1).bit_length()))
         self._kernels: dict[tuple[Any, ...], tuple[Body, Any]] = {}
         Body(region, [Operand.DENSE] * len(region.params), 1)
 
     def __call__(self, *inputs: Any) -> Any:
-        xp, dtype = self.device.xp, self.out.dtype
-        if not self._kept or not self._reduced:
+        xp, dtype, kept, columns = self.device.xp, self.out.dtype, self._kept, self._columns
+        if not kept or not self._reduced or not columns:
             raise ValueError("nothing to reduce")
         parts = self._parts()
-        partial = xp.empty(self._kept * parts, dtype)
+        partial = xp.empty(kept * parts * columns, dtype)
         self._launch(self.region, inputs, self._order, self._shape, self._reduced, parts, partial)
         if parts == 1:
             return partial.reshape(self.out.shape)
-        result = xp.empty(self._kept, dtype)
-        whole = param(Aval((self._kept, parts), dtype))
-        self._launch(Graph([whole], [whole]), (partial,), (0, 1), (self._kept, parts), parts, 1, result)
+        result = xp.empty(kept * columns, dtype)
+        shape = (kept, parts, columns)
+        whole = param(Aval(shape, dtype))
+        self._launch(Graph([whole], [whole]), (partial,), (0, 1, 2), shape, parts, 1, result)
         return result.reshape(self.out.shape)
 
+    @property
+    def _tiles(self) -> int:
+        """Blocks beside each other."""
+        return -(-self._columns // COLUMNS) if self._by_columns else 1
+
     def _parts(self) -> int:
-        """Blocks for one kept element: several where there are too few of those to fill the device."""
-        wanted = -(-self.device.processors * 4 // self._kept)
-        return max(1, min(wanted, self._reduced // _WORTH_A_PART, 1024))
+        """Blocks for one kept element, or one tile: several where there are too few of those to fill the device."""
+        wanted = -(-self.device.processors * 4 // (self._kept * self._tiles))
+        width = COLUMNS if self._by_columns else 1
+        return max(1, min(wanted, self._reduced * width // _WORTH_A_PART, 1024))
 
     def _launch(
         self, region: Graph, inputs: Any, order: tuple[int, ...], shape: tuple[int, ...], reduced: int, parts: int,
@@ -68,16 +81,16 @@ class Reduction:
         walks = [tuple(strides_of(inputs[k], shape)[axis] for axis in order) for k in strided]
         extents, steps = collapse([shape[axis] for axis in order], walks)
         body, kernel = self._kernel(region, forms, len(extents) if strided else 1)
-        kept = math.prod(shape) // reduced
+        sizes = [self._kept, reduced, *([self._columns] if self._by_columns else ()), parts]
         args = [
-            np.int64(kept), np.int64(reduced), np.int64(parts),
-            *(np.int64(extent) for extent in (extents[1:] if strided else ())),
+            *map(np.int64, [*sizes, *(extents[1:] if strided else ())]),
             result,
             *(value for value, form in zip(inputs, forms, strict=True) if form is not Operand.VALUE),
             *(np.int64(step) for walk in steps for step in walk),
             *values_of(body, region, inputs),
         ]  # fmt: skip
-        kernel((kept * parts,), (self.threads,), tuple(args), shared_mem=self.threads * result.itemsize)
+        blocks = self._kept * self._tiles * parts
+        kernel((blocks,), (self.threads,), tuple(args), shared_mem=self.threads * result.itemsize)
 
     def _form(self, value: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Operand:
         if not self.device.holds(value):
@@ -90,6 +103,18 @@ class Reduction:
     def _kernel(self, region: Graph, forms: tuple[Operand, ...], loops: int) -> tuple[Body, Any]:
         key = region.hash, forms, loops
         if key not in self._kernels:
-            text = reduction_source(region, forms, loops, self.out.op, self.out.dtype)
+            source = columns_source if self._by_columns else reduction_source
+            text = source(region, forms, loops, self.out.op, self.out.dtype)
             self._kernels[key] = Body(region, forms, loops), compiled(self.device, text)
         return self._kernels[key]
+
+
+def columns_of(shape: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:
+    """The last dimensions, if they are kept and have enough elements for a reduction of columns; else none.
+
+    >>> columns_of((8, 5, 5, 64), (0, 1, 2)), columns_of((8, 5, 5, 64), (3,)), columns_of((99, 2), (0,))
+    ((3,), (), ())
+    """
+    last = max(reduced, default=-1)
+    inner = tuple(range(last + 1, len(shape)))
+    return inner if math.prod(shape[k] for k in inner) >= FEWEST_COLUMNS else ()

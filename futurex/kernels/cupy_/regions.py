@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_ import OPTIONS, Operand, region_source
+from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
 from futurex.tree.graph import Graph
@@ -106,15 +107,16 @@ class Region:
 
 
 def values_of(body: Body, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The scalars of a kernel, each in the dtype in which it enters."""
+    """The scalars of a kernel, each in the dtype in which it enters; halves come in single precision."""
     def given(node: Node) -> Any:
         return node.value if node.op == "const" else inputs[graph.params.index(node)]
 
     values = (given(node) for node, _ in body.scalars)
-    return [
+    entering = [
         dtype.type(value.item() if isinstance(value, np.ndarray) else value)
         for value, (_, dtype) in zip(values, body.scalars, strict=True)
     ]
+    return [np.float32(value) if value.dtype == HALF else value for value in entering]
 
 
 def blocks_for(device: Device, elements: int) -> int:

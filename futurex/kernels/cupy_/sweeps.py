@@ -1,6 +1,6 @@
 """Regions with reductions on arrays of the device: a generated kernel for each reduction and for what follows them.
 
-What comes before a reduction along rows is computed where it is read, so a softmax is three kernels and stores nothing
+What comes before a reduction is computed where it is read, so a softmax is three kernels and stores nothing
 between them but a number a row.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from futurex.kernels.cuda_ import REDUCTIONS
 from futurex.kernels.cupy_.devices import Device
-from futurex.kernels.cupy_.reductions import Reduction
+from futurex.kernels.cupy_.reductions import Reduction, columns_of
 from futurex.kernels.cupy_.regions import Region
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, param
@@ -59,7 +59,7 @@ class Sweep:
             else:
                 self._region([source])
             self._steps.append(([node], [source], lambda value: value.reshape(shape)))
-        elif node.op in REDUCTIONS and not _along_rows(node):
+        elif node.op in REDUCTIONS and not _is_generated(node):
             source = node.inputs[0]
             if _is_leaf(source):
                 self._make(source)
@@ -99,10 +99,12 @@ class Sweep:
         return list(found)
 
 
-def _along_rows(node: Node) -> bool:
+def _is_generated(node: Node) -> bool:
     """Does it take enough neighbours together for the threads of a block? CuPy's own reductions do the others."""
     source, axis = node.inputs[0], node.attrs["axis"]
-    return source.size >= LEAST_ROW * node.size and (axis is None or source.ndim - 1 in axis)
+    if source.size < LEAST_ROW * node.size:
+        return False
+    return axis is None or source.ndim - 1 in axis or bool(columns_of(source.shape, axis))
 
 
 def _by_cupy(xp: Any, node: Node, value: Any) -> Any:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_ import complexes
+from futurex.kernels.numba_.formats import narrowed, widened
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, operate
 from futurex.kernels.numba_.trigonometry import beyond
-from futurex.ops.fusion import function_of, loop_of
+from futurex.ops.fusion import FORMATS, function_of, loop_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS
 from futurex.tree.node import Node
 
@@ -46,6 +47,8 @@ def computed(body: Body, node: Node, values: Mapping[tuple[Node, Dtype], str]) -
         operands.append(body.cast(values[source, held], held, dtype))
     if node.op == "cast":
         return body.cast(operands[0], loop[0][0], loop[1])
+    if node.op in FORMATS:
+        return (narrowed if node.op == "narrow" else widened)(body, operands[0], node.attrs["to"])
     name = function_of(node)
     if name in FUNCTIONS:
         if name in GUARDED:
