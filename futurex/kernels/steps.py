@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
+from futurex.kernels.watch import LOOK, Watch
 
 Step = tuple[int, int, int, int, int, int]
 """The address of a C function, four arguments of it, and 1 where a result other than zero is a failure."""
@@ -33,12 +34,15 @@ class Bound(Protocol):
 
 
 @runtime_checkable
-class Renewable(Protocol):
-    """A kernel whose steps also hold numbers."""
+class Numbered(Protocol):
+    """A kernel whose steps also hold numbers.
 
-    def renew(self, inputs: Sequence[Any]) -> None:
-        """Let the steps have the numbers among the inputs; arrays are those that it was last aimed at."""
-        ...
+    ``numbers``: for an input the address and dtype of each place that holds it. Inputs in ``copied`` are written there
+    before the steps are made; the others the steps fetch themselves.
+    """
+
+    numbers: Mapping[int, Sequence[tuple[int, np.dtype[Any]]]]
+    copied: frozenset[int]
 
 
 class Workspace:
@@ -81,31 +85,35 @@ def clearing(target: int, count: int) -> Step:
     return _libc()[1], target, 0, count, 0, 0
 
 
-_TEXT = """define void @region(ptr %block) {
+_TEXT = f"""define void @region(ptr %block) {{
 entry:
   %count = load i64, ptr %block, align 8
   %steps.at = getelementptr i64, ptr %block, i64 1
   %steps = load ptr, ptr %steps.at, align 8
-  br label %head
+  %watch.at = getelementptr i64, ptr %block, i64 4
+  %watch = load ptr, ptr %watch.at, align 8
+{LOOK}
+  %go.on = icmp eq i64 %moved, 0
+  br i1 %go.on, label %head, label %leave
 head:
-  %i = phi i64 [ 0, %entry ], [ %next, %passed ]
+  %i = phi i64 [ 0, %looked ], [ %next, %passed ]
   %go = icmp slt i64 %i, %count
   br i1 %go, label %body, label %leave
 body:
-  %row = mul nsw i64 %i, 6
-  %step = getelementptr i64, ptr %steps, i64 %row
-  %function = load ptr, ptr %step, align 8
-  %a.at = getelementptr i64, ptr %step, i64 1
+  %row = mul nsw i64 %i, {_WIDTH}
+  %step.at = getelementptr i64, ptr %steps, i64 %row
+  %function = load ptr, ptr %step.at, align 8
+  %a.at = getelementptr i64, ptr %step.at, i64 1
   %a = load i64, ptr %a.at, align 8
-  %b.at = getelementptr i64, ptr %step, i64 2
+  %b.at = getelementptr i64, ptr %step.at, i64 2
   %b = load i64, ptr %b.at, align 8
-  %c.at = getelementptr i64, ptr %step, i64 3
+  %c.at = getelementptr i64, ptr %step.at, i64 3
   %c = load i64, ptr %c.at, align 8
-  %d.at = getelementptr i64, ptr %step, i64 4
-  %d = load i64, ptr %d.at, align 8
-  %checked.at = getelementptr i64, ptr %step, i64 5
+  %d.place = getelementptr i64, ptr %step.at, i64 4
+  %fourth = load i64, ptr %d.place, align 8
+  %checked.at = getelementptr i64, ptr %step.at, i64 5
   %checked = load i64, ptr %checked.at, align 8
-  %status = call i32 %function(i64 %a, i64 %b, i64 %c, i64 %d)
+  %status = call i32 %function(i64 %a, i64 %b, i64 %c, i64 %fourth)
   %matters = icmp ne i64 %checked, 0
   %failed = icmp ne i32 %status, 0
   %stop = and i1 %matters, %failed
@@ -122,7 +130,7 @@ fail:
   br label %leave
 leave:
   ret void
-}
+}}
 """
 
 
@@ -143,17 +151,22 @@ def ready() -> bool:
 
 
 class Row:
-    """Steps that are made one after the other, without the interpreter's lock."""
+    """Steps that are made one after the other, without the interpreter's lock; only if no watched value has moved."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], watch: Watch | None = None) -> None:
         self._table = np.array(steps, np.uint64).view(np.int64).reshape(-1, _WIDTH)
-        self._words = np.array([len(steps), address_of(self._table), 0, 0], np.int64)
-        self._block = (ctypes.c_char * 32).from_buffer(self._words.data)
+        self._watch = Watch(0) if watch is None else watch
+        looked = ctypes.addressof(self._watch.words)
+        self._words = (ctypes.c_int64 * 5)(len(steps), address_of(self._table), 0, 0, looked)
+        self._block = (ctypes.c_char * 40).from_buffer(self._words)
+        self._play = _player()
 
-    def run(self) -> None:
-        """Make all steps. Raises StepFailed."""
-        _player()(self._block)
-        if self._words[3]:
-            number, status = self._words[2:].tolist()
-            self._words[3] = 0
-            raise StepFailed(number, status)
+    def run(self, values: Sequence[Any] = ()) -> bool:
+        """Make all steps; False if one of the ``values`` has moved, and nothing was done. Raises StepFailed."""
+        watch, words = self._watch, self._words
+        watch.take(values)
+        self._play(self._block)
+        if words[3]:
+            status, words[3] = words[3], 0
+            raise StepFailed(words[2], status)
+        return not watch.words[4]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import steps
-from futurex.kernels.addresses import address_of
-from futurex.kernels.steps import Bound, Renewable, Row, Step, StepFailed
-
-_bits = struct.Struct("d").pack
+from futurex.kernels.steps import Bound, Numbered, Row, Step, StepFailed
+from futurex.kernels.watch import KNOWN, Watch, how_to_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,79 +44,103 @@ class Part:
 class Together:
     """``together(*values)`` runs all parts on these values of a run; those that cannot be aimed at them by a call.
 
-    Nothing that a run brings is kept: what has moved is known by its address and strides. An exception has ``part``,
-    the number of the part that failed.
+    Nothing that a run brings is kept: what has moved is known by its address and strides, and numbers are copied into
+    the kernels' blocks. An exception has ``part``, the number of the part that failed.
     """
 
     def __init__(self, parts: Sequence[Part], values: int, locks: Sequence[threading.Lock]) -> None:
         self._parts = parts
         self._locks = sorted(set(locks), key=id)  # one order for all who take several
-        self._seen: list[Any] = [None] * values
         self._readers: list[list[int]] = [[] for _ in range(values)]
         for place, part in enumerate(parts):
             for operand in (*part.outs, *part.ins):
                 if operand.number is not None and place not in self._readers[operand.number]:
                     self._readers[operand.number].append(place)
-        self._renew = [part.bound.renew if isinstance(part.bound, Renewable) else None for part in parts]
+        self._numbers = self._only_numbers()
         self._steps: list[Sequence[Step] | None] = [None] * len(parts)
         self._called = set(range(len(parts)))  # parts without steps
-        self._rows: list[tuple[Row, list[int]] | int] = list(range(len(parts)))
+        self._rows: list[tuple[Row | None, list[int]]] = [(None, [place]) for place in range(len(parts))]
         """Steps with the part of each, and parts that are called."""
+        self._watch = Watch(values)
+        self._copies: list[list[tuple[int, int, int]]] = [[] for _ in range(values)]
+        self._guard: Row | None = None
+        """Looks whether a value has moved; makes all steps if none has, and nothing is called."""
+        self._owners = [0]  # of these steps
+
+    def _only_numbers(self) -> list[list[tuple[int, np.dtype[Any]]]]:
+        """For each value that is only read as a number where it is written; those kernels need not fetch."""
+        found: list[list[tuple[int, np.dtype[Any]]]] = [[] for _ in self._readers]
+        otherwise = {operand.number for part in self._parts for operand in part.outs}
+        bounds = [part.bound if isinstance(part.bound, Numbered) else None for part in self._parts]
+        for part, bound in zip(self._parts, bounds, strict=True):
+            for position, operand in enumerate(part.ins):
+                if operand.number is None:
+                    continue
+                if bound is None or position not in bound.numbers:
+                    otherwise.add(operand.number)
+                else:
+                    found[operand.number] += bound.numbers[position]
+        for part, bound in zip(self._parts, bounds, strict=True):
+            if bound is not None:
+                bound.copied = frozenset(
+                    position for position, operand in enumerate(part.ins)
+                    if operand.number is not None and operand.number not in otherwise
+                )  # fmt: skip
+        return [[] if number in otherwise else places for number, places in enumerate(found)]
 
     def __call__(self, *values: Any) -> None:
         for lock in self._locks:
             lock.acquire()
-        place = 0
+        owners = self._owners
         try:
-            if steps.ready() and self._aim(values):
-                self._rows = self._joined()
-            for row in self._rows:
-                if isinstance(row, int):
-                    place = row
-                    part = self._parts[place]
-                    part.call(*part.arrays(values))
+            if self._guard is not None and self._guard.run(values) and not self._called:
+                return
+            if steps.ready():
+                self._aim(values)
+            for row, owners in self._rows:
+                if row is not None:
+                    row.run()
                 else:
-                    place = row[1][0]
-                    row[0].run()
+                    part = self._parts[owners[0]]
+                    part.call(*part.arrays(values))
         except Exception as error:
-            error.part = row[1][error.number] if isinstance(error, StepFailed) else place  # type: ignore
+            error.part = owners[error.number if isinstance(error, StepFailed) else 0]  # type: ignore[attr-defined]
             raise
         finally:
             for lock in self._locks:
                 lock.release()
 
-    def _aim(self, values: Sequence[Any]) -> bool:
-        """Aim what has moved, and try again what could not be aimed; True if steps are others now."""
-        moved = set(self._called)
-        renewed: set[int] = set()
-        for number, value in enumerate(values):
-            seen = self._seen[number]
-            if type(value) is np.ndarray:
-                where: Any = (address_of(value), value.strides)
-            else:
-                where = _bits(value) if type(value) is float else None
-            if where is None or where != seen:
-                self._seen[number] = where
-                only_numbers = type(where) is bytes and type(seen) is bytes
-                (renewed if only_numbers else moved).update(self._readers[number])
-        changed = False
-        moved |= {place for place in renewed if self._renew[place] is None}
-        renewed -= moved
-        self._called |= moved | renewed  # should one of them raise
-        for place in renewed:
-            self._renew[place]([operand.of(values) for operand in self._parts[place].ins])  # type: ignore[misc]
-            self._called.discard(place)
-        for place in moved:
+    def _aim(self, values: Sequence[Any]) -> None:
+        """Aim what has moved, and try again what could not be aimed."""
+        guard, self._guard = self._guard, None  # should a kernel raise, all are aimed anew
+        moved = range(len(values)) if guard is None else self._watch.moved()
+        changed = guard is None
+        for place in sorted(self._called.union(*(self._readers[number] for number in moved))):
             part = self._parts[place]
             found = part.bound.aim(*part.arrays(values))
-            if found is not None:
-                self._called.discard(place)
+            (self._called.add if found is None else self._called.discard)(place)
             changed = changed or found is not self._steps[place]
             self._steps[place] = found
-        return changed
+        for number in moved:
+            self._note(number, values[number])
+        self._watch.copy([each for copies in self._copies for each in copies])
+        if changed:
+            self._rows = self._joined()
+            made = [] if self._called else [(step, k) for k, found in enumerate(self._steps) for step in found or ()]
+            guard, self._owners = Row([step for step, _ in made], self._watch), [k for _, k in made] or [0]
+        if KNOWN:
+            self._guard = guard
 
-    def _joined(self) -> list[tuple[Row, list[int]] | int]:
-        rows: list[tuple[Row, list[int]] | int] = []
+    def _note(self, number: int, value: Any) -> None:
+        """Know where a value lies, or from where to copy it."""
+        places = self._numbers[number]
+        ways = [how_to_copy(value, dtype) for _, dtype in places]
+        self._watch.note(number, value, number=bool(places), copied=all(ways))
+        targets = zip(places, ways, strict=True) if all(ways) else ()
+        self._copies[number] = [(number, address, way) for (address, _), way in targets]
+
+    def _joined(self) -> list[tuple[Row | None, list[int]]]:
+        rows: list[tuple[Row | None, list[int]]] = []
         taken: list[Step] = []
         owners: list[int] = []
         for place, found in enumerate([*self._steps, None]):
@@ -131,5 +152,5 @@ class Together:
                 rows.append((Row(taken), owners))
                 taken, owners = [], []
             if place < len(self._steps):
-                rows.append(place)
+                rows.append((None, [place]))
         return rows

@@ -139,8 +139,8 @@ class Planner:
             slot = self.low.slots[index]
             root = self.low.slots[slot.root]
             taken = slot.root in self.layout.fresh or slot.root in self.layout.donated
-            if slot.kind is not Kind.BUFFER or taken or number in self.donate:
-                continue
+            if slot.kind is not Kind.BUFFER or taken or number in self.donate or not slot.aval.shape:
+                continue  # a single number is copied out of the arena: kernels are not aimed at it anew in every run
             if slot.layout.nbytes == root.layout.nbytes and slot.layout.flags.writeable:
                 self.layout.fresh[slot.root] = number
         self._place_arena(position)

@@ -11,6 +11,7 @@ import pytest
 from futurex.kernels import steps
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
+from futurex.kernels.watch import AXES, Watch, how_to_copy
 from futurex.runtime.plan import compile_plan
 from futurex.tree import Aval, Graph, apply, param
 
@@ -135,6 +136,85 @@ def test_instances_of_one_plan_run_in_threads():
     for thread in threads:
         thread.join(60)
     assert not wrong
+
+
+def regression():
+    """A step of gradient descent: two products with one matrix, sums, numbers that come and go as arrays."""
+    x, w, y = array((1200, 300), "x"), array((300,), "w"), array((1200,), "y")
+    b, rate = array((), "b"), param(Aval((), np.dtype(float), weak=True), "rate")
+    wrong = apply("tanh", x @ w + b) - y
+    slope = apply("transpose", x, axes=(1, 0)) @ wrong
+    total = apply("sum", wrong, axis=None, keepdims=False, dtype=None)
+    return Graph([x, w, y, b, rate], [w - rate * slope, b - rate * total, total])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_of_gradient_descent_is_one_row(threads):
+    plan = compile_plan(regression(), threads=threads, donate={0: 1})
+    assert any(each.node.op == "row_products" for each in plan.instructions)
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((1200, 300), dtype=F4), rng.standard_normal(1200, dtype=F4)
+    w, b = np.zeros(300, F4), np.zeros((), F4)
+    true_w, true_b = w.astype(float), 0.0
+    for run in range(12):
+        rate = 1e-4 * (1 + run % 3)
+        if run == 6:
+            x, y = x.copy(), y.copy()  # arrays that move
+        wrong = np.tanh(x @ true_w + true_b) - y
+        true_w, true_b = true_w - rate * (x.T @ wrong), true_b - rate * wrong.sum()
+        w, b, total = plan.run([x, w, y, b, rate])
+        np.testing.assert_allclose(total, wrong.sum(), rtol=1e-3, atol=1e-2)
+        np.testing.assert_allclose(w, true_w, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(b, true_b, rtol=1e-3, atol=1e-5)
+        assert (b.shape, b.dtype) == ((), F4)
+        assert not np.shares_memory(b, total)
+    [row] = rows_of(plan)
+    assert not row._called
+    assert len(row._rows) == 1
+
+
+def watched(value, **how):
+    watch = Watch(2)
+    row = Row([], watch)
+    watch.note(0, value, **how)
+    watch.note(1, y := np.ones(3), number=False, copied=True)
+    return watch, lambda other: None if row.run([other, y]) else watch.moved()
+
+
+def test_what_has_moved_is_seen():
+    base = np.arange(24.0).reshape(4, 6)
+    for value in (base, base[1:], base.T, base[:, ::2], base[0, 0, ...], np.zeros((1,) * AXES)):
+        _, seen = watched(value, number=False, copied=True)
+        assert seen(value) is None
+        for other in (base[2:], base[:, ::3], base.T[::2], np.ones(2), 1.0, np.float64(1), None, value.view(Other)):
+            assert seen(other) == [0]
+        assert seen(value[...]) is None
+    for value in (3, 2.5, np.float32(1), "x", base.view(Other), np.zeros((1,) * (AXES + 1))):
+        assert watched(value, number=False, copied=True)[1](value) == [0]  # nothing is known of these
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_numbers_are_copied_from_wherever_they_are(dtype):
+    dtype = np.dtype(dtype)
+    one, two, three = (np.array(each, dtype) for each in (1, 2, 3))
+    for first, others in ((2.5, [0.1, -0.0, 1e300, np.nan]), (one, [two, three])):
+        target = np.zeros(3, dtype)
+        watch, seen = watched(first, number=True, copied=True)
+        watch.copy([(0, target.ctypes.data + k * dtype.itemsize, how_to_copy(first, dtype)) for k in (0, 2)])
+        for value in (first, *others):
+            assert seen(value) is None
+            with np.errstate(over="ignore"):
+                np.testing.assert_array_equal(target, np.array([value, 0, value]).astype(dtype))
+        before = target.copy()
+        assert seen(7) == [0]
+        np.testing.assert_array_equal(target, before)
+    ones = np.ones(1, F4)
+    for value, kind in ((3, "f4"), (2.5, "i8"), (2.5, "f2"), (np.array(2.5), "f4"), (ones, "f4"), (True, "?")):
+        assert how_to_copy(value, np.dtype(kind)) == 0
+
+
+class Other(np.ndarray):
+    """Arrays of another type."""
 
 
 class Failing:

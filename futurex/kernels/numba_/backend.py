@@ -49,7 +49,9 @@ class NumbaBackend:
             whole = _BLOCKWISE[node.op].claim(node, threads)
             if whole is None:
                 return None
-            return Kernel(whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole)
+            return Kernel(
+                whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole, bind=whole.bind
+            )
         if node.op not in ("fused", "fused_reduction"):
             return None
         try:
@@ -186,6 +188,12 @@ class _BoundLoop:
             self.words[-1] = address_of(self.scratch)
         self.known: Any = None
         self.steps: list[Step] = []
+        self.copied: frozenset[int] = frozenset()
+        self.numbers: dict[int, list[tuple[int, np.dtype[Any]]]] = {}
+        for k, scalar in enumerate(program.scalars[: len(loop.read)]):
+            if not scalar.part:
+                place = self.block + 8 * (self.first_scalar + k), scalar.dtype
+                self.numbers.setdefault(scalar.position, []).append(place)  # type: ignore[arg-type]
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The steps on these arrays; None where one does not lie as the code wants it, or the code is not there."""
@@ -201,11 +209,12 @@ class _BoundLoop:
         computed = []
         for k, scalar in enumerate(program.scalars[: len(loop.read)]):
             place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
-            if isinstance(value, np.ndarray) and value.dtype == scalar.dtype and value.flags.aligned:
+            if scalar.position in self.copied or not isinstance(value, np.ndarray):
+                self.words[place] = _word(loop.slots[k](loop.read[k](inputs)))[0]
+            elif value.dtype == scalar.dtype and value.flags.aligned:
                 computed.append((self.block + 8 * place, address_of(value) + scalar.offset, scalar.slot.itemsize))
-            elif isinstance(value, np.ndarray):  # to be converted at every run
+            else:  # to be converted at every run
                 return None
-        self.renew(inputs)
         if self.known != (entry, computed):
             self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
             if program.scratch:
@@ -213,13 +222,6 @@ class _BoundLoop:
             self.steps.append(entry.step(self.block, loop.threads))
         return self.steps
 
-
-    def renew(self, inputs: Sequence[Any]) -> None:
-        """Put other numbers into the block, where the arrays are as they were."""
-        loop = self.loop
-        for k, scalar in enumerate(loop.program.scalars[: len(loop.read)]):
-            if not isinstance(inputs[scalar.position], np.ndarray):  # type: ignore[index]
-                self.words[self.first_scalar + k] = _word(loop.slots[k](loop.read[k](inputs)))[0]
 
 
 _word = struct.Struct("=q").unpack

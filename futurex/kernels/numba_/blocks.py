@@ -6,7 +6,6 @@ each block of rows: so many elements, and addresses moved to where the block beg
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
@@ -21,6 +20,7 @@ from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.vectors import DECLARATIONS, slot
+from futurex.kernels.steps import Bound, Row, Step, Workspace, copying
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
@@ -117,10 +117,19 @@ class BlockKernel(ABC):
             entry = self.variants[aliases] = compiled(text, wait=wait)
         return entry
 
-    def __call__(self, out: tuple[Any, ...], *inputs: Any) -> Any:
-        for array, (shape, dtype) in zip((*out, *inputs), self.checks, strict=True):
-            if np.shape(array) != shape or (shape and (array.dtype != dtype or not array.flags.c_contiguous)):
-                raise ValueError(f"{self.node.op}: built for dense {dtype} of shape {shape}, got {np.shape(array)}")
+    def bind(self, workspace: Workspace) -> Bound:
+        """The kernel as steps."""
+        return _BoundBlocks(self)
+
+    def fits(self, out: tuple[Any, ...], inputs: Sequence[Any]) -> bool:
+        """Are these operands and results as the code wants them?"""
+        return all(
+            np.shape(array) == shape and (not shape or (array.dtype == dtype and array.flags.c_contiguous))
+            for array, (shape, dtype) in zip((*out, *inputs), self.checks, strict=True)
+        )
+
+    def aimed(self, out: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Entry, list[int], list[int]] | None:
+        """The region's kernel, the addresses in its template and those for the outer kernel; None without code."""
         product, others = self.memory(out, inputs)
         operands = [product, *inputs[2:]]
         written = [address_of(each) for each in out[self.ahead : self.ahead + self.results]]
@@ -129,21 +138,29 @@ class BlockKernel(ABC):
         if not self.whole.ready:
             self.whole = compiled(self.text, wait=self.wait)
         if not self.whole.ready or not inner.ready:
-            return self._interpret(out, inputs)
-        scalars = b"".join(slot(scalar, operands[scalar.position]) for scalar in self.read)  # type: ignore[index]
-        template = struct.pack(f"={1 + len(written) + len(read)}q", 0, *written, *read) + scalars + self.constants
-        held = np.frombuffer(template, np.int64)
-        addresses = [0 if each is None else address_of(each) for each in (*others, self.room, held, self.steps)]
-        slots = (*self.fixed, held.size, inner.address, *addresses)
-        self.run(struct.pack(f"={len(slots)}q", *slots), out)
-        return out
+            return None
+        return inner, [*written, *read], [0 if each is None else address_of(each) for each in others]
 
-    def run(self, block: bytes, out: tuple[Any, ...]) -> None:
-        """Call the kernel with its parameters."""
-        if self.threads > 1:
-            self.whole.on_threads(block, self.threads)
-        else:
-            self.whole(block)
+    def before(self) -> Sequence[Step]:
+        """What is done before the threads do their parts."""
+        return ()
+
+    def after(self, out: tuple[Any, ...]) -> Sequence[Step]:
+        """What is done when they have."""
+        return ()
+
+    def __call__(self, out: tuple[Any, ...], *inputs: Any) -> Any:
+        if not self.fits(out, inputs):
+            wanted = ", ".join(f"{dtype} {shape}" for shape, dtype in self.checks)
+            found = ", ".join(f"{np.asarray(each).dtype} {np.shape(each)}" for each in (*out, *inputs))
+            raise ValueError(f"{self.node.op}: built for dense arrays {wanted}, got {found}")
+        bound = _BoundBlocks(self)
+        bound.copied = frozenset(bound.numbers)
+        steps = bound.aim(out, *inputs)
+        if steps is None:
+            return self._interpret(out, inputs)
+        Row(steps).run()
+        return out
 
     def _interpret(self, out: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
         """NumPy computes it; as compiled code it says nothing of floating-point errors."""
@@ -153,6 +170,55 @@ class BlockKernel(ABC):
         for target, value in zip(out, [np.array(each) for each in found], strict=True):
             np.copyto(target, value)
         return out
+
+
+class _BoundBlocks:
+    """A kernel at fixed addresses: its own block of parameters and the template of the region's."""
+
+    def __init__(self, kernel: BlockKernel) -> None:
+        self.kernel = kernel
+        self.first_scalar = 1 + kernel.results + len(kernel.region.arrays)
+        constants = np.frombuffer(kernel.constants, np.int64)
+        held = np.zeros(self.first_scalar + len(kernel.read) + len(constants), np.int64)
+        held[len(held) - len(constants) :] = constants
+        self.template = held
+        self.words = np.zeros(0, np.int64)
+        self.copied: frozenset[int] = frozenset()
+        self.numbers: dict[int, list[tuple[int, np.dtype[Any]]]] = {}
+        for place, scalar in enumerate(kernel.read, self.first_scalar):
+            where = address_of(held) + 8 * place, scalar.dtype
+            self.numbers.setdefault(scalar.position + 1, []).append(where)  # type: ignore[operator]
+        self.known: Any = None
+        self.steps: list[Step] = []
+
+    def aim(self, out: tuple[Any, ...], *inputs: Any) -> Sequence[Step] | None:
+        """The steps on these arrays; None where one does not lie as the code wants it, or the code is not there."""
+        kernel, held = self.kernel, self.template
+        found = kernel.aimed(out, inputs) if kernel.fits(out, inputs) else None
+        if found is None:
+            return None
+        inner, region, others = found
+        held[1 : self.first_scalar] = region
+        computed = []
+        for place, scalar in enumerate(kernel.read, self.first_scalar):
+            position = scalar.position + 1  # type: ignore[operator]
+            value = inputs[position]
+            if position in self.copied or not isinstance(value, np.ndarray):
+                held[place : place + 1] = np.frombuffer(slot(scalar, value), np.int64)
+            elif value.dtype == scalar.dtype and value.flags.aligned:
+                computed.append(copying(address_of(held) + 8 * place, address_of(value), value.itemsize))
+            else:  # to be converted at every run
+                return None
+        own = [address_of(each) for each in (kernel.room, held, kernel.steps)]
+        block = [*kernel.fixed, len(held), inner.address, *others, *own]
+        if len(self.words) != len(block):
+            self.words = np.zeros(len(block), np.int64)
+        self.words[:] = block
+        around = [*computed, *kernel.before()], kernel.after(out)
+        if self.known != around:
+            self.known = around
+            self.steps = [*around[0], kernel.whole.step(address_of(self.words), kernel.threads), *around[1]]
+        return self.steps
 
 
 def started(arrays: Sequence[str], stride: str) -> tuple[Code, str]:

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.blocks import BLOCK_BYTES, BlockKernel, call_region, finished, started
-from futurex.kernels.numba_.code import Code
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fetch, fma, load, spread, total
+from futurex.kernels.steps import Step, clearing
 from futurex.tree.node import Node
 
 _ROWS = 4
@@ -32,6 +35,7 @@ class RowProducts(BlockKernel):
         super().__init__(node, threads, text)
         rows, columns = node.inputs[0].shape
         self.room = np.zeros((self.threads, -(-columns // _STEP) * _STEP), np.float32)
+        self.parts = np.zeros(5, np.int64)
         height = max(_ROWS, BLOCK_BYTES // (4 * columns) // _ROWS * _ROWS)
         self.steps = np.array(self.strides(1), np.int64)
         self.fixed = (rows, columns, columns - columns % _STEP, height, self.room.shape[1])
@@ -48,10 +52,12 @@ class RowProducts(BlockKernel):
     def memory(self, out: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
         return out[1], (*inputs[:2], *out[1:3])
 
-    def run(self, block: bytes, out: tuple[Any, ...]) -> None:
-        self.room[...] = 0
-        super().run(block, out)
-        np.add.reduce(self.room[:, : self.fixed[1]], axis=0, out=out[0])
+    def before(self) -> Sequence[Step]:
+        return [clearing(address_of(self.room), self.room.nbytes)]
+
+    def after(self, out: tuple[Any, ...]) -> Sequence[Step]:
+        self.parts[:] = self.fixed[1], len(self.room), self.room.shape[1], address_of(self.room), address_of(out[0])
+        return [compiled(_adding()).step(address_of(self.parts), 1)]
 
 
 @functools.cache
@@ -70,6 +76,20 @@ def _text() -> str:
             with code.loop(low, high, str(at_once)) as (row, _):
                 _sums(code, row, at_once, partial)
     return finished(code, _NUMBERS, _ARRAYS)
+
+
+@functools.cache
+def _adding() -> str:
+    """The code that adds up the sums of all threads, in their order."""
+    code = Code()
+    with code.loop("0", "%columns") as (column, _):
+        first = load(code, "float", "%room", column)
+        with code.loop("1", "%count", carried=[("float", first)]) as (part, held):
+            here = code.add(code.multiply(part, "%stride"), column)
+            held[0] = code.do(f"fadd float {held[0]}, {load(code, 'float', '%room', here)}")
+        code.run(f"store float {held[0]}, ptr {code.at('float', '%out', column)}, align 4")
+    numbers = [("i64", name) for name in ("columns", "count", "stride")]
+    return module([*numbers, ("ptr", "room"), ("ptr", "out")], code, threaded=False)
 
 
 def _dots(code: Code, row: str, count: int) -> None:

@@ -1,0 +1,213 @@
+"""Have the values of a run moved? Found by machine code that looks at the objects, right before it makes its steps.
+
+Python takes some 0.5 µs to find where an array lies, several times that where a kernel has used the caches up; the code
+reads the same from the object in a few nanoseconds. Numbers, and arrays of one element, are copied to where they go.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.addresses import DATA_OFFSET, address_of
+
+AXES = 8
+"""Of an array that can be watched."""
+_RECORD, _NUMBER = 4 + AXES, 3
+_ANYWHERE, _FIXED = 0, 1  # what of an array's memory is looked at: nothing, or where it is
+_FLOAT_OFFSET = float.__basicsize__ - 8
+_NEVER = 0  # no object's type
+_IN_ARRAY = 1
+
+
+def _known() -> bool:
+    """Are numbers and arrays laid out as the code below reads them?"""
+    probe = np.empty((3, 5))[::2]
+    axes, strides = (ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + at).value for at in (8, 24))
+    number = ctypes.c_double.from_address(id(_PROBE) + _FLOAT_OFFSET).value
+    kind = ctypes.c_size_t.from_address(id(_PROBE) + DATA_OFFSET - 8).value
+    if (axes & 0xFFFFFFFF, number, kind) != (2, _PROBE, id(float)):
+        return False
+    return tuple((ctypes.c_int64 * 2).from_address(strides)) == probe.strides
+
+
+_PROBE = 2.5
+KNOWN = bool(DATA_OFFSET) and _known()
+"""Can values be watched in this Python?"""
+
+
+class Watch:
+    """What is known of the values of a run. A number among them goes to places that :meth:`copy` names.
+
+    ``words``: how many values, where their objects stand and what is known of each, room for those that have moved and
+    how many they are, how many numbers are copied, and where to.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._pack = struct.Struct(f"={count}Q").pack_into
+        self._objects, self._moved = (ctypes.c_uint64 * count)(), (ctypes.c_int64 * count)()
+        self._seen = np.zeros((count, _RECORD), np.int64)
+        self._numbers = np.zeros((0, _NUMBER), np.int64)
+        objects, moved = ctypes.addressof(self._objects), ctypes.addressof(self._moved)
+        self.words = (ctypes.c_int64 * 7)(count, objects, address_of(self._seen), moved)
+
+    def take(self, values: Sequence[Any]) -> None:
+        """Let these be the values that are looked at; they must live until that is over."""
+        self._pack(self._objects, 0, *map(id, values))
+
+    def moved(self) -> list[int]:
+        """Which values had moved when they were last looked at."""
+        return self._moved[: self.words[4]]
+
+    def note(self, place: int, value: Any, *, number: bool, copied: bool) -> None:
+        """Know a value, by where it lies. One that is only read as a number may lie anywhere if it is ``copied``, and
+        has moved if it is not."""
+        record = [_NEVER] * _RECORD
+        if number:
+            record[:2] = id(type(value)) if copied else _NEVER, _ANYWHERE
+        elif type(value) is np.ndarray and value.ndim <= AXES:
+            record[:4] = id(np.ndarray), _FIXED, address_of(value), value.ndim
+            record[4 : 4 + value.ndim] = value.strides
+        self._seen[place] = record
+
+    def copy(self, numbers: Sequence[tuple[int, int, int]]) -> None:
+        """Copy values to addresses: ``(place, address, how)``."""
+        self._numbers = np.array(numbers, np.int64).reshape(-1, _NUMBER)
+        self.words[5], self.words[6] = len(numbers), address_of(self._numbers)
+
+
+def how_to_copy(value: Any, dtype: np.dtype[Any]) -> int:
+    """The way in which a number is copied to where it stands in a dtype; 0 for one that Python has to convert."""
+    size = dtype.itemsize
+    if type(value) is float:
+        return size if dtype.kind == "f" and size in (4, 8) else 0
+    fits = type(value) is np.ndarray and value.shape == () and value.dtype == dtype
+    return size + _IN_ARRAY if fits and size in (4, 8) else 0
+
+
+# From block %entry on, with the address of a watch's words in %watch; ends in a block that knows how many have %moved.
+LOOK = f"""
+  %values = load i64, ptr %watch, align 8
+  %objects.at = getelementptr i64, ptr %watch, i64 1
+  %objects = load ptr, ptr %objects.at, align 8
+  %seen.at = getelementptr i64, ptr %watch, i64 2
+  %seen = load ptr, ptr %seen.at, align 8
+  %places.at = getelementptr i64, ptr %watch, i64 3
+  %places = load ptr, ptr %places.at, align 8
+  %moved.at = getelementptr i64, ptr %watch, i64 4
+  %numbers.at = getelementptr i64, ptr %watch, i64 5
+  %numbers = load i64, ptr %numbers.at, align 8
+  %table.at = getelementptr i64, ptr %watch, i64 6
+  %table = load ptr, ptr %table.at, align 8
+  br label %value
+value:
+  %v = phi i64 [ 0, %entry ], [ %v.next, %counted ]
+  %moved = phi i64 [ 0, %entry ], [ %moved.next, %counted ]
+  %v.go = icmp slt i64 %v, %values
+  br i1 %v.go, label %look, label %number
+look:
+  %object.at = getelementptr ptr, ptr %objects, i64 %v
+  %object = load ptr, ptr %object.at, align 8
+  %record.row = mul nsw i64 %v, {_RECORD}
+  %record = getelementptr i64, ptr %seen, i64 %record.row
+  %type.at = getelementptr i8, ptr %object, i64 {DATA_OFFSET - 8}
+  %type = load i64, ptr %type.at, align 8
+  %type.seen = load i64, ptr %record, align 8
+  %type.same = icmp eq i64 %type, %type.seen
+  br i1 %type.same, label %what, label %counted
+what:
+  %what.at = getelementptr i64, ptr %record, i64 1
+  %fixed = load i64, ptr %what.at, align 8
+  %anywhere = icmp eq i64 %fixed, {_ANYWHERE}
+  br i1 %anywhere, label %counted, label %lies
+lies:
+  %data.at = getelementptr i8, ptr %object, i64 {DATA_OFFSET}
+  %data = load i64, ptr %data.at, align 8
+  %data.seen.at = getelementptr i64, ptr %record, i64 2
+  %data.seen = load i64, ptr %data.seen.at, align 8
+  %data.same = icmp eq i64 %data, %data.seen
+  %axes.at = getelementptr i8, ptr %object, i64 {DATA_OFFSET + 8}
+  %axes32 = load i32, ptr %axes.at, align 4
+  %axes = sext i32 %axes32 to i64
+  %axes.seen.at = getelementptr i64, ptr %record, i64 3
+  %axes.seen = load i64, ptr %axes.seen.at, align 8
+  %axes.same = icmp eq i64 %axes, %axes.seen
+  %same = and i1 %data.same, %axes.same
+  %strides.at = getelementptr i8, ptr %object, i64 {DATA_OFFSET + 24}
+  %strides = load ptr, ptr %strides.at, align 8
+  br i1 %same, label %stride, label %counted
+stride:
+  %k = phi i64 [ 0, %lies ], [ %k.next, %step ]
+  %k.go = icmp slt i64 %k, %axes
+  br i1 %k.go, label %step, label %counted
+step:
+  %k.next = add nsw i64 %k, 1
+  %one.at = getelementptr i64, ptr %strides, i64 %k
+  %one = load i64, ptr %one.at, align 8
+  %other.at = getelementptr i64, ptr %record, i64 %k
+  %other.here = getelementptr i64, ptr %other.at, i64 4
+  %other = load i64, ptr %other.here, align 8
+  %one.same = icmp eq i64 %one, %other
+  br i1 %one.same, label %stride, label %counted
+counted:
+  %stays = phi i1 [ 0, %look ], [ 1, %what ], [ 0, %lies ], [ 1, %stride ], [ 0, %step ]
+  %place.at = getelementptr i64, ptr %places, i64 %moved
+  store i64 %v, ptr %place.at, align 8
+  %gone = select i1 %stays, i64 0, i64 1
+  %moved.next = add nsw i64 %moved, %gone
+  %v.next = add nsw i64 %v, 1
+  br label %value
+number:
+  %n = phi i64 [ 0, %value ], [ %n.next, %copied ]
+  %n.go = icmp slt i64 %n, %numbers
+  br i1 %n.go, label %take, label %looked
+take:
+  %n.row = mul nsw i64 %n, {_NUMBER}
+  %entry.at = getelementptr i64, ptr %table, i64 %n.row
+  %from = load i64, ptr %entry.at, align 8
+  %to.at = getelementptr i64, ptr %entry.at, i64 1
+  %to = load ptr, ptr %to.at, align 8
+  %how.at = getelementptr i64, ptr %entry.at, i64 2
+  %how = load i64, ptr %how.at, align 8
+  %from.at = getelementptr ptr, ptr %objects, i64 %from
+  %source = load ptr, ptr %from.at, align 8
+  %source.type.at = getelementptr i8, ptr %source, i64 {DATA_OFFSET - 8}
+  %source.type = load i64, ptr %source.type.at, align 8
+  %source.row = mul nsw i64 %from, {_RECORD}
+  %source.seen.at = getelementptr i64, ptr %seen, i64 %source.row
+  %source.seen = load i64, ptr %source.seen.at, align 8
+  %float.at = getelementptr i8, ptr %source, i64 {_FLOAT_OFFSET}
+  %element.at = getelementptr i8, ptr %source, i64 {DATA_OFFSET}
+  %known = icmp eq i64 %source.type, %source.seen
+  br i1 %known, label %choose, label %copied
+choose:
+  switch i64 %how, label %copied [ i64 8, label %double i64 4, label %single i64 9, label %eight i64 5, label %four ]
+double:
+  %d = load double, ptr %float.at, align 8
+  store double %d, ptr %to, align 8
+  br label %copied
+single:
+  %s = load double, ptr %float.at, align 8
+  %s.narrow = fptrunc double %s to float
+  store float %s.narrow, ptr %to, align 8
+  br label %copied
+eight:
+  %e.at = load ptr, ptr %element.at, align 8
+  %e = load i64, ptr %e.at, align 1
+  store i64 %e, ptr %to, align 8
+  br label %copied
+four:
+  %f.at = load ptr, ptr %element.at, align 8
+  %f = load i32, ptr %f.at, align 1
+  store i32 %f, ptr %to, align 8
+  br label %copied
+copied:
+  %n.next = add nsw i64 %n, 1
+  br label %number
+looked:
+  store i64 %moved, ptr %moved.at, align 8
+"""
