@@ -35,11 +35,6 @@ _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
 _THIN = 16
 """Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty."""
-_DEEP = 4
-"""Rows for each column from which what takes several packings is faster here, if both operands lie as they are read:
-less often a row of the first operand comes from memory again, once for each panel."""
-_TALL = 128
-"""Rows of one first operand, read across them, from which it is worth the library's copy."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 Turned = tuple[bool, bool]
@@ -73,8 +68,7 @@ class GemmBackend:
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
-    fits = fits and (inner <= products.DEEPEST or (rows >= _DEEP * columns and not any(turned)))
-    fits = fits and not (turned[0] and batch == 1 and rows >= _TALL)
+    fits = fits and (inner <= products.DEEPEST or not turned[0])
     return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > _THIN
 
 

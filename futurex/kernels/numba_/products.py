@@ -1,12 +1,13 @@
 """Compiled float32 matrix products: panels of the second operand are packed, tiles of the result stay in registers.
 
 The blocking is that of K. Goto and R. van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) without
-its outer levels: a task is a panel of columns and some rows of one product of the batch. What the panel needs of the
-second operand is copied into a buffer that the first-level cache holds; then tiles of a few rows by a few vectors are
-accumulated, one element of the first operand times a row of the panel at a time. So the first operand is read as it
-lies, whichever axis is dense, and the second one is turned while it is packed.
+its outer levels: a task is a panel of columns and some rows of one product of the batch. Tiles of a few rows by
+a few vectors are accumulated, one element of the first operand times a row of the panel at a time. While the first tile
+is made, what the panel needs of the second operand is copied into a buffer, from which the other tiles read it: loads
+and stores that the multiplications hide. Only an operand that is turned is packed before, by squares of registers. The
+first operand is read as it lies, whichever axis is dense.
 
-Each element is a chain of fused multiply-adds over the inner axis, in its order; every 256 of them are added up apart.
+Each element is a chain of fused multiply-adds over the inner axis, in its order; every 1024 of them are added up apart.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 """Rows of a tile by its vectors: as many as leave registers for a row of the panel."""
 WIDEST = 4
 """Vectors of a panel; five where those make no odd panel at the end."""
-DEEPEST = 256
-"""Inner elements that are packed at once: a panel of 64 columns takes 64 KB."""
+DEEPEST = 1024
+"""Inner elements that are packed at once: a panel of 64 columns then takes a quarter of the second-level cache, from
+which it is read as fast; results that are read and written again for every packing cost more."""
 TALL = 64
 """Rows of one product of a stack that are worth a packing for themselves."""
 _WASTE = 0.02
+_AHEAD = 20
+"""Rows of the second operand between what is packed and what is asked for."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
           "x_row", "y_row", "out_row")  # fmt: skip
 
@@ -182,8 +186,9 @@ class _Writer:
 
             def work(panel: Panel, at_end: bool) -> None:
                 with code.loop("0", fresh):
-                    self._pack(panel, "0", "%inner")
-                self._tiles(panel, first, last, "0", "%inner")
+                    self._pack(panel, first, last, "0", "%inner")
+                begin = first if self.form.y_turned else code.add(first, code.multiply(fresh, str(panel.rows)))
+                self._tiles(panel, begin, last, "0", "%inner")
 
             self._panels(code.do(f"sdiv i64 {task}, {places}"), work)
 
@@ -194,29 +199,24 @@ class _Writer:
         back = code.multiply(self.column, "%y_row" if self.form.y_turned else "1")
         across = "%y_row" if self.form.y_turned else "1"
         self.ahead = code.do(f"sub i64 %y_step, {back}") if at_end else code.multiply(str(panel.width), across)
+        following = first if self.form.y_turned else code.add(first, str(panel.rows))
         if not self.form.deep:
-            self._pack(panel, "0", "%inner")
-            self._tiles(panel, first, last, "0", "%inner")
+            self._pack(panel, first, last, "0", "%inner")
+            self._tiles(panel, following, last, "0", "%inner")
             return
         with code.loop("0", "%inner", "%depth") as (begin, _):
             count = code.least(code.do(f"sub i64 %inner, {begin}"), "%depth")
-            self._pack(panel, begin, count)
-            self._tiles(panel, first, last, begin, count)
+            self._pack(panel, first, last, begin, count)
+            self._tiles(panel, following, last, begin, count)
 
-    def _pack(self, panel: Panel, begin: str, count: str) -> None:
-        code = self.code
+    def _pack(self, panel: Panel, first: str, last: str, begin: str, count: str) -> None:
+        """Fill the buffer; what is not turned on the way is also multiplied with the rows of the first tile."""
         if self.form.y_turned:
             self._pack_turned(panel, begin, count)
             return
+        code = self.code
         source = code.at("float", self.y, code.multiply(begin, "%y_row"))
-        with code.loop("0", count) as (k, _):
-            row = code.at("float", source, code.multiply(k, "%y_row"))
-            target = code.multiply(k, str(panel.width))
-            for v, mask in enumerate(_masks(panel)):
-                if self.ahead is not None:
-                    self._fetch(code.at("float", row, code.add(self.ahead, str(v * LANES))), write=False)
-                value = self._load(code.at("float", row, str(v * LANES)), mask)
-                code.run(f"store {VECTOR} {value}, ptr {self._packed(target, str(v * LANES))}, align 64")
+        self._rows_of_tile(panel, first, code.do(f"sub i64 {last}, 1"), begin, count, source)
 
     def _pack_turned(self, panel: Panel, begin: str, count: str) -> None:
         """Squares of sixteen rows of the operand become sixteen rows of the panel; the last row stands in for those
@@ -262,35 +262,42 @@ class _Writer:
         code = self.code
         most = code.do(f"sub i64 {last}, 1")
         with code.loop(first, last, str(panel.rows)) as (row, _):
-            rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
-            starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
-            targets = [
-                (code.at("float", start, str(v * LANES)), mask)
-                for start in starts
-                for v, mask in enumerate(_masks(panel))
-            ]
-            for pointer, _ in targets:
-                self._fetch(pointer, write=True)
-            if self.form.y_turned and self.ahead is not None:
+            if self.ahead is not None:
                 done, extent = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
-                self._fetch_y(panel, code.add(self.ahead, begin), done, extent, count)
-            if self.fetches_x:
-                self._fetch_x(panel, row)
-            values = self._tile(panel, rows, begin, count)
-            if self.form.deep:
-                values = [self._added(begin, *each) for each in zip(values, targets, strict=True)]
-            for value, target in zip(values, targets, strict=True):
-                self._store(value, *target)
+                self._fetch_y(panel, begin, done, extent, count)
+            self._rows_of_tile(panel, row, most, begin, count, None)
 
-    def _fetch_y(self, panel: Panel, ahead: str, done: str, rows: str, count: str) -> None:
-        """As much of what is turned next as a tile is of all rows, of which some are done."""
+    def _rows_of_tile(self, panel: Panel, row: str, most: str, begin: str, count: str, source: str | None) -> None:
+        """One tile from ``row`` on; ``source``: where the panel lies that is packed meanwhile."""
         code = self.code
-        share = code.add(code.do(f"sdiv i64 {panel.width * panel.rows}, {rows}"), "1")
+        rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
+        starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
+        targets = [
+            (code.at("float", start, str(v * LANES)), mask) for start in starts for v, mask in enumerate(_masks(panel))
+        ]
+        for pointer, _ in targets:
+            self._fetch(pointer, write=True)
+        if self.fetches_x:
+            self._fetch_x(panel, row)
+        values = self._tile(panel, rows, begin, count, source)
+        if self.form.deep:
+            values = [self._added(begin, *each) for each in zip(values, targets, strict=True)]
+        for value, target in zip(values, targets, strict=True):
+            self._store(value, *target)
+
+    def _fetch_y(self, panel: Panel, begin: str, done: str, rows: str, count: str) -> None:
+        """As much of the next panel as a tile is of all rows, of which some are done."""
+        code, turned = self.code, self.form.y_turned
+        assert self.ahead is not None
+        lines = str(panel.width) if turned else count
+        share = code.add(code.do(f"sdiv i64 {code.multiply(lines, str(panel.rows))}, {rows}"), "1")
         low = code.multiply(code.do(f"sdiv i64 {done}, {panel.rows}"), share)
-        with code.loop(low, code.least(code.add(low, share), str(panel.width))) as (line, _):
-            start = code.at("float", self.y, code.add(ahead, code.multiply(line, "%y_row")))
-            with code.loop("0", count, str(LANES)) as (at, _):
-                self._fetch(code.at("float", start, at), write=False)
+        start = code.at("float", self.y, self.ahead)
+        start = code.at("float", start, begin if turned else code.multiply(begin, "%y_row"))
+        with code.loop(low, code.least(code.add(low, share), lines)) as (number, _):
+            line = code.at("float", start, code.multiply(number, "%y_row"))
+            with code.loop("0", count if turned else str(panel.width), str(LANES)) as (at, _):
+                self._fetch(code.at("float", line, at), write=False)
 
     def _fetch_x(self, panel: Panel, row: str) -> None:
         """As much of the batch's next first operand as these rows are of this one; one that is turned is dense."""
@@ -308,8 +315,8 @@ class _Writer:
         old = code.do(f"select i1 {code.do(f'icmp eq i64 {begin}, 0')}, {VECTOR} zeroinitializer, {VECTOR} {before}")
         return code.do(f"fadd {VECTOR} {old}, {value}")
 
-    def _tile(self, panel: Panel, rows: list[str], begin: str, count: str) -> list[str]:
-        """The sums of one tile, row by row."""
+    def _tile(self, panel: Panel, rows: list[str], begin: str, count: str, source: str | None) -> list[str]:
+        """The sums of one tile, row by row; ``source``: where the panel lies that is packed meanwhile."""
         code, form = self.code, self.form
         if form.x_turned:
             line = code.at("float", self.x, code.multiply(begin, "%x_row"))
@@ -319,16 +326,27 @@ class _Writer:
         start = self._start(panel, begin) * len(rows)
         with code.loop("0", count, carried=[(VECTOR, value) for value in start]) as (k, held):
             packed = code.multiply(k, str(panel.width))
-            y = [
-                code.do(f"load {VECTOR}, ptr {self._packed(packed, str(v * LANES))}, align 64")
-                for v in range(panel.vectors)
-            ]
+            places = [self._packed(packed, str(v * LANES)) for v in range(panel.vectors)]
+            if source is None:
+                y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
+            else:
+                y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
             step = code.multiply(k, "%x_row") if form.x_turned else k
             for r, base in enumerate(bases):
                 x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
                 for v, other in enumerate(y):
                     held[r * panel.vectors + v] = _fma(code, x, other, held[r * panel.vectors + v])
         return held
+
+    def _copied(self, panel: Panel, row: str, places: list[str]) -> list[str]:
+        """The vectors of a row of the second operand, stored in the buffer; one some rows ahead is asked for."""
+        code, values = self.code, []
+        later = code.at("float", row, code.multiply("%y_row", str(_AHEAD)))
+        for v, (mask, place) in enumerate(zip(_masks(panel), places, strict=True)):
+            self._fetch(code.at("float", later, str(v * LANES)), write=False)
+            values.append(self._load(code.at("float", row, str(v * LANES)), mask))
+            code.run(f"store {VECTOR} {values[-1]}, ptr {place}, align 64")
+        return values
 
     def _start(self, panel: Panel, begin: str) -> list[str]:
         """What the sums of a row begin with: nothing or the bias, that in the first packing alone."""
