@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import importlib
 import resource
 import tracemalloc
@@ -12,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workloads import cases, networks
+from benchmarks.workloads.array_programs import PROGRAMS
+from futurex.runtime import config
+from futurex.runtime.plan import compile_plan
 
 GIVEN_AWAY = ("params", "running", "moments")
 
@@ -66,6 +71,34 @@ def arenas(plan: Any) -> int:
     """Return the bytes that a plan and those inside it keep between runs."""
     own = sum(each.arena.nbytes for each in plan._instances if each.arena is not None)
     return int(own) + sum(arenas(inner) for each in plan.instructions for inner in each.kernel.plans)
+
+
+class Grown:
+    """A function whose plan is complete and has never run: how much more memory is resident when it has?"""
+
+    def __init__(self, name: str, weights: str) -> None:
+        import futurex as fx
+
+        if name in PROGRAMS:
+            function, arguments = PROGRAMS[name].function, PROGRAMS[name].arguments()
+        else:
+            function, held, batch = training_step(name, weights)
+            arguments = [*held, *batch, np.uint64(0)]
+        program = fx.lower(function, *arguments)
+        flat = program.flatten(*arguments)
+        self._inputs = [np.array(each) if isinstance(each, np.ndarray) else each for each in flat]
+        self._plan = compile_plan(program.graph, threads=config.threads())
+
+    def figures(self) -> dict[str, Any]:
+        """Return what is predicted, and by how much the peak of resident memory grows while two runs are made."""
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        before = resident()
+        networks.forget_peak()
+        for _ in range(2):
+            self._plan.run(self._inputs)
+        size = sum(np.asarray(each).nbytes for each in self._inputs)
+        return {"arguments": size, "predicted": self._plan.memory.peak, "grown": networks.peak() - before}
 
 
 class Planned:

@@ -46,7 +46,10 @@ class OneDNNBackend:
             return None
         contiguous = node.op not in _TAKE_VIEWS
         bind = getattr(call, "bind", None)
-        return Kernel(call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind)
+        scratch = int(getattr(call, "scratch", 0))
+        return Kernel(
+            call, self.name, into=True, contiguous=contiguous, exclusive=True, bind=bind, scratch=scratch
+        )
 
 
 def _plain_float32(aval: Aval | tuple[Aval, ...]) -> bool:
@@ -66,6 +69,11 @@ class _Product:
         self.threads = threads
         self.kernels: dict[tuple[Lie, Lie], Call | None] = {}
         self.plain = self._kernel((False, False))
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that a call needs, where operands lie in one of the ways that have a kernel already."""
+        return max((int(getattr(each, "scratch", 0)) for each in self.kernels.values()), default=0)
 
     def _kernel(self, lies: tuple[Lie, Lie]) -> Call | None:
         if lies not in self.kernels:

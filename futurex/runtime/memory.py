@@ -46,7 +46,8 @@ def size_of(text: int | str) -> int:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
-    ``unplanned`` is the most at once in arrays that kernels allocate themselves, tapes of loops among them. The
+    ``unplanned`` is the most at once in arrays that kernels allocate themselves, tapes of loops and copies of strided
+    operands among them; ``kernels`` is what these keep for themselves between runs. The
     ``unknown`` arrays, whose size only the run knows, are not counted in bytes; tapes of unknown length are such."""
 
     arena: int
@@ -54,11 +55,12 @@ class Memory:
     constants: int
     unplanned: int
     unknown: int = 0
+    kernels: int = 0
 
     @property
     def peak(self) -> int:
         """Predicted peak bytes of one run, arguments not counted."""
-        return self.arena + self.outputs + self.constants + self.unplanned
+        return self.arena + self.outputs + self.constants + self.unplanned + self.kernels
 
 
 @dataclass(slots=True)

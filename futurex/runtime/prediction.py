@@ -1,7 +1,8 @@
 """How much memory a run will take, told from its plan: which arrays are alive while each instruction runs.
 
 Tapes of loops are counted where the number of rounds follows from constants: what decides over the next round is
-computed here, for as many rounds as there will be. What a kernel of NumPy's allocates while it runs is not counted.
+computed here, for as many rounds as there will be. Strided operands of kernels that want them dense are counted as the
+copies that the run makes of them. What a kernel of NumPy's allocates while it runs is not counted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from futurex.ops.tapes import Tape
 from futurex.passes.rounds import rounds_of
@@ -31,7 +34,18 @@ def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
         unknown=sum(slot.kind is Kind.OWN and not slot.aval.static for slot in slots if slot.root == slot.index)
         + sum(isinstance(slot.aval, Tape) and slot.index not in lengths for slot in slots if slot.kind is Kind.OWN)
         + sum(each.unknown for each in inner),
+        kernels=sum(_kept(low)),
     )
+
+
+def _kept(low: Lowering) -> tuple[int, int]:
+    """What kernels keep for themselves, those of sub-graphs included, and the most that one needs of what all share."""
+    own, scratch = sum(draft.kernel.own for draft in low.drafts), max((d.kernel.scratch for d in low.drafts), default=0)
+    for draft in low.drafts:
+        for plan in draft.kernel.plans:
+            inside = _kept(plan.low)
+            own, scratch = own + inside[0], max(scratch, inside[1])
+    return own, scratch
 
 
 def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> int:
@@ -61,17 +75,51 @@ def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> in
 def beside(low: Lowering, draft: Draft) -> int:
     """What a node with sub-graphs needs while it runs, besides its results and the arenas of its plans.
 
-    A loop writes one set of what it carries while it reads another, the last of which is its result.
+    A loop writes one set of what it carries while it reads another, the last of which is its result; what its body
+    writes in place it has once.
     """
     plans: Sequence[Any] = draft.kernel.plans
     if not plans:
-        return 0
+        return _copies(low, draft)
     results = sum(slot_bytes(low.slots[out]) for out in draft.outs)
     most = max(plan.memory.outputs + plan.memory.unplanned for plan in plans)
     if draft.node.op == "cond":
         return int(max(0, most - results))
     carried = sum(slot_bytes(low.slots[out]) for out in draft.outs[: _carried(draft)])
-    return int(most + max(0, carried - plans[-1].memory.outputs))
+    body = plans[-1]
+    in_place = sum(slot_bytes(body.low.slots[root]) for root in body.layout.donated)
+    return int(most + max(0, carried - body.memory.outputs - in_place))
+
+
+def _copies(low: Lowering, draft: Draft) -> int:
+    """Bytes of the operands that an instruction has to copy, because they do not lie as its kernel wants them."""
+    places = low.loose(draft.ins, draft.kernel)
+    return sum(slot_bytes(low.slots[draft.ins[place]]) for place in places if _is_strided(low, draft.ins[place]))
+
+
+def _is_strided(low: Lowering, index: int) -> bool:
+    """Will this array not be dense? Arguments are taken to be; indices that only the run knows, to leave gaps."""
+    layout = _layout(low, index)
+    return layout is not None and not layout.flags.c_contiguous
+
+
+def _layout(low: Lowering, index: int) -> Any:
+    """A stand-in that lies as the array will, without memory of its own; None for what is no array or unknown."""
+    slot = low.slots[index]
+    if slot.layout is not None or not (isinstance(slot.aval, Aval) and slot.aval.static) or slot.aval.dtype.hasobject:
+        return slot.layout
+    dense = np.empty(slot.aval.shape, slot.aval.dtype)  # nobody touches its pages
+    draft = low.drafts[slot.writer] if slot.writer is not None else None
+    if draft is None or draft.kernel.view is None:
+        return dense
+    stand_ins = [
+        _layout(low, source) if place == draft.kernel.view else low.slots[source].value
+        for place, source in enumerate(draft.ins)
+    ]
+    if any(each is None for each in stand_ins):
+        return dense[::2] if dense.ndim else dense
+    found = draft.kernel.call(None, *stand_ins)
+    return found if isinstance(found, np.ndarray) else dense
 
 
 def _carried(draft: Draft) -> int:

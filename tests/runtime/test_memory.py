@@ -42,7 +42,7 @@ def test_the_prediction_is_the_size_of_the_arena(graph):
     instance, _ = plan.begin(inputs(), None)
     assert plan.memory.arena == (0 if instance.arena is None else instance.arena.nbytes)
     assert plan.memory.peak == sum(
-        (plan.memory.arena, plan.memory.outputs, plan.memory.constants, plan.memory.unplanned)
+        (plan.memory.arena, plan.memory.outputs, plan.memory.constants, plan.memory.unplanned, plan.memory.kernels)
     )
 
 

@@ -78,7 +78,8 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     into = all(out.is_static and (out.aval.weak or out.dtype in STORED) for out in node.attrs["body"].outs)
     inplace = tuple(range(count)) if into and not program.fails else ()
     return Kernel(
-        lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program
+        lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program,
+        own=program.scratch * program.threads,
     )
 
 
