@@ -1,4 +1,4 @@
-"""Products in narrow formats on a GPU by cuBLAS: operands and results of few bits, sums in single precision.
+"""Products on a GPU by cuBLAS: of singles and doubles, and in narrow formats with sums in single precision.
 
 One call of ``cublasGemmStridedBatchedEx`` a product. cuBLAS reads matrices by columns, so ``x @ y`` by rows is
 ``y.T @ x.T`` by columns of the same memory; a transposed operand is read where it lies.
@@ -13,22 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.cupy_.blas import library
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.formats import convert
 from futurex.ops.precision import STORAGE
 from futurex.tree.node import Node
 
 PRODUCTS = frozenset(("matmul", "dot"))
-KINDS = {"float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF", "tfloat32": "CUDA_R_32F"}
-SUMS = {"float16": "COMPUTE_32F", "bfloat16": "COMPUTE_32F", "tfloat32": "COMPUTE_32F_FAST_TF32"}
+PLAIN = frozenset(np.dtype(name) for name in ("float16", "float32", "float64"))
 _PLAIN, _TURNED = 0, 1  # cublasOperation_t
+_LARGEST = 2**31 - 1
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A stack of products (rows x inner) @ (inner x columns), in a format of :mod:`futurex.ops.precision`.
+    """A stack of products (rows x inner) @ (inner x columns), in a dtype or a format of :mod:`futurex.ops.precision`.
 
     ``x`` and ``y`` are the shapes that the operands are brought to, stack first; ``out`` is that of the result.
     """
@@ -41,42 +42,42 @@ class Task:
 
 def task_of(node: Node) -> Task | None:
     """What cuBLAS is to do for a node; None where it is not asked."""
-    if node.op != "narrow_product" or node.attrs["product"] not in PRODUCTS or not node.is_static:
+    product, to = (node.attrs["product"], node.attrs["to"]) if node.op == "narrow_product" else (node.op, "")
+    if product not in PRODUCTS or not node.is_static:
         return None
+    if not to:
+        if node.dtype not in PLAIN or any(source.dtype != node.dtype for source in node.inputs):
+            return None
+        to = str(node.dtype)
     x, y = (source.shape for source in node.inputs)
     if min(len(x), len(y)) < 1 or 0 in (*x, *y, *node.shape):
         return None
-    if node.attrs["product"] == "dot" and len(y) > 2:
+    if product == "dot" and len(y) > 2:
         return None
     if len(y) <= 2:  # all rows of x, one after the other, against one matrix
         inner = x[-1]
-        return Task((1, math.prod(x[:-1]), inner), (1, inner, math.prod(y[1:])), node.shape, node.attrs["to"])
-    rows = x[-2] if len(x) > 1 else 1
-    stack = node.shape[: len(node.shape) - (2 if len(x) > 1 else 1)]
-    return Task((*stack, rows, x[-1]), (*stack, *y[-2:]), node.shape, node.attrs["to"])
+        task = Task((1, math.prod(x[:-1]), inner), (1, inner, math.prod(y[1:])), node.shape, to)
+    else:
+        rows = x[-2] if len(x) > 1 else 1
+        stack = node.shape[: len(node.shape) - (2 if len(x) > 1 else 1)]
+        task = Task((*stack, rows, x[-1]), (*stack, *y[-2:]), node.shape, to)
+    return task if max(*task.x, *task.y, math.prod(task.x[:-2])) <= _LARGEST else None
 
 
 class Product:
     """A task's kernel on arrays of the device."""
 
-    def __init__(self, device: Device, task: Task, library: Any, handle: Callable[[], int], kinds: Any) -> None:
-        """``library`` has CuPy's thin wrapper of cuBLAS, ``kinds`` the numbers of data types."""
-        self.device, self.task, self._library, self._handle = device, task, library, handle
-        self._kind = getattr(kinds, KINDS[task.to])
-        self._sums = getattr(library, f"CUBLAS_{SUMS[task.to]}")
-        self._one, self._zero = (np.full((), value, np.float32) for value in (1.0, 0.0))  # read in the host's memory
+    def __init__(self, device: Device, task: Task) -> None:
+        self.device, self.task, self._library = device, task, library(device)
 
     def __call__(self, x: Any, y: Any) -> tuple[Any, ...]:
         task, (rows, inner), columns = self.task, self.task.x[-2:], self.task.y[-1]
-        out = self.device.xp.empty(task.out, STORAGE[task.to])
+        out = self.device.xp.empty(task.out, STORAGE.get(task.to, task.to))
         x, turned_x, step_x = self._laid(x, task.x)
         y, turned_y, step_y = self._laid(y, task.y)
-        self._library.gemmStridedBatchedEx(
-            self._handle(), turned_y, turned_x, columns, rows, inner, self._one.ctypes.data,
-            y.data.ptr, self._kind, inner if turned_y else columns, step_y,
-            x.data.ptr, self._kind, rows if turned_x else inner, step_x, self._zero.ctypes.data,
-            out.data.ptr, self._kind, columns, rows * columns, math.prod(task.x[:-2]), self._sums,
-            self._library.CUBLAS_GEMM_DEFAULT,
+        self._library.product(
+            task.to, (turned_y, turned_x), (columns, rows, inner), y, inner if turned_y else columns, step_y,
+            x, rows if turned_x else inner, step_x, out, math.prod(task.x[:-2]),
         )  # fmt: skip
         return (convert(self.device, "narrow", task.to, out) if task.to == "tfloat32" else out,)
 
@@ -98,12 +99,11 @@ class Product:
 
 
 def kernel_for(device: Device, node: Node) -> Callable[..., tuple[Any, ...]] | None:
-    """cuBLAS's kernel for a node, or None where the op, the device or the library is another."""
-    task = task_of(node) if device.kind == "cuda" else None
+    """cuBLAS's kernel for a node, or None where the op or the library is another."""
+    task = task_of(node)
     if task is None:
         return None
-    cuda = device.xp.cuda
     try:
-        return Product(device, task, cuda.cublas, cuda.device.get_cublas_handle, cuda.runtime)
-    except (ImportError, AttributeError):  # no such library, or one without these formats
+        return Product(device, task)
+    except (ImportError, OSError, AttributeError):
         return None

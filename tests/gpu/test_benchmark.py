@@ -36,7 +36,7 @@ def test_all_of_it_runs_and_every_case_is_written(gpu, tmp_path, monkeypatch, ca
     found = json.loads(path.read_text())
     assert set(found["rates"]) == {"copy", "product, float32", "product, float16"}
     assert len(found["kernels"]) == len(list(gpu.works(gpu.TINY)))
-    assert {"cuda", "cupy"} == {each for row in found["kernels"] for each in row["backends"]} - {"host"}
+    assert {"cuda", "cupy", "cublas"} == {each for row in found["kernels"] for each in row["backends"]} - {"host"}
     [compared] = found["comparisons"]
     ours = {"futurex", "futurex, bfloat16 products"}
     assert ours <= set(compared["seconds"])

@@ -1,13 +1,14 @@
-"""Products in narrow formats handed to cuBLAS: shapes and layouts, by a reading of its call in NumPy."""
+"""Products handed to cuBLAS: shapes and layouts, by a reading of its call in NumPy."""
 
 import ctypes
-from types import SimpleNamespace
+import importlib
 
 import numpy as np
 import pytest
 
 from futurex.kernels import cublas
 from futurex.kernels.cuda_ import emulation
+from futurex.kernels.cupy_ import blas
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
 from futurex.kernels.cupy_.formats import CONVERSIONS, convert
@@ -15,44 +16,65 @@ from futurex.ops.precision import STORAGE
 from futurex.tree import Aval, apply, param, record
 
 DEVICE = Device(NAMESPACE, "emulated")
-KINDS = SimpleNamespace(CUDA_R_16F=2, CUDA_R_16BF=14, CUDA_R_32F=0)
-FORMATS = {2: "float16", 14: "bfloat16", 0: "tfloat32"}
+KINDS = {2: "float16", 14: "bfloat16", 0: "float32", 1: "float64"}
+SUMS = {"float16": 68, "bfloat16": 68, "tfloat32": 77, "float32": 68, "float64": 70}
+DTYPES = {to: STORAGE.get(to, to) for to in SUMS}
 compiles = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
 
 
-class Reading:
-    """``cublasGemmStridedBatchedEx`` by its documentation: C = alpha op(A) op(B) + beta C, all by columns."""
-
-    CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT = 68, 77, -1
+class Functions:
+    """cuBLAS's C functions by their documentation: C = alpha op(A) op(B) + beta C, all by columns."""
 
     def __init__(self):
-        self.sums = []
+        self.sums, self.stream, self.room = [], None, 0
 
-    def gemmStridedBatchedEx(
+    def cublasCreate_v2(self, place):
+        place._obj.value = 7
+        return 0
+
+    def cublasSetStream_v2(self, handle, stream):
+        self.stream, self.room = stream, 0
+        return 0
+
+    def cublasSetWorkspace_v2(self, handle, place, size):
+        assert place
+        self.room = size
+        return 0
+
+    def cublasGemmStridedBatchedEx(
         self, handle, transa, transb, m, n, k, alpha, a, a_kind, lda, step_a, b, b_kind, ldb, step_b, beta, c, c_kind,
         ldc, step_c, count, compute, algorithm,
     ):  # fmt: skip
-        assert (handle, algorithm) == (7, -1)
-        one, zero = (ctypes.c_float.from_address(each).value for each in (alpha, beta))
-        assert (one, zero) == (1.0, 0.0)
+        assert (handle.value, algorithm) == (7, -1)
+        assert (self.stream, self.room) == (NAMESPACE.cuda.get_current_stream().ptr, 99)
+        factor = ctypes.c_double if compute == 70 else ctypes.c_float
+        assert [factor.from_address(each).value for each in (alpha, beta)] == [1.0, 0.0]
         self.sums.append(compute)
-        to = FORMATS[c_kind]
+        to = "tfloat32" if compute == 77 else KINDS[c_kind]
         for each in range(count):
-            x = _by_columns(a, a_kind, lda, step_a, each, (k, m) if transa else (m, k))
-            y = _by_columns(b, b_kind, ldb, step_b, each, (n, k) if transb else (k, n))
-            out = _by_columns(c, c_kind, ldc, step_c, each, (m, n))
-            left, right = (record("widen")(np.array(part), to=to) for part in (x, y))
-            out[...] = record("narrow")((left.T if transa else left) @ (right.T if transb else right), to=to)
+            x = _by_columns(a, DTYPES[to], lda, step_a, each, (k, m) if transa else (m, k))
+            y = _by_columns(b, DTYPES[to], ldb, step_b, each, (n, k) if transb else (k, n))
+            out = _by_columns(c, DTYPES[to], ldc, step_c, each, (m, n))
+            left, right = (widened(np.array(part), to) for part in (x, y))
+            out[...] = narrowed((left.T if transa else left) @ (right.T if transb else right), to)
+        return 0 if a_kind == b_kind == c_kind else 7
 
 
-def _by_columns(address, kind, leading, step, number, shape):
-    dtype = STORAGE[FORMATS[kind]]
+def narrowed(x, to):
+    return record("narrow")(x, to=to) if to in STORAGE else x
+
+
+def widened(x, to):
+    return record("widen")(x, to=to) if to in STORAGE else x
+
+
+def _by_columns(address, dtype, leading, step, number, shape):
+    dtype = np.dtype(dtype)
     assert leading >= shape[0]
     size = leading * (shape[1] - 1) + shape[0]
     memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address + number * step * dtype.itemsize)
     strides = (dtype.itemsize, leading * dtype.itemsize)
     return np.ndarray(shape, dtype, memory, 0, strides)
-
 
 
 SHAPES = {
@@ -77,7 +99,7 @@ SHAPES = {
 
 def lying(shape, axes, rng, to):
     """An array of this shape whose memory is in the order of ``axes``."""
-    values = record("narrow")(rng.normal(size=shape).astype(np.float32), to=to)
+    values = narrowed(rng.normal(size=shape).astype(np.float64 if to == "float64" else np.float32), to)
     if axes is None:
         return values
     order = np.argsort(axes)
@@ -85,20 +107,52 @@ def lying(shape, axes, rng, to):
 
 
 @compiles
-@pytest.mark.parametrize("to", STORAGE)
+@pytest.mark.parametrize("to", SUMS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_product_is_read_as_it_lies(shape, to):
+def test_a_product_is_read_as_it_lies(shape, to, monkeypatch):
     product, left, right, first, second = SHAPES[shape]
-    rng, library = np.random.default_rng(0), Reading()
+    rng, functions = np.random.default_rng(0), Functions()
     x, y = lying(left, first, rng, to), lying(right, second, rng, to)
-    node = apply("narrow_product", *(param(Aval(each.shape, each.dtype)) for each in (x, y)), product=product, to=to)
-    kernel = cublas.Product(DEVICE, cublas.task_of(node), library, lambda: 7, KINDS)
-    (result,) = kernel(*(NAMESPACE.ndarray(each) for each in (x, y)))
-    result, expected = DEVICE.to_host(result), record("narrow_product")(x, y, product=product, to=to)
-    assert (result.dtype, result.shape) == (expected.dtype, np.shape(expected))
-    wide = (record("widen")(each, to=to) for each in (result, expected))
-    np.testing.assert_allclose(*wide, rtol=2.0**-7 if to == "bfloat16" else 2.0**-10, atol=1e-6)
-    assert library.sums == [77 if to == "tfloat32" else 68]
+    params = [param(Aval(each.shape, each.dtype)) for each in (x, y)]
+    node = apply("narrow_product", *params, product=product, to=to) if to in STORAGE else apply(product, *params)
+    expected = node.record.run((x, y), node.attrs)
+    for library in (blas.Library(DEVICE, functions, 99), blas.Reading()):
+        monkeypatch.setattr(cublas, "library", lambda device, library=library: library)
+        (result,) = cublas.kernel_for(DEVICE, node)(*(NAMESPACE.ndarray(each) for each in (x, y)))
+        result = DEVICE.to_host(result)
+        assert (result.dtype, result.shape) == (expected.dtype, np.shape(expected))
+        wide = (widened(each, to) for each in (result, expected))
+        rtol = {"bfloat16": 2.0**-7, "float64": 1e-13, "float32": 2e-6}.get(to, 2.0**-10)
+        np.testing.assert_allclose(*wide, rtol=rtol, atol=1e-6)
+    assert functions.sums == [SUMS[to]]
+
+
+def test_what_cublas_refuses_is_an_error():
+    functions = Functions()
+    functions.cublasSetStream_v2 = lambda handle, stream: 1
+    x = NAMESPACE.ones((2, 2))
+    with pytest.raises(RuntimeError, match="cublasStatus_t 1"):
+        blas.Library(DEVICE, functions, 99).product("float64", (0, 0), (2, 2, 2), x, 2, 4, x, 2, 4, x, 1)
+
+
+def test_the_library_has_these_functions_where_it_is_installed():
+    pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
+    importlib.import_module("cupy.cuda").cublas.getVersion
+    try:
+        c = next(ctypes.CDLL(f"libcublas.so.{major}") for major in (12, 13) if _loads(f"libcublas.so.{major}"))
+    except StopIteration:
+        pytest.skip("cuBLAS is not installed")
+    blas.declare(c)
+    made = ctypes.c_void_p()
+    assert c.cublasCreate_v2(ctypes.byref(made)) in (0, 1)  # success, or no device
+
+
+def _loads(name):
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ _ABSENT_IN = {
 _ACCUMULATING = frozenset(("add", "multiply"))
 _SCATTERING = frozenset(("add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"))
 _FROM_HOST = frozenset(("array", "asarray", "asanyarray", "ascontiguousarray"))
+_BY_CUBLAS = frozenset(("matmul", "dot", "inner", "vdot", "tensordot", "einsum"))
 _raising = threading.local()
 
 
@@ -67,7 +68,15 @@ def _wrapped(value: Any) -> Any:
     return [_wrapped(part) for part in value] if isinstance(value, list) else value
 
 
+def _refuse_capture(library: str) -> None:
+    """CuPy calls some libraries by wrappers that look whether a graph is being captured."""
+    if capturing():
+        raise NotImplementedError(f"calling {library} API during stream capture is currently unsupported")
+
+
 def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if getattr(function, "__name__", "") in _BY_CUBLAS:
+        _refuse_capture("cuBLAS")
     bare, named, out = [*map(_bare, args)], {name: _bare(value) for name, value in kwargs.items()}, kwargs.get("out")
 
     def work() -> Any:
@@ -378,6 +387,8 @@ class _Linalg(_Module):
         plain = super()._made(name, value)
 
         def quiet(*args: Any, **kwargs: Any) -> Any:
+            if name != "norm":
+                _refuse_capture("cuSOLVER")
             try:
                 return plain(*args, **kwargs)
             except np.linalg.LinAlgError:
