@@ -139,8 +139,12 @@ def _effect(node: Node, inputs: list[Batched]) -> Batched:
     return Batched(build(node.record, (passed, *(x.node for x in before)), node.attrs, node.aval, node.src), False)
 
 
+_OF_SCALARS = {"scalar_power": "power", "scalar_multiply": "multiply", "scalar_divide": "divide"}
+"""What these are for arrays."""
+
+
 def _elementwise(size: int, node: Node, inputs: list[Node], batched: list[bool]) -> Any:
-    if not (node.record.elementwise or node.record.factors == "elementwise" or node.op == "scalar_power"):
+    if not (node.record.elementwise or node.record.factors == "elementwise" or node.op in _OF_SCALARS):
         return NotImplemented
     first = node.aval[0] if isinstance(node.aval, tuple) else node.aval
     common = _common_dtype(node)
@@ -150,7 +154,7 @@ def _elementwise(size: int, node: Node, inputs: list[Node], batched: list[bool])
             x = apply("cast", x, dtype=common)
         ready.append(widened(x, first.ndim) if has else x)
     try:
-        made = apply("power" if node.op == "scalar_power" else node.op, *ready, **node.attrs)
+        made = apply(_OF_SCALARS.get(node.op, node.op), *ready, **node.attrs)
     except REFUSED:
         return NotImplemented
     if isinstance(made.aval, tuple):

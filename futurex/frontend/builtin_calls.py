@@ -34,6 +34,8 @@ def _scalar(kind: str, builtin: Any) -> Special:
             if node.dtype.kind == "c" and kind in "fi":
                 raise Escape(f"{builtin.__name__}() of a complex value", "it raises or warns")
             return fresh(emit("python_scalar", emit("reshape", node, shape=()) if node.ndim else node, kind=kind))
+        if builtin is complex and len(args) == 2 and not kwargs and any_traced(args) and all(map(_is_real, args)):
+            return fresh(emit("python_complex", *map(node_of, args)))
         if any_traced(args):
             raise Escape(f"{builtin.__name__}() with options on traced values", "plain Python needs the value here")
         Runtime.known(args[0] if args else None)
@@ -41,6 +43,13 @@ def _scalar(kind: str, builtin: Any) -> Special:
             return builtin(*args, **kwargs)
 
     return convert
+
+
+def _is_real(value: Any) -> bool:
+    """Is it one real number?"""
+    if isinstance(value, Tracer):
+        return value.is_scalar and value.dtype.kind in "biuf"
+    return type(value) in (bool, int, float) or isinstance(value, np.bool_ | np.integer | np.floating)
 
 
 for _kind, _builtin in {"f": float, "i": int, "b": bool, "c": complex}.items():

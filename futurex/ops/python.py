@@ -174,6 +174,46 @@ op(
 )  # fmt: skip
 
 
+def _scalar_multiply(x: Any, y: Any) -> Any:
+    """``x * y`` of complex scalars, whose sums and products are rounded one by one; arrays fuse them."""
+    x, y = (value[()] if isinstance(value, np.ndarray) else value for value in (x, y))
+    return x * y
+
+
+def _scalar_divide(x: complex, y: complex) -> complex:
+    return x / y
+
+
+op(
+    "scalar_multiply", _scalar_multiply, aval=lambda x, y: record("multiply").infer((x, y), (None, None), {}),
+    vjp=record("multiply").vjp, factors=", -> ",
+    samples=lambda rng: [
+        Sample((np.complex128(0.6 - 0.8j), np.complex128(1.5 + 2j)), order=1),
+        Sample((np.complex64(0.6 - 0.8j), 1.5), order=0),
+        Sample((0.3 + 0.1j, 2.5 - 1j), order=0),
+    ],
+)  # fmt: skip
+op(
+    "scalar_divide", _scalar_divide, aval=lambda x, y: record("divide").infer((x, y), (None, None), {}),
+    vjp=record("divide").vjp, factors=", -> ", fails=True,
+    samples=lambda rng: [
+        Sample((np.complex128(0.6 - 0.8j), np.complex128(1.5 + 2j)), order=1),
+        Sample((0.3 + 0.1j, 2.5 - 1j), order=0),
+    ],
+)  # fmt: skip
+
+
+def _python_complex_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    return apply("real", g), apply("imag", apply("conjugate", g))
+
+
+op(
+    "python_complex", lambda x, y: complex(float(x), float(y)), aval=lambda x, y: Aval((), _DTYPES["c"], weak=True),
+    vjp=_python_complex_rule, factors=", -> ", fails=True,
+    samples=lambda rng: [Sample((np.float64(0.5), np.float64(-2)), order=1), Sample((0.5, 2), order=0)],
+)  # fmt: skip
+
+
 def _print(*values: Any, parts: tuple[str | Text | None, ...], sep: str, end: str) -> Any:
     print(*filled(parts, iter(values)), sep=sep, end=end)
     return np.True_

@@ -39,11 +39,16 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
             return fresh(emit("scalar_compare", *nodes, operator=ufunc.__name__))  # NaN has another place there
     if ufunc is np.absolute and nodes[0].dtype.kind == "c" and not _is_array(values[0], nodes[0]):
         return fresh(emit("scalar_absolute", nodes[0]))
+    scalars = not any(_is_array(value, node) for value, node in zip(values, nodes, strict=True))
+    if ufunc is np.multiply and scalars and any(node.dtype.kind == "c" for node in nodes):
+        return fresh(emit("scalar_multiply", *nodes))
     if not all(node.aval.weak for node in nodes):
         return compute(ufunc, *values)
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
         nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
         check_numbers(ufunc, nodes)
+    if ufunc is np.divide and any(node.dtype.kind == "c" for node in nodes):
+        return fresh(emit("scalar_divide", *nodes))
     return compute(ufunc, *map(fresh, nodes))
 
 
@@ -87,8 +92,8 @@ def _is_array(value: Any, node: Node) -> bool:
 
 def _python_power(x: Node, y: Node) -> Any:
     whole = y.op == "const" and y.dtype.kind in "ib" and y.value >= 0
-    if "c" in (x.dtype.kind, y.dtype.kind) or (x.dtype.kind != "f" and not whole):
-        raise Escape("a power of traced Python integers or complex numbers", "its type depends on the values")
+    if x.dtype.kind not in "fc" and y.dtype.kind != "c" and not whole:
+        raise Escape("a power of traced Python integers", "its type depends on the values")
     return fresh(emit("scalar_power", x, y))
 
 

@@ -107,7 +107,7 @@ def _set(e: Emitter, word: int, register: str) -> None:
 
 def _capacity(e: Emitter, node: Node, aval: Aval, inputs: Sequence[Any]) -> tuple[int, ...]:
     """The largest that a result can be."""
-    if aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16 or (aval.weak and aval.dtype.kind == "c"):
+    if aval.dtype.kind not in "biufc" or aval.dtype.itemsize > 16:
         raise Unsupported(f"values of dtype {aval.dtype}")
     if all(type(extent) is int for extent in aval.shape):
         return tuple(aval.shape)

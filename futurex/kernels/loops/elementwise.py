@@ -31,7 +31,7 @@ _COPIES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64, 16: np.complex128}
 
 def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     """An elementwise node on scalars, or on arrays that broadcast."""
-    if all(isinstance(value, Scalar) for value in inputs) and node.dtype.kind != "c":
+    if all(isinstance(value, Scalar) for value in inputs):
         supported(node.dtype)
         return Scalar(scalar(e, node, [e.scalar(value) for value in inputs]), node.dtype, node.aval.weak)
     if node.aval.weak:
@@ -181,8 +181,6 @@ def numpy_loop(node: Node) -> InnerLoop | None:
 def operand(e: Emitter, value: Value, dtype: Dtype) -> Array:
     """A value as an array of a loop's dtype."""
     if isinstance(value, Scalar):
-        if dtype.kind == "c":
-            raise Unsupported("a number as a complex operand")
         return e.cell(Scalar(values.converted(e.function, value, supported(dtype)), dtype, False))
     return value if value.dtype == dtype else cast(e, value, dtype)
 
@@ -198,16 +196,14 @@ def assign(e: Emitter, target: Array, value: Value, add: bool = False) -> None:
     """``target[...] = value`` or ``target += value``, with NumPy's casts; the two share no memory."""
     f, dtype = e.function, target.dtype
     if isinstance(value, Scalar):
-        if dtype.kind == "c":
-            raise Unsupported("a number into complex elements")
         value = Scalar(values.converted(f, value, supported(dtype)), dtype, False)
         if not target.shape and not add:
             f.store(dtype, value.register, target.pointer(f))
             return
         value = e.cell(value)
     if value.dtype != dtype:
-        if dtype.kind == "c" or value.dtype.kind == "c":
-            raise Unsupported("a cast of complex elements")
+        if value.dtype.kind == "c" and dtype.kind not in "cb":
+            raise Unsupported("complex elements as real ones")
         if add:
             value = cast(e, value, dtype)
         else:

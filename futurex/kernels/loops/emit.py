@@ -25,8 +25,8 @@ from futurex.kernels.loops.memory import Memory
 from futurex.kernels.loops.order import Placed, schedule
 from futurex.kernels.loops.records import RUNTIME
 from futurex.kernels.loops.support import Unsupported
-from futurex.kernels.loops.values import Scalar, constant
-from futurex.ops.fusion import SUPPORTED
+from futurex.kernels.loops.values import NUMBERS, Scalar, constant
+from futurex.kernels.numba_.scalar import joined
 from futurex.passes.expand import without_sweeps
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -35,8 +35,8 @@ from futurex.tree.record import record
 
 Value = Scalar | Array
 _BOOL = np.dtype(bool)
-STORED = SUPPORTED | {np.dtype(np.complex64), np.dtype(np.complex128)}
-"""What arrays may hold; values in registers are not complex."""
+STORED = NUMBERS
+"""What arrays may hold."""
 _LARGEST_UNKNOWN = 1 << 18
 """Elements that memory is set aside for where only the run knows how many there are."""
 
@@ -116,7 +116,7 @@ class Emitter:
 
     def unboxed(self, array: Array) -> Any:
         """An array without dimensions as a number, where it can be one."""
-        if array.shape or array.dtype not in SUPPORTED:
+        if array.shape or array.dtype not in STORED:
             return array
         return Scalar(self.function.load(array.dtype, array.pointer(self.function)), array.dtype, False)
 
@@ -141,7 +141,7 @@ class Emitter:
 
     def constant(self, node: Node) -> Any:
         if node not in self._known:
-            if not node.shape and node.dtype in SUPPORTED:
+            if not node.shape and node.dtype in STORED:
                 value = node.value.item() if isinstance(node.value, np.ndarray | np.generic) else node.value
                 try:
                     self._known[node] = constant(value, node.dtype, node.aval.weak)
@@ -267,6 +267,7 @@ class Emitter:
 
     def _native(self, placed: Placed, inputs: list[Any]) -> Any:
         node = placed.node
+        weak = isinstance(node.aval, Aval) and node.aval.weak
         if node.op in _PLACED:
             return _PLACED[node.op](self, placed, inputs)
         if node.op in _PLAIN:
@@ -279,6 +280,15 @@ class Emitter:
             base, exponent = map(self.scalar, inputs)
             found = values.power(self.function, base, exponent, node.dtype, node.aval.weak)
             return Scalar(found, node.dtype, node.aval.weak)
+        if node.op == "scalar_multiply":
+            return Scalar(values.product(self.function, list(map(self.scalar, inputs)), node.dtype), node.dtype, weak)
+        if node.op == "scalar_divide":
+            return Scalar(values.quotient(self.function, list(map(self.scalar, inputs))), node.dtype, weak)
+        if node.op == "scalar_absolute":
+            return Scalar(values.absolute(self.function, self.scalar(inputs[0])), node.dtype, weak)
+        if node.op == "python_complex":
+            real, imag = (values.python_scalar(self.function, self.scalar(value), "f").register for value in inputs)
+            return Scalar(joined(real, imag), node.dtype, True)
         if node.op in ("stop_gradient", "after"):
             if isinstance(inputs[0], Array):
                 return inputs[0].borrowed() if placed.lazy else self.copied(inputs[0])

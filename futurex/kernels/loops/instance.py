@@ -83,6 +83,8 @@ class Source:
                     name = f"o{k}"
                     lines += [f"o{k} = outs[{k}]", f"if not ({fits.format(name)}): misfit(o{k}, s{k}, d{k})"]
                     copies += [f"if at(o{k}) != at(i{k}): copyto(o{k}, i{k})"] * (k not in self._program.refilled)
+                elif not wanted[1]:
+                    lines.append(f"if type(i{k}) is not ndarray: i{k} = array(i{k}, d{k})")
                 elif wanted[3]:
                     lines.append(f"i{k} = array(i{k}, order='C')")
                     lines += [f"if not ({fits.format(name)}): misfit(i{k}, s{k}, d{k})"] * (not fitting)
@@ -135,12 +137,13 @@ class Source:
                 result = homes[cell.array.place.index]
             else:
                 found = f"v{k}" if is_fixed(cell) else f"view(c{k})"
+                own = ".copy()" if cell.array.shape else ".item()" if cell.weak else "[()]"
                 if into:
                     lines += [f"o{k} = outs[{k}]", f"r{k} = {found}"]
                     lines.append(f"if o{k} is not None: copyto(o{k}, r{k}); r{k} = o{k}")
-                    lines.append(f"else: r{k} = r{k}{'.copy()' if cell.array.shape else '[()]'}")
+                    lines.append(f"else: r{k} = r{k}{own}")
                 else:
-                    result = f"{found}{'.copy()' if cell.array.shape else '[()]'}"
+                    result = f"{found}{own}"
             results.append(result)
         found = f"({''.join(f'{each}, ' for each in results)})"
         if not self._looks:

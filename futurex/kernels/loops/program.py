@@ -50,20 +50,20 @@ class Program:
         inputs: list[Any] = []
         scalars: list[tuple[int, Any]] = []
         for k, aval in enumerate(avals):
-            if not aval.static or aval.dtype not in STORED or (aval.weak and aval.dtype.kind == "c"):
+            if not aval.static or aval.dtype not in STORED:
                 handed = emitter.opaque()
                 self.entries.append(handed)
                 inputs.append(handed)
             elif aval.shape or aval.dtype.kind == "c":
                 axis = split.axes[k] if split is not None else None
                 if axis is None:
-                    made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned)
+                    made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned and bool(aval.shape))
                 else:
                     made = emitter.memory.share(aval.shape, aval.dtype, axis, parts, owned=k < owned)
                     emitter.homes[made.place] = made
-                self.entries.append((made.place.index, aval.shape, aval.dtype, k < owned))
+                self.entries.append((made.place.index, aval.shape, aval.dtype, made.owned))
                 codes.append("q")
-                inputs.append(made)
+                inputs.append(made if aval.shape else _number(emitter, made, aval.weak))
             else:
                 word = emitter.memory.word()
                 scalars.append((word, supported(aval.dtype)))
@@ -78,6 +78,8 @@ class Program:
         unpacked = []
         taken: set[Any] = set()
         own = {entry[0] for entry in self.entries if isinstance(entry, tuple) and entry[3]}
+        weak = [isinstance(value, Scalar) and value.weak for value in results]
+        results = [_in_memory(emitter, value) for value in results]
         for value in results:
             if isinstance(value, Scalar):
                 address = emitter.function.emit(f"getelementptr i64, ptr %block, i64 {emitter.memory.word()}")
@@ -94,7 +96,7 @@ class Program:
                 place = value.place
                 ours = not place.scratch and place.index in own and place not in taken and emitter.is_home(value)
                 taken.add(place)
-                self.outs.insert(k, (_cell(emitter, value), None, ours))
+                self.outs.insert(k, (_cell(emitter, value, weak[k]), None, ours))
         self.interpreted = 0
         self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
         if parts > 1 and (emitter.callback is not None or not all(ours for cell, _, ours in self.outs if cell)):
@@ -153,7 +155,17 @@ class Program:
         return results
 
 
-def _cell(e: Emitter, value: Array) -> Cell:
+def _number(e: Emitter, value: Array, weak: bool) -> Scalar:
+    """A complex number that comes as an array without dimensions."""
+    return Scalar(e.function.load(value.dtype, value.pointer(e.function)), value.dtype, weak)
+
+
+def _in_memory(e: Emitter, value: Value) -> Value:
+    """A result as it leaves the code: complex numbers as arrays without dimensions."""
+    return e.cell(value) if isinstance(value, Scalar) and value.dtype.kind == "c" else value
+
+
+def _cell(e: Emitter, value: Array, weak: bool) -> Cell:
     """A result, with words for what only the run knows of it."""
     f = e.function
 
@@ -163,4 +175,4 @@ def _cell(e: Emitter, value: Array) -> Cell:
         return word
 
     extents = {axis: told(extent.register) for axis, extent in enumerate(value.shape) if isinstance(extent, Extent)}
-    return Cell(value, False, told(value.offset) if value.offset[0] == "%" else None, extents)
+    return Cell(value, weak, told(value.offset) if value.offset[0] == "%" else None, extents)

@@ -41,7 +41,7 @@ def reduction(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype, keepdims: bool) -> Array:
     loop = inner_loop(_UFUNCS[name], (dtype, dtype), dtype)
-    if loop is None or (name in _NEUTRAL and dtype.kind == "c"):
+    if loop is None:
         raise Unsupported(f"{name} of dtype {dtype}")
     whole, out = _result(e, x, axes, dtype, keepdims)
     rest = [k for k in range(len(x.shape)) if k not in axes]

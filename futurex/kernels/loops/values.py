@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,15 @@ import numpy as np
 
 from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
-from futurex.kernels.numba_.scalar import OPERATIONS, operate, register_type
-from futurex.ops.fusion import SUPPORTED
+from futurex.kernels.numba_ import complexes
+from futurex.kernels.numba_.real import Real, format_of
+from futurex.kernels.numba_.scalar import OPERATIONS, joined, operate, part_of, parts, register_type
+from futurex.ops.fusion import COMPLEX, SUPPORTED
 
 Dtype = np.dtype[Any]
-_INT, _FLOAT, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
+_INT, _FLOAT, _BOOL, _COMPLEX = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool), np.dtype(complex)
+NUMBERS = SUPPORTED | COMPLEX
+"""What values may be; complex ones are two registers."""
 _EXACT = 1 << 53
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _LOGIC = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
@@ -33,7 +38,7 @@ class Scalar:
 
 
 def supported(dtype: Dtype) -> Dtype:
-    if dtype not in SUPPORTED or not dtype.isnative:
+    if dtype not in NUMBERS or not dtype.isnative:
         raise Unsupported(f"values of dtype {dtype}")
     return dtype
 
@@ -43,7 +48,10 @@ def constant(value: Any, dtype: Dtype, weak: bool) -> Scalar:
     supported(dtype)
     if weak and dtype == _INT and not np.iinfo(_INT).min <= value <= np.iinfo(_INT).max:
         raise Unsupported("an integer of more than 64 bits")
-    if dtype.kind == "f":
+    if dtype.kind == "c":
+        own = part_of(dtype)
+        text = joined(*(constant(part, own, weak).register for part in (value.real, value.imag)))
+    elif dtype.kind == "f":
         text = f"0x{struct.unpack('>Q', struct.pack('>d', float(value)))[0]:016X}"
     elif dtype.kind == "b":
         text = "true" if value else "false"
@@ -55,11 +63,13 @@ def constant(value: Any, dtype: Dtype, weak: bool) -> Scalar:
 def converted(function: Function, value: Scalar, target: Dtype) -> str:
     """The value as an operand of a loop of dtype ``target``, as NumPy converts it; fails where NumPy would object."""
     source = value.dtype
+    if source.kind == "c" and target.kind not in "cb":
+        raise Unsupported("a complex number as a real one")
     if source.kind == "f" and target.kind in "iu":
         return _truncated(function, value, target)
     if value.weak and source == _INT and target.kind in "iu":
         _fits(function, value, np.iinfo(target).min, np.iinfo(target).max, target)
-    if value.weak and source == _INT and target == np.dtype(np.float32):
+    if value.weak and source == _INT and target in (np.dtype(np.float32), np.dtype(np.complex64)):
         _fits(function, value, -_EXACT, _EXACT, target)
     return function.cast(value.register, source, target)
 
@@ -97,16 +107,66 @@ def in_loop(function: Function, name: str, operands: Sequence[Scalar], inputs: S
     registers = [converted(function, value, dtype) for value, dtype in zip(operands, inputs, strict=True)]
     if name == "cast":
         return registers[0] if operands[0].dtype != inputs[0] else converted(function, operands[0], output)
+    if inputs[-1].kind == "c":
+        if not complexes.known():
+            raise Unsupported("NumPy's own products of complex numbers")
+        return complexes.operate(function, name, inputs[-1], registers)
     return operate(function, name, inputs[-1], registers)
+
+
+def product(function: Function, operands: Sequence[Scalar], dtype: Dtype) -> str:
+    """``x * y`` of complex scalars: every product and sum rounded, by NumPy and Python alike."""
+    _refuse_mixed(operands)
+    (a, b), (c, d) = (parts(converted(function, value, dtype)) for value in operands)
+    kind = register_type(part_of(dtype))
+
+    def of_two(word: str, x: str, y: str) -> str:
+        return function.emit(f"{word} {kind} {x}, {y}")
+
+    real = of_two("fsub", of_two("fmul", a, c), of_two("fmul", b, d))
+    return joined(real, of_two("fadd", of_two("fmul", a, d), of_two("fmul", b, c)))
+
+
+def quotient(function: Function, operands: Sequence[Scalar]) -> str:
+    """``x / y`` of Python's complex numbers, by the ratio of the divisor's parts; it raises where both are zero."""
+    _refuse_mixed(operands)
+    form = format_of(_FLOAT)
+    (a, b), (c, d) = (
+        [Real(function, form, part) for part in parts(converted(function, value, _COMPLEX))] for value in operands
+    )
+    size, other = abs(c), abs(d)
+    function.fail_if(function.emit(f"and i1 {size.compare('oeq', 0.0)}, {other.compare('oeq', 0.0)}"))
+    first = size.compare("oge", other)
+    small, large = d.choose(first, c), c.choose(first, d)
+    ratio = small / large
+    scale = large + small * ratio
+    real = a.choose(first, b) + b.choose(first, a) * ratio
+    imag = (b - a * ratio).choose(first, b * ratio - a)
+    return joined((real / scale).name, (imag / scale).name)
+
+
+def absolute(function: Function, value: Scalar) -> str:
+    """``abs(z)`` of a complex scalar by the C library's ``hypot``, as NumPy and Python take it."""
+    own, (real, imag) = part_of(value.dtype), parts(value.register)
+    kind, name = register_type(own), "hypot" if own == _FLOAT else "hypotf"
+    function.declare(f"declare {kind} @{name}({kind}, {kind})")
+    found = function.emit(f"call {kind} @{name}({kind} {real}, {kind} {imag})")
+    if value.weak:  # Python raises OverflowError
+        huge, given = operate(function, "isinf", own, [found]), operate(function, "isfinite", own, [real])
+        both = function.emit(f"and i1 {given}, {operate(function, 'isfinite', own, [imag])}")
+        function.fail_if(function.emit(f"and i1 {huge}, {both}"))
+    return found
 
 
 def by_numpy(name: str, operands: Sequence[Scalar]) -> bool:
     """Is an operation of Python numbers computed by a loop of NumPy that has no form here?"""
-    return name not in OPERATIONS and any(value.dtype == _FLOAT for value in operands)
+    return name not in OPERATIONS and any(value.dtype in (_FLOAT, _COMPLEX) for value in operands)
 
 
 def python_number(function: Function, name: str, operands: Sequence[Scalar], dtype: Dtype) -> str:
     """An operation of Python numbers alone; what Python numbers can do and 64 bits cannot fails."""
+    if "c" in {value.dtype.kind for value in operands} | {dtype.kind}:
+        return _python_complex(function, name, operands, dtype)
     if name == "where":
         chosen = [converted(function, value, dtype) for value in operands[1:]]
         return function.select(converted(function, operands[0], _BOOL), register_type(dtype), *chosen)
@@ -136,6 +196,32 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
     return operate(function, name, common, registers)
 
 
+def _refuse_mixed(operands: Sequence[Scalar]) -> None:
+    """Python computes with a real and a complex number in a way of its own from 3.14 on."""
+    if sys.version_info >= (3, 14) and all(value.weak for value in operands):
+        raise Unsupported("complex Python numbers")
+
+
+_OF_COMPLEX = frozenset(
+    ("add", "subtract", "negative", "positive", "conjugate", "real", "imag", "equal", "not_equal", "where")
+)
+
+
+def _python_complex(function: Function, name: str, operands: Sequence[Scalar], dtype: Dtype) -> str:
+    """An operation of which an operand or the result is complex; real ones are converted first, as Python does."""
+    kinds = {value.dtype.kind for value in operands}
+    if name not in _OF_COMPLEX or ("c" not in kinds and name != "where"):
+        raise Unsupported(f"{name} of complex Python numbers")
+    for value in operands if name in ("equal", "not_equal") else ():
+        if value.dtype.kind == "i":  # Python compares an int exactly
+            _fits(function, value, -_EXACT, _EXACT, _COMPLEX)
+    if name in ("add", "subtract"):
+        _refuse_mixed(operands)
+    types = [_BOOL, dtype, dtype] if name == "where" else [_COMPLEX] * len(operands)
+    registers = [converted(function, value, kind) for value, kind in zip(operands, types, strict=True)]
+    return complexes.operate(function, name, _COMPLEX, registers)
+
+
 def _moved(function: Function, name: str, x: str, y: str) -> str | None:
     """A number in a known range plus or minus a literal, where 64 bits are enough."""
     known = function.ranges.get(x)
@@ -161,9 +247,7 @@ def _checked(function: Function, word: str, x: str, y: str) -> str:
 
 def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
     """``float(x)``, ``int(x)`` and ``bool(x)``."""
-    target = {"f": _FLOAT, "i": _INT, "b": _BOOL}.get(kind)
-    if target is None:
-        raise Unsupported("complex numbers")
+    target = {"f": _FLOAT, "i": _INT, "b": _BOOL, "c": _COMPLEX}[kind]
     if target == _INT and value.dtype == np.dtype(np.uint64):
         function.fail_if(function.emit(f"icmp slt i64 {value.register}, 0"))
         return Scalar(value.register, _INT, True)

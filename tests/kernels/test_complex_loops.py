@@ -1,0 +1,171 @@
+"""Complex numbers in compiled loops: NumPy's scalars and Python's numbers, each with its own last bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import outcome
+
+import futurex as fx
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=24) + 1j * RNG.normal(size=24)
+ODD = np.array([complex(a, b) for a in (0.0, -0.0, 1.5, np.inf, np.nan) for b in (0.0, -0.0, -2.5, -np.inf, np.nan)])
+GRID = np.linspace(-2, 1, 9)[:, None] + 1j * np.linspace(-1, 1, 8)
+
+
+def escapes(c, most):
+    out = np.zeros(c.shape, dtype=int)
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            z = 0j
+            for k in range(most):
+                z = z * z + c[i, j]
+                if abs(z) > 2:
+                    out[i, j] = k
+                    break
+    return out
+
+
+def escapes_of_parts(re, im, most):
+    out = np.zeros((len(re), len(im)))
+    for i in range(len(re)):
+        for j in range(len(im)):
+            c, z, n = complex(re[i], im[j]), complex(0, 0), 0
+            while n < most and z.real * z.real + z.imag * z.imag < 4:
+                z = z * z + c
+                n += 1
+            out[i, j] = n + z.real
+    return out
+
+
+def horner(v, z):
+    value = 0j
+    for c in v:
+        value = value * z + c
+    return value
+
+
+def transform(v):
+    out = np.zeros(len(v), dtype=complex)
+    for k in range(len(v)):
+        total = 0j
+        for t in range(len(v)):
+            total += v[t] * np.exp(-2j * np.pi * k * t / len(v))
+        out[k] = total
+    return out
+
+
+def of_python(v, z):
+    total, other = z, z
+    for k in range(len(v)):
+        w = complex(v[k])
+        if w != 0:
+            total = total / w - w.conjugate() * 2 + k
+            other = -other if other.real > 0 else (w + 1.5) / (w + 2j)
+    return total, other, total == other, abs(total), total.imag
+
+
+def of_scalars(v):
+    total = v[0]
+    smallest = v[0]
+    for k in range(1, len(v)):
+        total = total * v[k] + v[k - 1] / v[k] - 2.5 * v[k]
+        if abs(v[k]) < abs(smallest):
+            smallest = v[k]
+    return total, smallest, abs(total), total.real, np.conj(total), total != smallest
+
+
+def sums(v):
+    total = v[:3].sum() * 0
+    rows = np.zeros((len(v), 3), v.dtype)
+    for k in range(len(v) - 3):
+        total = total + v[k : k + 3].sum() * v[k : k + 2].prod()
+        rows[k] = v[k]
+        rows[k, 1] = k
+        rows[k, 2] = 1j * k
+    return total, rows
+
+
+def roots(z):
+    for _ in range(20):
+        z = z - (z**3 - 1) / (3 * z**2)
+    return z
+
+
+def too_large(v):
+    total, size = 1.0 + 0j, 0.0
+    for k in range(len(v)):
+        total = total * 1e200
+        size = size + abs(complex(1e308, 1e308 * k))
+    return total, size
+
+
+CASES = [
+    (escapes, GRID, 25), (escapes, GRID.astype(np.complex64), 25),
+    (escapes_of_parts, np.linspace(-2, 1, 9), np.linspace(-1, 1, 8), 25),
+    (horner, Z, 0.3 - 0.4j), (horner, Z.real, 0.3 - 0.4j), (horner, ODD, 1j), (transform, Z.real), (transform, Z),
+    (of_python, Z, 1 - 2j), (of_python, ODD, 1j), (of_python, Z.astype(np.complex64), 0.5j),
+    (of_scalars, Z), (of_scalars, Z.astype(np.complex64)), (of_scalars, ODD), (sums, Z), (sums, Z.astype(np.complex64)),
+    (sums, np.full(9, -0.0 - 0.0j)), (roots, 1 + 1j), (roots, 0j), (too_large, Z.real),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__name__}-{getattr(case[1], 'dtype', '')}")
+def test_the_bits_are_numpys_and_pythons(case, at_once):
+    function, *args = case
+    futurized = fx.futurize(function)
+    for _ in range(4):
+        assert outcome(futurized, args) == outcome(function, args), futurized.explain()
+
+
+@pytest.mark.parametrize("function, args", [
+    (escapes_of_parts, (np.linspace(-2, 1, 9), np.linspace(-1, 1, 8), 25)), (horner, (Z, 0.3j)), (of_scalars, (Z,)),
+    (of_python, (Z, 1j)), (transform, (Z,)), (sums, (Z,)),
+], ids=lambda case: getattr(case, "__name__", ""))  # fmt: skip
+def test_nothing_is_called_in_python(function, args):
+    futurized = fx.futurize(function)
+    outcome(futurized, args)
+    plan = futurized.trace(*args).plan
+    programs = [each.kernel.late for each in plan.instructions if each.kernel.backend == "loops"]
+    assert programs
+    assert not [call.node.op for program in programs for call in program.calls], futurized.explain()
+
+
+@pytest.mark.parametrize("x", [Z[3], np.complex64(Z[3]), complex(Z[3])], ids=["complex128", "complex64", "python"])
+@pytest.mark.parametrize("y", [Z[5], np.complex64(Z[5]), complex(Z[5]), 2.5, 3, np.float32(0.7), np.int64(3)], ids=str)
+def test_products_of_scalars_are_not_fused(x, y):
+    """Those of arrays are, on processors that have such an instruction."""
+
+    def function(x, y):
+        return x * y, y * x, x / 3, x + y
+
+    futurized = fx.futurize(function)
+    for scale in (1, 1.25, -3.5, 0.3):
+        assert outcome(futurized, (x * scale, y)) == outcome(function, (x * scale, y))
+
+
+def test_settled_calls_with_numbers_of_their_own(at_once):
+    """Where nobody looks any more what kind of thing an argument is."""
+
+    def function(x, y):
+        return x * y + x, (x - y) * (y + 2)
+
+    futurized = fx.futurize(function)
+    for k in range(12):
+        args = complex(Z[k]), Z[k + 1]
+        assert outcome(futurized, args) == outcome(function, args)
+    assert "runs as one compiled function" in futurized.explain()
+
+
+def test_derivatives_go_through_products_of_scalars():
+    def function(x, y):
+        z = complex(x, y)
+        for _ in range(3):
+            z = z * z / (1 + z) + 0.5j
+        return z.real * z.imag
+
+    x, y, h = 0.3, -0.4, 1e-6
+    expected = [(function(x + h, y) - function(x - h, y)) / (2 * h), (function(x, y + h) - function(x, y - h)) / (2 * h)]
+    np.testing.assert_allclose(fx.grad(function, argnums=(0, 1))(x, y), expected, rtol=1e-7)
