@@ -41,7 +41,8 @@ class Peer:
     """One stack on one workload, built by ``factory`` (``"module:callable"``) from ``options`` in the child process.
 
     ``threads`` is how many CPUs the process and whatever it starts may use, and the size of its thread pools unless
-    ``environment`` says otherwise. An ``own`` peer is a variant of the subject: it is never the best peer.
+    ``environment`` says otherwise. An ``own`` peer is a variant of the subject,
+    or code of another kind that is shown beside it: it is never the best peer.
     """
 
     name: str

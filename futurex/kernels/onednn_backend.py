@@ -22,6 +22,8 @@ Call = Callable[..., Any]
 _FLOAT32 = np.dtype(np.float32)
 LEAST_PRODUCT = 64**3
 """Multiply-adds from which a matrix product is oneDNN's; NumPy's single-threaded BLAS is faster below."""
+_THIN, _LEAST_THIN = 16, 2**17
+"""An extent up to which a product is thin, and the same for those, which BLAS is slower at."""
 
 
 class OneDNNBackend:
@@ -166,7 +168,10 @@ def _lies(x: Any) -> Lie | None:
 
 def _matmul(node: Node, threads: int) -> Call | None:
     x, y = node.inputs[:2]
-    if min(x.ndim, y.ndim) < 2 or node.size * x.shape[-1] <= LEAST_PRODUCT:
+    if min(x.ndim, y.ndim) < 2:
+        return None
+    least = _LEAST_THIN if min(*x.shape[-2:], y.shape[-1]) <= _THIN else LEAST_PRODUCT
+    if node.size * x.shape[-1] <= least:
         return None
     if node.ndim == 2 and 1 in node.shape:  # a matrix times a vector: BLAS has a routine of its own for it
         return None

@@ -26,13 +26,14 @@ Shape = tuple[int, ...]
 
 REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all"))
 VIEWS = frozenset(("broadcast_to", "reshape"))
-LEAST_COLUMNS = 16
-"""Narrower arrays are left to NumPy along their leading axes: there is nothing for vectors to hold."""
+LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
+"""Narrower arrays are left to NumPy along their leading axes, as there is nothing for vectors to hold; those of up to
+``SMALL`` elements, where a call costs more than the work, only below ``FEWEST_COLUMNS``."""
 LONGEST_ROW = 8192
 """Elements of a row up to which it is read again from the cache."""
 FEWEST_ROWS = 8
-LEAST_ROW = 8
-"""Elements of a row below which a function of what it is reduced to is better done for many rows at once."""
+LEAST_ROW, MANY_ROWS = 8, 1024
+"""Elements of a row below which a function of what it is reduced to is better done for so many rows at once."""
 
 
 class Level(Enum):
@@ -88,7 +89,8 @@ def space_of(node: Node) -> Space | None:
     space = Space(source.shape, axes_of(source.ndim, node.attrs["axis"]))
     if space.count < 2 or space.pattern not in ("R", "KR", "RK", "KRK"):
         return None
-    if space.pattern.endswith("K") and _columns(space) < LEAST_COLUMNS:
+    small = space.pattern == "RK" and math.prod(space.shape) <= SMALL
+    if space.pattern.endswith("K") and _columns(space) < (FEWEST_COLUMNS if small else LEAST_COLUMNS):
         return None
     return space
 
@@ -122,7 +124,8 @@ def _level(node: Node, space: Space) -> Level | None:
         return Level.FULL if node.op == "broadcast_to" or real_loop_of(node) is not None else None
     if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K"):
         return None
-    if space.count < LEAST_ROW and node.op not in CORRECTLY_ROUNDED and node.op != "reshape":
+    short = space.count < LEAST_ROW and math.prod(space.shape) >= MANY_ROWS * space.count
+    if short and node.op not in CORRECTLY_ROUNDED and node.op != "reshape":
         return None
     return Level.REDUCED if node.op == "reshape" or real_loop_of(node) is not None else None
 

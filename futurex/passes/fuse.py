@@ -78,13 +78,18 @@ def _is_view(node: Node) -> bool:
 def _is_region(nodes: list[Node], fewest: int, few: int) -> bool:
     """Are these a region of one shape with so many elements, or one around reductions of one space?"""
     space = holds_reduction(nodes)
-    if space is not None:
-        return math.prod(space.shape) >= few and levels(nodes, space) is not None
-    first = nodes[0]
-    small = first.size < few
-    if first.size < fewest or (small and any(function_of(node) not in CORRECTLY_ROUNDED | PARTS for node in nodes)):
+    size = nodes[0].size if space is None else math.prod(space.shape)
+    if size < fewest or (size < few and any(map(_is_within_units, nodes))):
         return False
+    if space is not None:
+        return levels(nodes, space) is not None
+    first = nodes[0]
     return all(node.shape == first.shape and node.op != "reshape" and node.op not in REDUCTIONS for node in nodes)
+
+
+def _is_within_units(node: Node) -> bool:
+    """Is it a function whose last bits are not NumPy's?"""
+    return not _is_view(node) and node.op not in REDUCTIONS and function_of(node) not in CORRECTLY_ROUNDED | PARTS
 
 
 def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
@@ -93,6 +98,8 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
         return False
     if len(working) > 1:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few
+    if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
+        return True
     return max(node.size for node in (working[0], *working[0].inputs)) >= alone
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import futurex.ops  # noqa: F401  (registers the records)
 from futurex.kernels.numba_ import NumbaBackend, channels
-from futurex.tree import Aval, apply, param, record
+from futurex.kernels.steps import Row, Workspace
+from futurex.tree import Aval, apply, const, param, record
 
 KEY = np.dtype("u8")
 
@@ -38,6 +39,25 @@ def test_threads_share_the_groups(threads, monkeypatch):
     monkeypatch.setattr(channels, "PARALLEL_BYTES", 0)
     x = np.random.default_rng(1).normal(size=(50, 21)).astype("f4")
     np.testing.assert_array_equal(*both(x, 11, 8, 0.5, threads))
+
+
+def test_steps_take_another_key_and_other_arrays():
+    start = const(np.int64(4))
+    node = apply("dropout", param(Aval((8, 20), np.dtype("f4"))), param(Aval((), KEY)), start, rate=0.5)
+    kernel = NumbaBackend().claim(node, 1)
+    kernel.late.prepare([-1, -1, -1], wait=True)
+    bound = kernel.bind(Workspace())
+    rng = np.random.default_rng(2)
+    steps = None
+    for key in (1, 2, 2**63):
+        x, out = rng.normal(size=(8, 20)).astype("f4"), np.empty((8, 20), "f4")
+        steps = bound.aim(out, x, np.uint64(key), np.int64(4))
+        Row(steps).run()
+        np.testing.assert_array_equal(out, record("dropout").kernel(x, np.uint64(key), np.int64(4), rate=0.5))
+    assert bound.aim(out, x, np.array(3, KEY), np.int64(4)) is None  # a key that a run computes
+    assert bound.aim(out, x[:, ::-1], np.uint64(3), np.int64(4)) is None
+    rest = apply("dropout", param(Aval((33,), np.dtype("f4"))), param(Aval((), KEY)), start, rate=0.5)
+    assert NumbaBackend().claim(rest, 1).bind is None
 
 
 def test_few_elements_and_other_dtypes_stay_with_numpy():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import TYPES, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.ops.random import MULTIPLIERS, STREAMS, WEYL
 from futurex.tree.node import Node
@@ -47,12 +49,28 @@ class Dropout(Written):
         self.layout = struct.Struct(f"=qqqqq{'f4x' if dtype.itemsize == 4 else 'd'}qq")
         self.scale = 1.0 / (1.0 - rate)
 
-    bind = None  # every call has another key
+    @property
+    def bind(self) -> Callable[[Workspace], Bound] | None:
+        """The kernel as a step; what is left beside whole groups is for a call."""
+        whole = not self.node.size % GROUP and self.node.inputs[2].op == "const"
+        return (lambda _: _BoundDropout(self)) if whole else None
+
+    def block(self, first: int, key: int, addresses: Sequence[int]) -> bytes:
+        """The parameters of the code; elements are drawn from number ``first`` on."""
+        low, high = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
+        return self.layout.pack(self.groups, first // _WORDS, low, high, self.threshold, self.scale, *addresses)
+
+    def fits(self, arrays: Sequence[Any]) -> bool:
+        """Are these arrays as the code wants them?"""
+        return all(
+            array.shape == self.node.shape and array.dtype == self.node.dtype and array.flags.c_contiguous
+            for array in arrays
+        )
 
     def __call__(self, out: Any, x: Any, key: Any, start: Any) -> Any:
-        for array in (out, x):
-            if array.shape != self.node.shape or array.dtype != self.node.dtype or not array.flags.c_contiguous:
-                raise ValueError(f"dropout kernel: built for a C-contiguous {self.node.aval!r}, got {array.shape}")
+        if not self.fits((out, x)):
+            shapes = f"{out.shape} and {x.shape}"
+            raise ValueError(f"dropout kernel: built for a C-contiguous {self.node.aval!r}, got {shapes}")
         if not self.entry.ready:
             self.entry = compiled(self.text, wait=self.wait)
         first = int(start) * self.row
@@ -60,11 +78,7 @@ class Dropout(Written):
             self.interpreted += not self.entry.ready
             np.copyto(out, self.node.record.run((x, key, start), self.node.attrs))
             return out
-        held = int(key)
-        block = self.layout.pack(
-            self.groups, first // _WORDS, held & 0xFFFFFFFF, held >> 32 & 0xFFFFFFFF, self.threshold, self.scale,
-            address_of(out), address_of(x),
-        )  # fmt: skip
+        block = self.block(first, int(key), (address_of(out), address_of(x)))
         if self.threads > 1:
             self.entry.on_threads(block, self.threads)
         else:
@@ -74,6 +88,26 @@ class Dropout(Written):
             rest = x.reshape(-1)[done:]
             out.reshape(-1)[done:] = self.node.record.run((rest, key, first + done), self.node.attrs)
         return out
+
+
+class _BoundDropout:
+    """A kernel at fixed addresses; a run with another key writes its block anew."""
+
+    def __init__(self, kernel: Dropout) -> None:
+        self.kernel = kernel
+        self.words = np.zeros(kernel.layout.size // 8, np.int64)
+        self.steps: list[Step] = []
+
+    def aim(self, out: Any, x: Any, key: Any, start: Any) -> Sequence[Step] | None:
+        """The step on these arrays; None where one does not lie as the code wants it, or the code is not there."""
+        kernel, first = self.kernel, int(start) * self.kernel.row
+        computed = isinstance(key, np.ndarray)  # may have another value the next time, in the same place
+        if computed or not kernel.ready or first % _WORDS or not kernel.fits((out, x)):
+            return None
+        self.words[:] = np.frombuffer(kernel.block(first, int(key), (address_of(out), address_of(x))), np.int64)
+        if not self.steps:
+            self.steps = [kernel.entry.step(address_of(self.words), kernel.threads)]
+        return self.steps
 
 
 @functools.cache
