@@ -35,6 +35,9 @@ _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
 _THIN = 16
 """Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty."""
+_DEEPEST_TURNED = 512, 256
+"""Inner elements of a first and of a second operand that is turned above which the library is faster: of the first a
+tile reads as many lines, which strides of powers of two drive out of the caches; the second is packed on its own."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 Turned = tuple[bool, bool]
@@ -68,7 +71,7 @@ class GemmBackend:
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
-    fits = fits and (inner <= products.DEEPEST or not turned[0])
+    fits = fits and all(inner <= most for most, each in zip(_DEEPEST_TURNED, turned, strict=True) if each)
     return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > _THIN
 
 

@@ -178,9 +178,11 @@ def test_not_claimed(x, y, dtype):
     assert backend().claim(node, 1) is None
 
 
-def test_a_deep_first_operand_that_is_turned_is_left_to_the_library():
-    sizes = (64, DEEPEST + 1), (DEEPEST + 1, 64)
-    assert [claimed(*sizes, (turned, True))[1] is None for turned in (False, True)] == [False, True]
+@pytest.mark.parametrize("turned, most", [((True, False), 512), ((False, True), 256), ((False, False), 4096)])
+def test_what_is_turned_and_deep_is_left_to_the_library(turned, most):
+    assert claimed((64, most), (most, 64), turned)[1] is not None
+    deeper = claimed((64, most + 1), (most + 1, 64), turned)[1]
+    assert (deeper is None) == any(turned)
 
 
 def test_panels_cover_all_columns():
