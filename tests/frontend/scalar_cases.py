@@ -66,6 +66,12 @@ def a_python_complex_number_and_a_float(v):
     return (1j * v[0]) * np.float32([1, 2]), 2j - v[1], v[1] * 1j
 
 
+@cases(V + 0.1)
+@cases(V * 0)
+def a_python_complex_number_by_a_float(v):
+    return (1.5 - 0.3j) / v[1] * np.float32([1, 2]), v[0] / 1j
+
+
 @cases(2.5, [1, 2, 3], staged=False)
 @cases(2.5, (1.0, 2.0), staged=False)
 @cases([1, 2, 3], 2j, staged=False)

@@ -59,7 +59,7 @@ def _python_complex(ufunc: Any, values: list[Any]) -> list[Any]:
     first, second = node_of(values[0]).aval, values[1].aval
     if not first.weak or first.dtype.kind != "c" or second.weak or second.dtype != np.float64:
         return values
-    if ufunc not in (np.add, np.subtract, np.multiply):
+    if ufunc not in (np.add, np.subtract, np.multiply, np.divide):
         raise Escape(f"{ufunc.__name__} of a Python complex number and a float", "Python computes it, not NumPy")
     return [values[0], fresh(emit("python_scalar", values[1]._node, kind="f"))]
 
