@@ -31,6 +31,9 @@ TURN = 0.012
 F4 = np.dtype(np.float32)
 ENOUGH = 0.8
 
+_BESIDE = ("checked_labels", "cast", "reshape")
+"""What NumPy makes of labels before a kernel reads them."""
+
 Run = Callable[[], Any]
 
 
@@ -150,8 +153,8 @@ def kernels(graph: Graph, threads: int) -> tuple[Run, int, bool]:
         elif node.op == "item":
             values[node] = values[node.inputs[0]][node.attrs["index"]]
         elif node.inputs:
-            made = None if node.op == "checked_labels" else NumbaBackend().claim(_region(node), threads)
-            if made is None and node.op == "checked_labels":
+            made = None if node.op in _BESIDE else NumbaBackend().claim(_region(node), threads)
+            if made is None and node.op in _BESIDE:
                 values[node] = node.record.run([values[source] for source in node.inputs], node.attrs)
                 continue
             if made is None:

@@ -176,11 +176,14 @@ def _layer_norm_grad(g: Any, x: Any, scale: Any, eps: float) -> tuple[Any, Any, 
 
 
 def _layer_norm_grad_decomposed(g: Node, x: Node, scale: Node, eps: float) -> tuple[Node, Node, Node]:
+    """Both sums that need the mean alone are taken before the scale of a row is known: a pass less over it."""
     last, count = (x.ndim - 1,), float(x.shape[-1])
-    normal, inverse = _standardised(x, eps)
+    centred = x - _total(x, last, True) / count
     dn = g * scale
-    dx = (dn - _total(dn, last, True) / count - normal * (_total(dn * normal, last, True) / count)) * inverse
-    return dx, _total(g * normal, _leading(x.ndim)), _total(g, _leading(x.ndim))
+    inverse = 1.0 / apply("sqrt", _total(apply("square", centred), last, True) / count + eps)
+    slope = _total(dn * centred, last, True) / count * (inverse * inverse)
+    dx = (dn - _total(dn, last, True) / count - centred * slope) * inverse
+    return dx, _total(g * (centred * inverse), _leading(x.ndim)), _total(g, _leading(x.ndim))
 
 
 def _layer_norm_aval(x: Aval, scale: Aval, shift: Aval, eps: float) -> Aval:

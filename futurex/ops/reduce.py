@@ -116,6 +116,12 @@ def _reduction(function: Callable[..., Any], rule: Any, reduce: str, samples: An
 
 _reduction(np.sum, _sum_rule, "sum", _samples(2, extra=True))
 _reduction(np.prod, _prod_rule, "prod", _prod_samples)
+op(
+    "free_sum", _kernel(np.sum), aval=_aval_like(np.sum), vjp=lambda g, out, x, axis, keepdims: (restore(g, x, axis),),
+    decompose=lambda x, axis, keepdims: apply("sum", x, axis=axis, keepdims=keepdims, dtype=None),
+    factors=_factors, reduce="sum", cost=_cost, samples=_samples(2),
+)  # fmt: skip
+"""A sum that is no NumPy program's own: kernels add it up in an order that suits them, always in the same one."""
 _reduction(np.max, _extreme_rule, "max", _samples(1))
 _reduction(np.min, _extreme_rule, "min", _samples(1))
 _reduction(np.any, None, "max", _samples(0))

@@ -3,6 +3,9 @@
 All reductions of a region take the same array shape along the same axes, its :class:`Space`. Values have one of two
 levels: *full*, the shape of the space, or *reduced*, without its axes or with them kept as ones. Where the axes are the
 last ones, reduced values may enter full ones again (softmax, layer normalisation); otherwise a region ends with them.
+
+A region whose reductions run along rows may also add its full values up over all rows, where the order of additions is
+free (``free_sum``): such results are *crossed*, and end the region. So backward normalisation is one trip.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from futurex.tree.record import Sample
 
 Shape = tuple[int, ...]
 
-REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all"))
+REDUCTIONS = frozenset(("sum", "free_sum", "prod", "max", "min", "any", "all"))
 VIEWS = frozenset(("broadcast_to", "reshape"))
 LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
 """Narrower arrays are left to NumPy along their leading axes, as there is nothing for vectors to hold; those of up to
@@ -41,6 +44,7 @@ class Level(Enum):
 
     FULL = "full"
     REDUCED = "reduced"
+    CROSSED = "crossed"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,12 @@ class Space:
         """May reduced values enter full ones again within one kernel?"""
         rows = math.prod(self.shape) // self.count
         return self.pattern in ("R", "KR") and self.count <= LONGEST_ROW and (rows >= FEWEST_ROWS or rows == 1)
+
+    def crosses(self, other: Space) -> bool:
+        """Does this one add up over the rows along which the other reduces?"""
+        together = {axis for axis, extent in enumerate(self.shape) if extent != 1}
+        both = [{axis for axis in each.axes if axis in together} for each in (self, other)]
+        return self.shape == other.shape and not both[0] & both[1] and both[0] | both[1] == together
 
 
 def space_of(node: Node) -> Space | None:
@@ -119,7 +129,10 @@ def levels(nodes: Iterable[Node], space: Space) -> dict[Node, Level] | None:
 
 def _level(node: Node, space: Space) -> Level | None:
     if node.op in REDUCTIONS:
-        return Level.REDUCED if space_of(node) == space else None
+        own = space_of(node)
+        if node.op == "free_sum" and own is not None and space.returns and own.crosses(space):
+            return Level.CROSSED
+        return Level.REDUCED if own == space else None
     if node.shape == space.shape:
         return Level.FULL if node.op == "broadcast_to" or real_loop_of(node) is not None else None
     if node.shape not in (space.kept, space.dropped) or space.pattern.endswith("K"):
@@ -131,8 +144,8 @@ def _level(node: Node, space: Space) -> Level | None:
 
 
 def _fits(node: Node, level: Level, source: Node, from_level: Level, space: Space) -> bool:
-    if node.op in REDUCTIONS:
-        return from_level is Level.FULL
+    if node.op in REDUCTIONS or from_level is Level.CROSSED:
+        return node.op in REDUCTIONS and from_level is Level.FULL
     if level is Level.REDUCED:
         return from_level is Level.REDUCED and (source.shape in (node.shape, ()) or node.op == "reshape")
     return from_level is Level.FULL or (space.returns and source.shape == space.kept)
@@ -188,5 +201,12 @@ op_of_graph("fused_reduction", samples=_samples)
 
 
 def holds_reduction(nodes: Collection[Node]) -> Space | None:
-    """The space of a region's reductions; None if it has none."""
-    return next((space_of(node) for node in nodes if node.op in REDUCTIONS), None)
+    """The space of a region's reductions; None if it has none. Sums over all rows follow the reductions of rows."""
+    over_rows = None
+    for node in nodes:
+        if node.op in REDUCTIONS:
+            space = space_of(node)
+            if node.op != "free_sum" or space is None or space.pattern != "RK":
+                return space
+            over_rows = over_rows or space
+    return over_rows

@@ -7,8 +7,9 @@ locality's own statistics becomes batch normalisation: what there is of the batc
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,16 +18,21 @@ from futurex.ops.fusion import APPROXIMATED, COMPLEX
 from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LONGEST_ROW
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph
+from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, item
 from futurex.tree.record import record
 
 
-def expand(graph: Graph) -> Graph:
-    """The graph with row-wise operations in terms of simpler ones, where rows fit the cache."""
+def expand(graph: Graph, *, free: bool = True) -> Graph:
+    """The graph with row-wise operations in terms of simpler ones, where rows fit the cache.
+
+    ``free``: their sums, which are none of the program's own, may be added up in any order.
+    """
     if any(node.op in _LOCAL for node in graph.nodes):
         graph = rewrite(graph, _rule_of(_of_all))
-    return rewrite(graph, _rule_of(_expanded)) if any(node.op in _ROWWISE for node in graph.nodes) else graph
+    if not any(node.op in _ROWWISE for node in graph.nodes):
+        return graph
+    return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
 
 def without_sweeps(graph: Graph) -> Graph:
@@ -72,7 +78,7 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
     return rule
 
 
-def _expanded(node: Node) -> Node | tuple[Node, ...] | None:
+def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if node.op not in _ROWWISE:
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
@@ -83,8 +89,27 @@ def _expanded(node: Node) -> Node | tuple[Node, ...] | None:
     if not (_by_columns(x) if node.op in _COLUMNWISE else _by_rows(node, x)):
         return None
     made = _ROWWISE[node.op]
-    found = made(*node.inputs) if made is not None else record(node.op).decompose(*node.inputs, **node.attrs)  # type: ignore[misc]
-    return found if isinstance(found, Node) else tuple(found)
+    made = made or record(node.op).decompose
+    assert made is not None
+    found = made(*node.inputs, **node.attrs)
+    results = (found,) if isinstance(found, Node) else tuple(found)
+    if free and node.op not in _COLUMNWISE:
+        results = _freed(results, node.inputs)
+    return results[0] if isinstance(found, Node) else results
+
+
+def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:
+    """The same values of the same inputs by sums whose order is free."""
+    known = {source: source for source in inputs}
+
+    def made(node: Node) -> Node:
+        if node not in known:
+            sources = [made(source) for source in node.inputs]
+            attrs = {name: value for name, value in node.attrs.items() if name != "dtype"}
+            known[node] = apply("free_sum", *sources, **attrs) if node.op == "sum" else rebuilt(node, sources)
+        return known[node]
+
+    return tuple(map(made, results))
 
 
 def _by_rows(node: Node, x: Node) -> bool:
@@ -107,6 +132,12 @@ def _total(x: Node) -> Node:
     return apply("sum", x, axis=(x.ndim - 1,), keepdims=True, dtype=None)
 
 
+def _softmax(x: Node, axis: int) -> Node:
+    """A row has one divisor: the product with one over it takes a fraction of a quotient's time."""
+    e = apply("exp", x - _top(x))
+    return e * (1.0 / _total(e))
+
+
 def _cross_entropy(logits: Node, labels: Node) -> Node:
     """As the reference kernel has it: the logarithm of the softmax at the label, which need not be made elsewhere."""
     top = _top(logits)
@@ -118,24 +149,26 @@ def _cross_entropy(logits: Node, labels: Node) -> Node:
 
 def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
     e = apply("exp", logits - _top(logits))
-    likely = e / _total(e)
+    likely = e * (1.0 / _total(e))
     return where(_hit(logits, labels), likely - 1.0, likely) * apply("reshape", g, shape=(*labels.shape, 1))
 
 
 def _hit(logits: Node, labels: Node) -> Node:
     """Which element of every row its label names."""
     classes = logits.shape[-1]
-    named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=(*labels.shape, 1))
-    return apply("equal", named, const(np.arange(classes, dtype=np.int64)))
+    narrow = apply("cast", apply("checked_labels", labels, classes=classes), dtype=np.dtype(np.int32))
+    named = apply("reshape", narrow, shape=(*labels.shape, 1))
+    return apply("equal", named, const(np.arange(classes, dtype=np.int32)))
 
 
 _LOCAL = ("local_batch_norm", "local_batch_norm_grad")
 _COLUMNWISE = ("batch_norm", "batch_norm_grad")
 _ROWWISE: dict[str, Callable[..., Node] | None] = {
     **dict.fromkeys(
-        ("softmax", "softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "layer_norm", "layer_norm_grad",
+        ("softmax_grad", "log_softmax", "log_softmax_grad", "logsumexp", "layer_norm", "layer_norm_grad",
          *_COLUMNWISE)
     ),
+    "softmax": _softmax,
     "softmax_cross_entropy": _cross_entropy,
     "softmax_cross_entropy_grad": _cross_entropy_grad,
 }

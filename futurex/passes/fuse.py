@@ -51,6 +51,11 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
         for source in node.inputs:
             if _may_join(source):
                 regions.merge(source, node)
+    users = users_of(graph)
+    for node in order:
+        if node.op == "free_sum" and _may_join(node):  # beside what else reads the array, in the same trip
+            for user in filter(_may_join, dict.fromkeys(users[node.inputs[0]])):
+                regions.merge(user, node)
     alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
     groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few)]
     return rebuild(graph, order, groups, _make_region) if groups else graph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, complexes, dropout, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
+from futurex.kernels.numba_.crossings import HEAD
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
@@ -159,9 +159,10 @@ class _Loop:
         if not self.program.scratch:
             self._run(entry, block)
             return out
-        scratch = ctypes.create_string_buffer(self.program.scratch)
-        self._run(entry, block + struct.pack("=q", ctypes.addressof(scratch)))
-        return self._interpret(out, inputs) if any(scratch.raw[8:16]) else out
+        scratch = np.empty(self.program.scratch, np.uint8)
+        scratch[:HEAD] = 0
+        self._run(entry, block + struct.pack("=q", address_of(scratch)))
+        return self._interpret(out, inputs) if scratch[HEAD // 2 : HEAD].any() else out
 
     def _run(self, entry: Entry, block: Any) -> None:
         if self.threads > 1:
@@ -218,7 +219,7 @@ class _BoundLoop:
         if self.known != (entry, computed):
             self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
             if program.scratch:
-                self.steps.append(clearing(address_of(self.scratch), program.scratch))
+                self.steps.append(clearing(address_of(self.scratch), HEAD))
             self.steps.append(entry.step(self.block, loop.threads))
         return self.steps
 

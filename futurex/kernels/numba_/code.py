@@ -56,9 +56,11 @@ class Code:
 
     @contextlib.contextmanager
     def loop(
-        self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = (), lanes: int = 0
+        self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = (), lanes: int = 0,
+        abreast: int = 1,
     ) -> Iterator[tuple[str, list[str]]]:
-        """``for i in range(low, high, step)`` with ``step`` above zero; ``lanes``: rounds that are to be one vector.
+        """``for i in range(low, high, step)`` with ``step`` above zero; ``lanes``: rounds that are to be one vector,
+        and so many of these ``abreast``, whose instructions stand side by side.
 
         Gives the counter and a list of the carried values, ``(type, first)`` each; the body replaces the list's
         elements by their next values, and after the loop they are the last ones.
@@ -72,7 +74,7 @@ class Code:
         self._start(f"body{number}")
         yield counter, values
         self.run(f"{following} = add nsw i64 {counter}, {step}")
-        self.run(f"br label %head{number}{self._note(lanes) if lanes else ''}")
+        self.run(f"br label %head{number}{self._note(lanes, abreast) if lanes else ''}")
         phis = [("i64", counter, low, following)]
         phis += [(kind, name, first, last) for (kind, first), name, last in zip(carried, held, values, strict=True)]
         self.lines[head:head] = [
@@ -85,12 +87,12 @@ class Code:
         self._start(f"done{number}")
         values[:] = held
 
-    def _note(self, lanes: int) -> str:
+    def _note(self, lanes: int, abreast: int) -> str:
         """What the vectoriser is told: left alone, it unrolls a short loop before it makes vectors."""
         first = self._first_note + len(self.notes)
         words = [
             '"llvm.loop.vectorize.enable", i1 true', f'"llvm.loop.vectorize.width", i32 {lanes}',
-            '"llvm.loop.interleave.count", i32 1', '"llvm.loop.unroll.disable"',
+            f'"llvm.loop.interleave.count", i32 {abreast}', '"llvm.loop.unroll.disable"',
         ]  # fmt: skip
         ids = ", ".join(f"!{first + k}" for k in range(len(words) + 1))
         self.notes.append(f"!{first} = distinct !{{{ids}}}")

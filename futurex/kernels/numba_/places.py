@@ -62,7 +62,7 @@ def literal(dtype: Dtype, value: Any) -> str:
 
 
 _WORDS = {
-    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+    "sum": "add", "free_sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
 }  # fmt: skip
 
 
@@ -80,6 +80,8 @@ def freely_joined(body: Body, node: Node, total: str, value: str) -> str:
         name = "@llvm.maximum" if node.op == "max" else "@llvm.minimum"
         body.intrinsics.add(f"declare {kind} {name}.f{bits}({kind}, {kind})")
         return body.emit(f"call {kind} {name}.f{bits}({kind} {total}, {kind} {value})")
+    if node.op == "free_sum" and node.dtype.kind == "f":
+        return body.emit(f"fadd reassoc {register_type(node.dtype)} {total}, {value}")
     return joined(body, node, total, value)
 
 

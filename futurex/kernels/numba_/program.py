@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from futurex.kernels.numba_ import past
+from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
@@ -22,7 +22,6 @@ PARALLEL_BYTES = 512 * 1024
 LONG = 128 * 1024
 """Elements of a single row that the threads share."""
 _MOST_LOOPS = 4
-_HEAD = 16  # bytes of scratch memory before the results of pieces: a counter, and the flag of arguments beyond bounds
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Program:
     """What one kernel is called with, in the order of its block.
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``scalars``, and the address of
-    ``scratch`` bytes of zeros. ``text`` is the IR for operands that share memory with results (-1: with none).
+    ``scratch`` bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results (-1: with none).
     ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an approximation's bounds.
     """
 
@@ -61,7 +60,7 @@ def elementwise(node: Node, threads: int) -> Program:
     return Program(
         layout.extents, region.arrays, region.scalars,
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
-        _threads(node, threads, layout.extents[0]), _HEAD if region.guarded else 0, region.approximate,
+        _threads(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,
     )  # fmt: skip
@@ -72,7 +71,7 @@ def reducing(node: Node, threads: int) -> Program:
     sweep = Sweep(node.attrs["graph"])
     extents = sweep.layout.extents
     kernel: Rows | Columns
-    scratch = _HEAD
+    scratch = crossings.HEAD
     if not sweep.rows:
         *outer, count, columns = extents
         shares = math.prod(outer)
@@ -87,6 +86,10 @@ def reducing(node: Node, threads: int) -> Program:
         whole = not outer and count >= LONG and sweep.stages == 1 and not ordered_products
         numbers = (PIECES, count) if whole else (math.prod(outer), count, *outer)
         full = [each for each in sweep.graph.outs if sweep.level[each] is Level.FULL]
+        if sweep.crossed:
+            blocks, span = crossings.blocks_of(math.prod(outer))
+            numbers = (blocks, count, *outer, math.prod(outer), span)
+            scratch += crossings.room(sweep.crossed, blocks, count)
         kernel = Rows(sweep, whole, not whole and count <= LONGEST_ROW and past.outgrows(full))
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)

@@ -7,11 +7,13 @@ up.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import extremes, pairwise, past
+from futurex.kernels.numba_ import crossings, extremes, freely, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import (
     Elements,
@@ -97,6 +99,8 @@ class Rows:
             self.aside = []
         depth = len(sweep.layout.extents)
         self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
+        if sweep.crossed:
+            self.numbers = ["blocks", *self.numbers[1:], "rows", "span"]
         self.parameters = parameters_of(sweep, self.numbers)
         self.functions: list[str] = []
         self.declared: set[str] = set()
@@ -131,6 +135,7 @@ class Rows:
         given += [("ptr", f"%j{k}") for k in range(len(self.joins))]
         given += [("ptr", f"%b{k}") for k in range(self._buffers())]
         given += [("ptr", f"%k{k}") for k in range(len(sweep.kept_values))]
+        given += [("ptr", f"%c{k}") for k in range(len(sweep.crossed))]
         return [*given, ("ptr", "%scratch")]
 
     def _buffers(self) -> int:
@@ -149,15 +154,23 @@ class Rows:
         elements.values |= elements.scalars()
         common = dict(elements.values)
         last = code.add("%start", "%count")
+        free = freely.Sums(code, joins if all(map(freely.suits, joins)) else [])
+        joins = [node for node in joins if node not in free.nodes]
         carried = []
         for node in joins:
             pointer = f"%j{self.joins.index(node)}"
             carried.append((register_type(node.dtype), elements.body.load(node.dtype, pointer)))
-        def each(place: str, held: list[str]) -> None:
+
+        def each(place: str, held: list[str], slot: str = "") -> None:
             elements.values, elements.loaded = dict(common), {}
             elements.begin(place, code.do(f"sub i64 {place}, %start"))
             for k, node in enumerate(joins):
                 held[k] = freely_joined(elements.body, node, held[k], self._taken(elements, node))
+            for node in free.nodes:
+                free.add(node, slot, self._taken(elements, node))
+            for node in sweep.crossings(stage):
+                value = self._taken(elements, node)
+                crossings.add(code, node, f"%c{sweep.crossed.index(node)}", place, value)
             for k, node in enumerate(ordered):
                 if self._lies(node) is None:
                     pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
@@ -185,18 +198,19 @@ class Rows:
             whole = code.add("%start", code.do(f"and i64 %count, -{TURN}"))
             with code.loop("%start", whole, str(TURN)) as (block, _):
                 mark = len(code.lines)
-                for vector in range(0, TURN, LANES):
-                    with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
-                        each(code.add(block, str(vector), lane), [])
+                with code.loop("0", str(TURN), lanes=LANES, abreast=TURN // LANES) as (lane, _):
+                    each(code.add(block, lane), [], lane)
                 self._prefetch(code, elements, block, mark, TURN)
             with code.loop(whole, last) as (place, _):
-                each(place, [])
+                each(place, [], code.do(f"sub i64 {place}, {whole}"))
         elements.values = common
         for node, total in zip(joins, totals, strict=True):
             elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
+        for node in free.nodes:
+            free.finish(node, f"%j{self.joins.index(node)}")
         if sweep.guarded:
             report(code)
-        self.declared |= elements.body.intrinsics
+        self.declared |= elements.body.intrinsics | free.declared
         given = [*self._signature(), *elements.asked.values()]
         shown = _shown(given)
         self.functions += [
@@ -351,8 +365,9 @@ class Rows:
         for k in range(len(self.joins)):
             code.lines.append(f"  %j{k} = alloca i64, align 8")
         shared = Elements(sweep, code).scalars()
-        with code.loop("%low", "%high") as (row, _):
+        with self._shared_rows(code) as (row, totals):
             reduced = _Reduced(self, code, row, shared)
+            reduced.pointers |= totals
             for made in passes:
                 reduced.run(made, "0", "%n")
             reduced.write(row)
@@ -362,6 +377,25 @@ class Rows:
             self.functions += past.FUNCTION
         self.declared |= reduced.body.intrinsics
         return code
+
+    @contextlib.contextmanager
+    def _shared_rows(self, code: Code) -> Iterator[tuple[str, dict[str, str]]]:
+        """The rows of a thread, and where sums over all of them are added up."""
+        crossed, outs = self.sweep.crossed, self.sweep.graph.outs
+        if not crossed:
+            with code.loop("%low", "%high") as (row, _):
+                yield row, {}
+            return
+        self.declared.update((crossings.CLEARING, past.DECLARATIONS[0]))
+        totals = crossings.Totals(code, crossed)
+        with code.loop("%low", "%high") as (block, _):
+            own = totals.of(block)
+            totals.clear(own)
+            first = code.multiply(block, "%span")
+            last = code.least(code.add(first, "%span"), "%rows")
+            with code.loop(first, last) as (row, _):
+                yield row, {f"%c{k}": pointer for k, pointer in enumerate(own)}
+        totals.finish([f"%o{outs.index(node)}" for node in crossed])
 
     def _pieces(self, made: _Made) -> Code:
         """One long row: a thread's subtrees, their results laid down in ``scratch``; the last thread joins them."""

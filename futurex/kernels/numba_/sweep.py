@@ -97,7 +97,20 @@ class Sweep:
         return max(full + sums) + 1
 
     def reductions(self, stage: int) -> list[Node]:
+        """What pass ``stage`` reduces of a row."""
+        return [node for node in self._reduced_in(stage) if self.level[node] is Level.REDUCED]
+
+    def crossings(self, stage: int) -> list[Node]:
+        """What pass ``stage`` adds to sums over all rows."""
+        return [node for node in self._reduced_in(stage) if self.level[node] is Level.CROSSED]
+
+    def _reduced_in(self, stage: int) -> list[Node]:
         return [node for node in self.nodes if node.op in REDUCTIONS and self.stage[node] == stage + 1]
+
+    @functools.cached_property
+    def crossed(self) -> list[Node]:
+        """The sums over all rows."""
+        return [node for node in self.nodes if self.level[node] is Level.CROSSED]
 
     def results(self, stage: int) -> list[Node]:
         """The full values that pass ``stage`` writes."""
@@ -109,7 +122,7 @@ class Sweep:
         """Costly full values that a later pass than their own reads, and that are no results."""
         found: dict[Node, None] = {}
         for stage in range(1, self.stages):
-            pending = [node.inputs[0] for node in self.reductions(stage)] + self.results(stage)
+            pending = [node.inputs[0] for node in self._reduced_in(stage)] + self.results(stage)
             while pending:
                 node = pending.pop()
                 if self.level.get(node) is not Level.FULL or (node in self.graph.outs and self.stage[node] < stage):

@@ -1,0 +1,81 @@
+"""Sums over all rows beside what kernels do with each row, in the same trip through memory.
+
+Rows are shared in blocks whose number follows from that of the rows alone, so results do not depend on the number of
+threads. A block adds its rows to totals of its own, which lie in the nearest cache; the thread that ends last adds up
+the blocks, one after the other. Totals lie in ``scratch`` memory behind its head, each on lines of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from futurex.kernels.numba_.code import Code
+from futurex.kernels.numba_.pairwise import LINE
+from futurex.kernels.numba_.places import InCode, joined
+from futurex.kernels.numba_.scalar import memory_type
+from futurex.tree.node import Node
+
+MOST_BLOCKS, LEAST_ROWS = 32, 32
+"""Blocks that any number of rows is cut into at most, and rows that are worth one."""
+HEAD = 16
+"""Bytes of scratch memory before results of parts: a counter, and the flag of arguments beyond bounds."""
+CLEARING = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+
+
+def blocks_of(rows: int) -> tuple[int, int]:
+    """How many blocks there are, and how many rows one has; the last one may have fewer."""
+    span = -(-rows // min(MOST_BLOCKS, max(1, rows // LEAST_ROWS)))
+    return -(-rows // span), span
+
+
+def room(nodes: Sequence[Node], blocks: int, columns: int) -> int:
+    """Bytes for the totals of all blocks."""
+    return LINE + blocks * sum(-(-columns * node.dtype.itemsize // LINE) * LINE for node in nodes)
+
+
+class Totals:
+    """The totals of the sums ``nodes`` over rows of ``%n`` elements, for one function's code."""
+
+    def __init__(self, code: Code, nodes: Sequence[Node]) -> None:
+        self.code, self.nodes = code, nodes
+        address = code.do("ptrtoint ptr %scratch to i64")
+        gap = code.do(f"and i64 {code.do(f'sub i64 {-HEAD}, {address}')}, {LINE - 1}")
+        self.base = code.at("i8", "%scratch", code.add(gap, str(HEAD)))
+        self.offsets = ["0"]
+        for node in nodes:
+            filled = code.add(code.multiply("%n", str(node.dtype.itemsize)), str(LINE - 1))
+            self.offsets.append(code.add(self.offsets[-1], code.do(f"and i64 {filled}, -{LINE}")))
+
+    def of(self, block: str) -> list[str]:
+        """Where the totals of a block begin."""
+        start = self.code.at("i8", self.base, self.code.multiply(block, self.offsets[-1]))
+        return [self.code.at("i8", start, offset) for offset in self.offsets[:-1]]
+
+    def clear(self, totals: Sequence[str]) -> None:
+        """Let the totals of a block begin at zero."""
+        self.code.run(f"call void @llvm.memset.p0.i64(ptr {totals[0]}, i8 0, i64 {self.offsets[-1]}, i1 false)")
+
+    def finish(self, results: Sequence[str]) -> None:
+        """After the blocks from ``%low`` to ``%high``: whoever is the last one adds up those of all."""
+        code = self.code
+        mine = code.do("sub i64 %high, %low")
+        done = code.add(code.do(f"atomicrmw add ptr %scratch, i64 {mine} acq_rel"), mine)
+        last = code.do(f"zext i1 {code.do(f'icmp eq i64 {done}, %blocks')} to i64")
+        with code.loop("0", last):
+            first = self.of("0")
+            with code.loop("1", "%blocks") as (block, _):
+                for node, total, part in zip(self.nodes, first, self.of(block), strict=True):
+                    with code.loop("0", "%n") as (column, _):
+                        add(code, node, total, column, InCode(code).load(
+                            node.dtype, code.at(memory_type(node.dtype), part, column)
+                        ))
+            for node, total, result in zip(self.nodes, first, results, strict=True):
+                size = code.multiply("%n", str(node.dtype.itemsize))
+                code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {result}, ptr {total}, i64 {size}, i1 false)")
+
+
+def add(code: Code, node: Node, totals: str, place: str, value: str) -> None:
+    """Add a value to one element of totals."""
+    body = InCode(code)
+    pointer = code.at(memory_type(node.dtype), totals, place)
+    body.store(node.dtype, joined(body, node, body.load(node.dtype, pointer), value), pointer)
