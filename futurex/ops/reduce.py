@@ -122,6 +122,11 @@ op(
     factors=_factors, reduce="sum", cost=_cost, samples=_samples(2),
 )  # fmt: skip
 """A sum that is no NumPy program's own: kernels add it up in an order that suits them, always in the same one."""
+op(
+    "free_max", _kernel(np.fmax.reduce), aval=_aval_like(np.max), vjp=_extreme_rule, factors=_factors, reduce="max",
+    decompose=lambda x, axis, keepdims: apply("max", x, axis=axis, keepdims=keepdims), cost=_cost, samples=_samples(1),
+)  # fmt: skip
+"""The largest number for a reader who meets NaN elsewhere: what it gives beside NaN is one of the elements."""
 _reduction(np.max, _extreme_rule, "max", _samples(1))
 _reduction(np.min, _extreme_rule, "min", _samples(1))
 _reduction(np.any, None, "max", _samples(0))

@@ -99,14 +99,15 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
 
 
 def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:
-    """The same values of the same inputs by sums whose order is free."""
+    """The same values of the same inputs by reductions whose order is free."""
     known = {source: source for source in inputs}
 
     def made(node: Node) -> Node:
         if node not in known:
             sources = [made(source) for source in node.inputs]
             attrs = {name: value for name, value in node.attrs.items() if name != "dtype"}
-            known[node] = apply("free_sum", *sources, **attrs) if node.op == "sum" else rebuilt(node, sources)
+            free = _FREE.get(node.op)
+            known[node] = rebuilt(node, sources) if free is None else apply(free, *sources, **attrs)
         return known[node]
 
     return tuple(map(made, results))
@@ -156,11 +157,14 @@ def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
 def _hit(logits: Node, labels: Node) -> Node:
     """Which element of every row its label names."""
     classes = logits.shape[-1]
-    narrow = apply("cast", apply("checked_labels", labels, classes=classes), dtype=np.dtype(np.int32))
-    named = apply("reshape", narrow, shape=(*labels.shape, 1))
-    return apply("equal", named, const(np.arange(classes, dtype=np.int32)))
+    named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=(*labels.shape, 1))
+    return apply("equal", apply("cast", named, dtype=_CLASS), const(np.arange(classes, dtype=_CLASS)))
 
 
+_CLASS = np.dtype(np.int32)
+"""Of the numbers of a row's classes, which are few."""
+_FREE = {"sum": "free_sum", "max": "free_max"}
+"""Reductions in a free order. Where the largest element is taken off a row's elements, NaN among them stays."""
 _LOCAL = ("local_batch_norm", "local_batch_norm_grad")
 _COLUMNWISE = ("batch_norm", "batch_norm_grad")
 _ROWWISE: dict[str, Callable[..., Node] | None] = {

@@ -54,6 +54,11 @@ class Code:
         """The larger of two signed 64-bit integers."""
         return self.do(f"select i1 {self.do(f'icmp sgt i64 {first}, {second}')}, i64 {first}, i64 {second}")
 
+    def insert(self, lines: Sequence[str]) -> None:
+        """Lines that end with a label, where the code goes on."""
+        self.lines += lines[:-1]
+        self._start(lines[-1].removesuffix(":"))
+
     @contextlib.contextmanager
     def loop(
         self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = (), lanes: int = 0,

@@ -44,12 +44,12 @@ def start_of(node: Node) -> Any:
         return node.dtype.type(1)
     if node.op == "all":
         return True
-    if node.op in ("max", "min"):
+    if node.op in ("max", "free_max", "min"):
         if node.dtype.kind == "b":
             return node.op == "min"
         if node.dtype.kind == "f":
-            return -np.inf if node.op == "max" else np.inf
-        return np.iinfo(node.dtype).min if node.op == "max" else np.iinfo(node.dtype).max
+            return np.inf if node.op == "min" else -np.inf
+        return np.iinfo(node.dtype).max if node.op == "min" else np.iinfo(node.dtype).min
     return node.dtype.type(0)
 
 
@@ -62,14 +62,18 @@ def literal(dtype: Dtype, value: Any) -> str:
 
 
 _WORDS = {
-    "sum": "add", "free_sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+    "sum": "add", "free_sum": "add", "prod": "multiply", "max": "maximum", "free_max": "maximum", "min": "minimum",
+    "any": "logical_or", "all": "logical_and",
 }  # fmt: skip
 
 
 def joined(body: Body, node: Node, total: str, value: str) -> str:
     """One more element of a reduction, as NumPy joins them."""
-    if node.op in ("max", "min") and node.dtype.kind == "b":
-        return operate(body, "logical_or" if node.op == "max" else "logical_and", node.dtype, [total, value])
+    if node.op == "free_max" and node.dtype.kind == "f":
+        kind = register_type(node.dtype)
+        return body.emit(f"select i1 {body.emit(f'fcmp ogt {kind} {value}, {total}')}, {kind} {value}, {kind} {total}")
+    if node.op in ("max", "free_max", "min") and node.dtype.kind == "b":
+        return operate(body, "logical_and" if node.op == "min" else "logical_or", node.dtype, [total, value])
     return operate(body, _WORDS[node.op], node.dtype, [total, value])
 
 

@@ -12,6 +12,8 @@ from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
+from futurex.kernels.numba_.staggered import Staggered
+from futurex.kernels.numba_.staggered import suits as staggers
 from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.threads import openmp
 from futurex.ops.sweeps import LONGEST_ROW, Level
@@ -29,8 +31,9 @@ class Program:
     """What one kernel is called with, in the order of its block.
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``scalars``, and the address of
-    ``scratch`` bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results (-1: with none).
-    ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an approximation's bounds.
+    ``scratch`` bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results
+    (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
+    approximation's bounds.
     """
 
     numbers: tuple[int, ...]
@@ -90,7 +93,8 @@ def reducing(node: Node, threads: int) -> Program:
             blocks, span = crossings.blocks_of(math.prod(outer))
             numbers = (blocks, count, *outer, math.prod(outer), span)
             scratch += crossings.room(sweep.crossed, blocks, count)
-        kernel = Rows(sweep, whole, not whole and count <= LONGEST_ROW and past.outgrows(full))
+        aside = not whole and count <= LONGEST_ROW and past.outgrows(full)
+        kernel = Staggered(sweep, aside) if staggers(sweep, count) else Rows(sweep, whole, aside)
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)

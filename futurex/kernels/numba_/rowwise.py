@@ -15,6 +15,7 @@ import numpy as np
 
 from futurex.kernels.numba_ import crossings, extremes, freely, pairwise, past
 from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.places import (
     Elements,
     Values,
@@ -40,6 +41,8 @@ TURN = 64
 LANES = 16
 PIECES = 16
 """Subtrees of a long row."""
+_WIDE = 4
+"""Vectors of a function that are computed side by side where there are 32 registers of 16 numbers."""
 _ALIGN = 64
 _MOST_BUFFERS = 16
 """Of 64 KiB each on a thread's stack."""
@@ -154,7 +157,7 @@ class Rows:
         elements.values |= elements.scalars()
         common = dict(elements.values)
         last = code.add("%start", "%count")
-        free = freely.Sums(code, joins if all(map(freely.suits, joins)) else [])
+        free = freely.Running(code, joins if all(map(freely.suits, joins)) else [])
         joins = [node for node in joins if node not in free.nodes]
         carried = []
         for node in joins:
@@ -198,7 +201,7 @@ class Rows:
             whole = code.add("%start", code.do(f"and i64 %count, -{TURN}"))
             with code.loop("%start", whole, str(TURN)) as (block, _):
                 mark = len(code.lines)
-                with code.loop("0", str(TURN), lanes=LANES, abreast=TURN // LANES) as (lane, _):
+                with code.loop("0", str(TURN), lanes=LANES, abreast=abreast(sweep)) as (lane, _):
                     each(code.add(block, lane), [], lane)
                 self._prefetch(code, elements, block, mark, TURN)
             with code.loop(whole, last) as (place, _):
@@ -207,14 +210,16 @@ class Rows:
         for node, total in zip(joins, totals, strict=True):
             elements.body.store(node.dtype, total, f"%j{self.joins.index(node)}")
         for node in free.nodes:
-            free.finish(node, f"%j{self.joins.index(node)}")
+            pointer = f"%j{self.joins.index(node)}"
+            before = elements.body.load(node.dtype, pointer)
+            elements.body.store(node.dtype, joined(elements.body, node, before, free.finish(node)), pointer)
         if sweep.guarded:
             report(code)
         self.declared |= elements.body.intrinsics | free.declared
         given = [*self._signature(), *elements.asked.values()]
-        shown = _shown(given)
+        listed = shown(given)
         self.functions += [
-            f"define internal void @fill{stage}(i64 %start, i64 %count, {shown}) noinline {{",
+            f"define internal void @fill{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             *code.lines, "  ret void", "}", *code.notes,
         ]  # fmt: skip
         return _Made(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
@@ -285,9 +290,9 @@ class Rows:
         sums = [node for node in ordered if self._by_tree(node)]
         result = "{" + ", ".join(register_type(node.dtype) for node in sums) + "}" if sums else "void"
         passed = ", ".join(f"{kind} {name}" for kind, name in given)
-        shown = _shown(given)
+        listed = shown(given)
         lines = [
-            f"define internal {result} @tree{stage}(i64 %start, i64 %count, {shown}) noinline {{",
+            f"define internal {result} @tree{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             "entry:",
             f"  %long = icmp sgt i64 %count, {LONGEST_ROW}",
             "  br i1 %long, label %split, label %leaf",
@@ -365,12 +370,12 @@ class Rows:
         for k in range(len(self.joins)):
             code.lines.append(f"  %j{k} = alloca i64, align 8")
         shared = Elements(sweep, code).scalars()
-        with self._shared_rows(code) as (row, totals):
-            reduced = _Reduced(self, code, row, shared)
+        with self._shares(code) as (first, last, totals), code.loop(first, last) as (row, _):
+            reduced = RowValues(self, code, row, shared)
             reduced.pointers |= totals
             for made in passes:
                 reduced.run(made, "0", "%n")
-            reduced.write(row)
+            reduced.write()
         if self.aside:
             code.run(past.FENCE)
             self.declared.update(past.DECLARATIONS)
@@ -379,12 +384,11 @@ class Rows:
         return code
 
     @contextlib.contextmanager
-    def _shared_rows(self, code: Code) -> Iterator[tuple[str, dict[str, str]]]:
-        """The rows of a thread, and where sums over all of them are added up."""
+    def _shares(self, code: Code) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """First and last row of a thread, or of each of its blocks, and where sums over all of them are added up."""
         crossed, outs = self.sweep.crossed, self.sweep.graph.outs
         if not crossed:
-            with code.loop("%low", "%high") as (row, _):
-                yield row, {}
+            yield "%low", "%high", {}
             return
         self.declared.update((crossings.CLEARING, past.DECLARATIONS[0]))
         totals = crossings.Totals(code, crossed)
@@ -393,8 +397,7 @@ class Rows:
             totals.clear(own)
             first = code.multiply(block, "%span")
             last = code.least(code.add(first, "%span"), "%rows")
-            with code.loop(first, last) as (row, _):
-                yield row, {f"%c{k}": pointer for k, pointer in enumerate(own)}
+            yield first, last, {f"%c{k}": pointer for k, pointer in enumerate(own)}
         totals.finish([f"%o{outs.index(node)}" for node in crossed])
 
     def _pieces(self, made: _Made) -> Code:
@@ -419,7 +422,7 @@ class Rows:
                 count = code.do(f"select i1 {second}, i64 {rest}, i64 {left}")
             base = code.at("i8", "%scratch", code.add(code.multiply(piece, str(width)), "16"))
             cell = {node: code.at("i64", base, str(k)) for node, k in names.items()}
-            reduced = _Reduced(self, code, "0", shared, {node: cell[node] for node in self.joins})
+            reduced = RowValues(self, code, "0", shared, {node: cell[node] for node in self.joins})
             sums = reduced.run(made, start, count)
             for node, value in sums.items():
                 reduced.body.store(node.dtype, value, cell[node])
@@ -429,7 +432,7 @@ class Rows:
         finished = code.do(f"icmp eq i64 {done}, {PIECES}")
         last = code.do(f"zext i1 {finished} to i64")
         with code.loop("0", last):
-            final = _Reduced(self, code, "0", shared)
+            final = RowValues(self, code, "0", shared)
             for node in cells:
                 parts = []
                 for number in range(PIECES):
@@ -439,7 +442,7 @@ class Rows:
                     pairs = zip(parts[::2], parts[1::2], strict=True)
                     parts = [joined(final.body, node, x, y) for x, y in pairs]
                 final.give(node, parts[0])
-            final.write("0")
+            final.write()
         self.declared |= reduced.body.intrinsics | final.body.intrinsics
         return code
 
@@ -453,7 +456,7 @@ class _Made:
         self.stage, self.ordered, self.given, self.asked, self.function = stage, ordered, given, asked, function
 
 
-class _Reduced(Elements):
+class RowValues(Elements):
     """The reduced values of one row, and the row's place in every array."""
 
     def __init__(
@@ -465,6 +468,7 @@ class _Reduced(Elements):
         self.pointers: dict[str, str] = {}
         self.results: dict[Node, str] = {}
         self.loaded: dict[Operand, str] = {}
+        self.row = row
         self.index = self._index(row)
         self.joins = {node: f"%j{k}" for k, node in enumerate(rows.joins)} if cells is None else cells
         self._point(row)
@@ -535,16 +539,26 @@ class _Reduced(Elements):
                 self.give(node, found[node] if node in found else self.body.load(node.dtype, self.joins[node]))
         return found
 
-    def write(self, row: str) -> None:
+    def write(self) -> None:
         """Store the row's reduced results, and send on what goes past the caches."""
         for k, node in enumerate(self.rows.aside):
             count = self.code.multiply("%n", str(node.dtype.itemsize))
             self.code.run(past.row_sent(self.results[node], f"%w{k}", count))
+        self.write_reduced()
+
+    def write_reduced(self) -> None:
+        """Store the row's reduced results."""
         for k, node in enumerate(self.sweep.graph.outs):
             if self.sweep.level[node] is Level.REDUCED:
                 value = self.computed(node)
-                self.body.store(node.dtype, value, self.code.at(memory_type(node.dtype), f"%o{k}", row))
+                self.body.store(node.dtype, value, self.code.at(memory_type(node.dtype), f"%o{k}", self.row))
 
 
-def _shown(given: list[tuple[str, str]]) -> str:
+def abreast(sweep: Sweep) -> int:
+    """How many vectors the registers hold side by side."""
+    size = max(node.dtype.itemsize for node in sweep.nodes)
+    return max(1, _WIDE * 4 // max(size, 4)) if has_scale() else 1
+
+
+def shown(given: list[tuple[str, str]]) -> str:
     return ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in given)
