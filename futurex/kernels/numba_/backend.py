@@ -68,7 +68,10 @@ class NumbaBackend:
         loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         inplace = tuple(k for k in program.arrays if node.inputs[k].aval in outs) if program.inplace else ()
-        return Kernel(loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop, bind=loop.bind)
+        return Kernel(
+            loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop, bind=loop.bind,
+            own=program.scratch,
+        )  # fmt: skip
 
 
 class _Loop:

@@ -18,7 +18,8 @@ import numpy as np
 from futurex.kernels.numba_ import crossings, freely, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values
-from futurex.kernels.numba_.rowwise import LANES, TURN, Rows, RowValues, abreast, shown
+from futurex.kernels.numba_.rowvalues import RowValues
+from futurex.kernels.numba_.rowwise import LANES, TURN, Rows, abreast, shown
 from futurex.kernels.numba_.scalar import memory_type, register_type
 from futurex.kernels.numba_.sweep import Operand, Sweep
 from futurex.ops.sweeps import LONGEST_ROW, Level
