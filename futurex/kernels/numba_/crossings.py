@@ -19,6 +19,10 @@ MOST_BLOCKS, LEAST_ROWS = 32, 32
 """Blocks that any number of rows is cut into at most, and rows that are worth one."""
 HEAD = 16
 """Bytes of scratch memory before results of parts: a counter, and the flag of arguments beyond bounds."""
+_PAGE = 4096
+_APART = 20 * LINE
+"""A processor takes a load for one of what was just stored where the last twelve bits of their addresses are the same:
+totals lie apart from where rows begin, and from each other, as long as these begin with pages."""
 CLEARING = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
 
 
@@ -30,7 +34,8 @@ def blocks_of(rows: int) -> tuple[int, int]:
 
 def room(nodes: Sequence[Node], blocks: int, columns: int) -> int:
     """Bytes for the totals of all blocks."""
-    return LINE + blocks * sum(-(-columns * node.dtype.itemsize // LINE) * LINE for node in nodes)
+    own = sum(-(-columns * node.dtype.itemsize // LINE) * LINE + _APART for node in nodes)
+    return _PAGE + blocks * -(-own // _PAGE) * _PAGE
 
 
 class Totals:
@@ -39,21 +44,25 @@ class Totals:
     def __init__(self, code: Code, nodes: Sequence[Node]) -> None:
         self.code, self.nodes = code, nodes
         address = code.do("ptrtoint ptr %scratch to i64")
-        gap = code.do(f"and i64 {code.do(f'sub i64 {-HEAD}, {address}')}, {LINE - 1}")
+        gap = code.do(f"and i64 {code.do(f'sub i64 {-HEAD}, {address}')}, {_PAGE - 1}")
         self.base = code.at("i8", "%scratch", code.add(gap, str(HEAD)))
-        self.offsets = ["0"]
+        self.offsets, end = [], "0"
         for node in nodes:
+            self.offsets.append(code.add(end, str(_APART)))
             filled = code.add(code.multiply("%n", str(node.dtype.itemsize)), str(LINE - 1))
-            self.offsets.append(code.add(self.offsets[-1], code.do(f"and i64 {filled}, -{LINE}")))
+            end = code.add(self.offsets[-1], code.do(f"and i64 {filled}, -{LINE}"))
+        self.stride = code.do(f"and i64 {code.add(end, str(_PAGE - 1))}, -{_PAGE}")
 
     def of(self, block: str) -> list[str]:
         """Where the totals of a block begin."""
-        start = self.code.at("i8", self.base, self.code.multiply(block, self.offsets[-1]))
-        return [self.code.at("i8", start, offset) for offset in self.offsets[:-1]]
+        start = self.code.at("i8", self.base, self.code.multiply(block, self.stride))
+        return [self.code.at("i8", start, offset) for offset in self.offsets]
 
     def clear(self, totals: Sequence[str]) -> None:
         """Let the totals of a block begin at zero."""
-        self.code.run(f"call void @llvm.memset.p0.i64(ptr {totals[0]}, i8 0, i64 {self.offsets[-1]}, i1 false)")
+        for node, total in zip(self.nodes, totals, strict=True):
+            size = self.code.multiply("%n", str(node.dtype.itemsize))
+            self.code.run(f"call void @llvm.memset.p0.i64(ptr {total}, i8 0, i64 {size}, i1 false)")
 
     def finish(self, results: Sequence[str]) -> None:
         """After the blocks from ``%low`` to ``%high``: whoever is the last one adds up those of all."""
