@@ -31,7 +31,7 @@ TURN = 0.012
 F4 = np.dtype(np.float32)
 ENOUGH = 0.8
 
-_BESIDE = ("checked_labels", "cast", "reshape")
+_BESIDE = ("checked_labels", "reshape")
 """What NumPy makes of labels before a kernel reads them."""
 
 Run = Callable[[], Any]

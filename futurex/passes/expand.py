@@ -158,11 +158,9 @@ def _hit(logits: Node, labels: Node) -> Node:
     """Which element of every row its label names."""
     classes = logits.shape[-1]
     named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=(*labels.shape, 1))
-    return apply("equal", apply("cast", named, dtype=_CLASS), const(np.arange(classes, dtype=_CLASS)))
+    return apply("equal", named, const(np.arange(classes, dtype=np.int32)))  # half of what labels weigh
 
 
-_CLASS = np.dtype(np.int32)
-"""Of the numbers of a row's classes, which are few."""
 _FREE = {"sum": "free_sum", "max": "free_max"}
 """Reductions in a free order. Where the largest element is taken off a row's elements, NaN among them stays."""
 _LOCAL = ("local_batch_norm", "local_batch_norm_grad")
