@@ -59,7 +59,9 @@ class Workspace:
 
 
 class StepFailed(RuntimeError):
-    """A step gave a status other than zero; ``number`` says which one."""
+    """A step gave a status other than zero; ``number`` says which one, ``part`` whose it was."""
+
+    part = 0
 
     def __init__(self, number: int, status: int) -> None:
         super().__init__(f"a compiled kernel failed with status {status}")

@@ -16,13 +16,18 @@ from futurex.kernels.watch import KNOWN, Watch, how_to_copy
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an instruction reads or writes: an array of the instance, or a value of the run, by its number."""
+    """What an instruction reads or writes: an array of the instance, or a value of the run, by its number, or what
+    functions one after the other make of it, which are to be views."""
 
     number: int | None
     array: Any = None
+    views: tuple[Callable[..., Any], ...] = ()
 
     def of(self, values: Sequence[Any]) -> Any:
-        return self.array if self.number is None else values[self.number]
+        value = self.array if self.number is None else values[self.number]
+        for view in self.views:
+            value = view(None, value)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,14 @@ class Part:
         """What the kernel is given."""
         outs = tuple([operand.of(values) for operand in self.outs])
         return [outs if self.several else outs[0], *(operand.of(values) for operand in self.ins)]
+
+    def aim(self, values: Sequence[Any]) -> Sequence[Step] | None:
+        """The steps on these values; None where there are none, or where one would read a copy of an argument."""
+        arrays = self.arrays(values)
+        for operand, array in zip(self.ins, arrays[1:], strict=True):
+            if operand.views and not np.may_share_memory(array, values[operand.number]):  # type: ignore[index]
+                return None
+        return self.bound.aim(*arrays)
 
 
 class Together:
@@ -76,7 +89,7 @@ class Together:
             for position, operand in enumerate(part.ins):
                 if operand.number is None:
                     continue
-                if bound is None or position not in bound.numbers:
+                if bound is None or operand.views or position not in bound.numbers:
                     otherwise.add(operand.number)
                 else:
                     found[operand.number] += bound.numbers[position]
@@ -103,12 +116,25 @@ class Together:
                 else:
                     part = self._parts[owners[0]]
                     part.call(*part.arrays(values))
+        except StepFailed as error:
+            error.part = owners[error.number]
+            self._explain(self._parts[owners[error.number]], values, error)
+            raise
         except Exception as error:
-            error.part = owners[error.number if isinstance(error, StepFailed) else 0]  # type: ignore[attr-defined]
+            error.part = owners[0]  # type: ignore[attr-defined]
             raise
         finally:
             for lock in self._locks:
                 lock.release()
+
+    @staticmethod
+    def _explain(part: Part, values: Sequence[Any], failure: StepFailed) -> None:
+        """Raise what a call of the kernel raises, which knows more of it than a step does."""
+        try:
+            part.call(*part.arrays(values))
+        except Exception as error:
+            error.part = failure.part  # type: ignore[attr-defined]
+            raise error from None
 
     def _aim(self, values: Sequence[Any]) -> None:
         """Aim what has moved, and try again what could not be aimed."""
@@ -116,8 +142,7 @@ class Together:
         moved = range(len(values)) if guard is None else self._watch.moved()
         changed = guard is None
         for place in sorted(self._called.union(*(self._readers[number] for number in moved))):
-            part = self._parts[place]
-            found = part.bound.aim(*part.arrays(values))
+            found = self._parts[place].aim(values)
             (self._called.add if found is None else self._called.discard)(place)
             changed = changed or found is not self._steps[place]
             self._steps[place] = found

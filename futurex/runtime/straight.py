@@ -47,6 +47,9 @@ class Straight:
         self._lines: list[str] = []
         self._instructions: dict[int, list[int]] = {}  # by line
         self._rows: list[tuple[list[int], list[str]]] = []  # instructions, and names of what a run brings
+        self._views: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """Views of arguments that only rows read: they see to them when they are aimed. By slot the argument's, and the
+        instructions on the way."""
         self._write(plan)
         text = "def program(args, communicator, outs):\n" + "".join(f" {line}\n" for line in self._lines)
         module = compile(text, _FILE, "exec")
@@ -82,7 +85,14 @@ class Straight:
             return None
         index = found[getattr(error, "part", 0) if len(found) > 1 else 0]
         seen: Mapping[str, Any] = {**trace.tb_frame.f_globals, **trace.tb_frame.f_locals}
-        return index, {slot: seen.get(self._names[slot]) for slot in self._low.drafts[index].ins}
+        return index, {slot: self._seen(slot, seen) for slot in self._low.drafts[index].ins}
+
+    def _seen(self, slot: int, seen: Mapping[str, Any]) -> Any:
+        source, way = self._views.get(slot, (slot, ()))
+        value = seen.get(self._names[source])
+        for index in way:
+            value = self._low.drafts[index].kernel.call(None, value)
+        return value
 
     def _name(self, slot: Slot) -> str:
         """The variable of a slot: a constant of the instance (c), an argument (a), or what a run makes (s)."""
@@ -116,13 +126,14 @@ class Straight:
             if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")
         groups = self._groups(plan)
+        self._find_views(groups)
         drops = _drops(plan, groups)
         for number, group in enumerate(groups):
-            if len(group) == 1:
-                self._instruction(group[0], self._low.drafts[group[0]])
-            else:
+            if len(group) > 1:
                 self._together(group)
-            self._lines += [f"{names[gone]} = None" for gone in drops[number]]
+            elif self._low.drafts[group[0]].outs[0] not in self._views:
+                self._instruction(group[0], self._low.drafts[group[0]])
+            self._lines += [f"{names[gone]} = None" for gone in drops[number] if gone not in self._views]
         results = (f"copied({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
         self._lines.append(f"return [{', '.join(results)}]")
 
@@ -152,10 +163,28 @@ class Straight:
                 groups.append(group)
         return groups
 
+    def _find_views(self, groups: Sequence[Sequence[int]]) -> None:
+        """Which views of arguments nobody but rows reads."""
+        drafts, slots = self._low.drafts, self._low.slots
+        alone = [group[0] for group in groups if len(group) == 1]
+        passed_by = {index for group in groups if len(group) > 1 for index in group}
+        kept = {*self._low.outs, *(source for slot in slots if slot.derive is not None for source in slot.derive[1])}
+        for index in reversed(alone):
+            draft = drafts[index]
+            is_view = draft.kernel.view is not None and not draft.kernel.into and len(draft.ins) == len(draft.outs) == 1
+            if is_view and draft.outs[0] not in kept and passed_by.issuperset(slots[draft.outs[0]].readers):
+                passed_by.add(index)
+        for index in alone:
+            if index in passed_by:
+                source, way = self._views.get(drafts[index].ins[0], (drafts[index].ins[0], ()))
+                if source in self._low.params:
+                    self._views[drafts[index].outs[0]] = source, (*way, index)
+
     def _together(self, group: list[int]) -> None:
         """One line for a row of instructions that are steps."""
         slots = [slot for index in group for slot in (*self._low.drafts[index].outs, *self._low.drafts[index].ins)]
-        brought = list(dict.fromkeys(name for slot in slots if (name := self._names[slot])[0] != "c"))
+        named = [self._names[self._views.get(slot, (slot,))[0]] for slot in slots]
+        brought = list(dict.fromkeys(name for name in named if name[0] != "c"))
         self._rows.append((group, brought))
         self._lines.append(f"r{len(self._rows) - 1}({', '.join(brought)})")
         self._instructions[len(self._lines) + 1] = group
@@ -176,8 +205,11 @@ class Straight:
         return Together(parts, len(brought), locks)
 
     def _operand(self, slot: int, brought: Sequence[str], instance: Instance) -> Operand:
-        name = self._names[slot]
-        return Operand(None, instance.template[slot]) if name[0] == "c" else Operand(brought.index(name))
+        source, way = self._views.get(slot, (slot, ()))
+        name = self._names[source]
+        if name[0] == "c":
+            return Operand(None, instance.template[slot])
+        return Operand(brought.index(name), views=tuple([instance.kernels[index].call for index in way]))
 
     def _instruction(self, index: int, draft: Draft) -> None:
         kernel, loose = draft.kernel, self._low.loose(draft.ins, draft.kernel)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from futurex.kernels import steps
+from futurex.kernels.numba_.labels import BoundLabels
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
 from futurex.kernels.watch import AXES, Watch, how_to_copy
@@ -171,6 +172,48 @@ def test_a_step_of_gradient_descent_is_one_row(threads):
     [row] = rows_of(plan)
     assert not row._called
     assert len(row._rows) == 1
+
+
+def seen_otherwise():
+    """Views of an argument that only steps read, one of which is a copy where the argument does not lie in order."""
+    x, w = array((24, 64), "x"), array((48, 80), "w")
+    pairs = apply("transpose", apply("reshape", x, shape=(24, 32, 2)), axes=(0, 2, 1))
+    turned = apply("reshape", pairs, shape=(48, 32))
+    rows = apply("reshape", x, shape=(48, 32))
+    return Graph([x, w], [apply("transpose", rows, axes=(1, 0)) @ w, apply("transpose", turned, axes=(1, 0)) @ w])
+
+
+@pytest.mark.parametrize("change", ["none", "moved", "strided"])
+def test_views_of_arguments_are_seen_to_when_a_row_is_aimed(change):
+    graph = seen_otherwise()
+    plan = compile_plan(graph, threads=1)
+    rng = np.random.default_rng(11)
+    x, w = rng.standard_normal((24, 64), dtype=F4), rng.standard_normal((48, 80), dtype=F4)
+    for run in range(8):
+        if change != "none" and run % 3 == 2:
+            x = np.asfortranarray(x) if change == "strided" and run == 2 else np.array(x, order="C")
+        x[...] = rng.standard_normal(x.shape)  # other elements in the same place
+        same(plan.run([x, w]), graph(x, w))
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_a_label_that_names_no_class_raises_what_numpy_does(dtype):
+    x, y, w = array((128, 256), "x"), param(Aval((128,), np.dtype(dtype)), "y"), array((256, 10), "w")
+    plan = compile_plan(Graph([x, y, w], [apply("softmax_cross_entropy", x @ w, y)]), threads=1)
+    rng = np.random.default_rng(1)
+    inputs, labels = rng.standard_normal((128, 256), dtype=F4), rng.integers(0, 10, 128).astype(dtype)
+    weights = np.zeros((256, 10), F4)
+    for _ in range(4):
+        plan.run([inputs, labels, weights])
+    assert any(isinstance(part.bound, BoundLabels) for row in rows_of(plan) for part in row._parts)
+    for wrong in (10, -1, np.iinfo(dtype).max, np.iinfo(dtype).min):
+        bad = labels.copy()
+        bad[77] = wrong
+        with pytest.raises(IndexError, match="do not name the 10 classes") as caught:
+            plan.run([inputs, bad, weights])
+        assert any("in checked_labels(" in note for note in caught.value.__notes__)
+        [got] = plan.run([inputs, labels, weights])
+        np.testing.assert_allclose(got, np.log(10), rtol=1e-5)
 
 
 def watched(value, **how):

@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, complexes, dropout, pool, running, tiles
+from futurex.kernels.numba_ import compiler, complexes, dropout, labels, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.crossings import HEAD
@@ -45,6 +45,8 @@ class NumbaBackend:
             call = _WRITTEN[node.op](node, threads)
             bind = None if call is None else call.bind
             return None if call is None else Kernel(call, self.name, True, contiguous=True, late=call, bind=bind)
+        if node.op == "checked_labels":
+            return labels.claim(node, self.name)
         if node.op in _BLOCKWISE:
             whole = _BLOCKWISE[node.op].claim(node, threads)
             if whole is None:
