@@ -15,29 +15,38 @@ from benchmarks.harness import Child, Peer, PeerFailed
 from benchmarks.workloads.first_calls import CASES
 
 HOME = "benchmarks.workloads.first_calls"
-COLD, WARM, WAIT = "futurex, nothing compiled", "futurex, compiled before", "futurex, waiting for the compiler"
-OWN = dict.fromkeys((COLD, WARM, WAIT), "Futurex")
-STACKS = {**OWN, "jax.jit": "Jax", "torch.compile": "Torch", "NumPy": "Numpy"}
+COLD, WAIT, WARM = "futurex, nothing compiled", "futurex, waiting for the compiler", "futurex, compiled before"
+JAX, JAX_WARM = "jax.jit", "jax.jit, compiled before"
+TORCH, TORCH_WARM = "torch.compile", "torch.compile, compiled before"
+STACKS = {
+    COLD: "Futurex", WAIT: "Futurex", WARM: "Futurex", JAX: "Jax", JAX_WARM: "Jax", TORCH: "Torch", TORCH_WARM: "Torch",
+    "NumPy": "Numpy",
+}  # fmt: skip
+FILLED_BY = {WARM: WAIT, JAX_WARM: JAX, TORCH_WARM: TORCH}
+"""Whose caches on disk a stack finds."""
+LONG = 10.0
+"""Seconds of a first call that are measured once."""
 PACKAGES = ("futurex", "numpy", "jax", "torch")
 SPANS = ("first", "until steady", "steady")
 
 
-def environment(stack: str, empty: Path, filled: Path) -> dict[str, str]:
-    """Return where compiled code is kept, and whether to wait for it."""
-    folder = filled if stack == WARM else empty
+def environment(stack: str, folder: Path) -> dict[str, str]:
+    """Return where compiled code is kept, and whether to wait for it; Python's own bytecode is always kept."""
     return {
         "FUTUREX_CACHE": str(folder), "FUTUREX_COMPILE": "wait" if stack == WAIT else "background",
-        "TORCHINDUCTOR_CACHE_DIR": str(empty / "torch"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton"),
+        "JAX_COMPILATION_CACHE_DIR": str(folder), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "PYTHONDONTWRITEBYTECODE": "",
     }  # fmt: skip
 
 
-def measure(stack: str, case: str, empty: Path, filled: Path) -> dict[str, float]:
+def measure(stack: str, case: str, folder: Path, seconds: float) -> dict[str, float]:
     """Return the spans of one fresh process."""
     cpus = len(os.sched_getaffinity(0))
-    peer = Peer(stack, f"{HOME}:{STACKS[stack]}", {"case": case}, cpus, environment(stack, empty, filled))
+    peer = Peer(stack, f"{HOME}:{STACKS[stack]}", {"case": case}, cpus, environment(stack, folder))
     child = Child(peer)
     try:
-        return child.call("measure")
+        return child.call("measure", seconds=seconds)
     finally:
         child.close()
 
@@ -45,8 +54,9 @@ def measure(stack: str, case: str, empty: Path, filled: Path) -> dict[str, float
 def loading(package: str, rounds: int) -> list[float]:
     """Return the processor seconds that importing a package took in processes of its own; none where it is missing."""
     code = f"import time; start = time.process_time(); import {package}; print(time.process_time() - start)"
+    kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=kept)
         for _ in range(rounds + 1)
     ]  # the first finds no compiled Python and no pages in memory
     return [float(each.stdout) for each in runs[1:] if not each.returncode]
@@ -54,22 +64,26 @@ def loading(package: str, rounds: int) -> list[float]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure every stack on every case, print and write the table; return 1 where futurex is missing."""
-    rounds = 1 if arguments.quick else min(arguments.rounds, 5)
+    rounds, seconds = (1, 1.0) if arguments.quick else (min(arguments.rounds, 5), 5.0)
     rows, data, missing = [], {}, False
     with tempfile.TemporaryDirectory() as place:
-        filled = Path(place, "filled")
         for case in arguments.cases or CASES:
             print(CASES[case], flush=True)
             stacks = [stack for stack in STACKS if not (stack == "NumPy" and "-" in case)]
-            measure(WARM, case, filled, filled)  # fills the cache
             found: dict[str, list[dict[str, float]]] = {stack: [] for stack in stacks}
+            folders: dict[str, Path] = {}
             for number in range(rounds):
-                for stack in stacks:
+                for stack in list(stacks):
+                    folders[stack] = folders.get(FILLED_BY.get(stack, ""), Path(place, f"{case}-{stack}-{number}"))
                     try:
-                        found[stack].append(measure(stack, case, Path(place, f"{case}-{stack}-{number}"), filled))
+                        found[stack].append(measure(stack, case, folders[stack], seconds))
                     except PeerFailed as error:
                         print(f"  without {error}", flush=True)
                         missing = missing or STACKS[stack] == "Futurex"
+                        stacks.remove(stack)
+                    else:
+                        if found[stack][-1]["first"] > LONG:
+                            stacks.remove(stack)
             data[case] = found
             for stack, spans in found.items():
                 if spans:

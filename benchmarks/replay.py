@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
-import subprocess
-import sys
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Child, Comparison, Peer, compare, effort_of
+from benchmarks.workloads.budget_side import KINDS
 from benchmarks.workloads.replay_side import CASES
 
 PLAN, BARE, SHARED = "futurex, one thread", "the NumPy calls alone", "futurex, tasks"
@@ -37,15 +37,18 @@ def overhead_rows(case: str, one: Comparison) -> list[list[str]]:
 
 
 def budget_rows() -> list[list[str]]:
-    """Return kind of kernels, budget of threads, processors at work on average."""
-    rows = []
-    for budget in sorted({1, len(os.sched_getaffinity(0))}):
-        environment = {**os.environ, "FUTUREX_THREADS": str(budget)}
-        command = [sys.executable, "-m", "benchmarks.workloads.budget_side"]
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
-        for line in found.stdout.splitlines():
-            kind, used = line.split("|")
-            rows.append([kind, str(budget), used])
+    """Return kind of kernels, budget of threads, processors at work on average, threads that want one at once."""
+    cpus, rows = len(os.sched_getaffinity(0)), []
+    for budget, kind in itertools.product(sorted({1, cpus}), KINDS):
+        environment = {"FUTUREX_THREADS": str(budget), "FUTUREX_COMPILE": "wait"}
+        peer = Peer("futurex", "benchmarks.workloads.budget_side:Kernels", {"kind": kind}, cpus, environment)
+        child = Child(peer)
+        try:
+            used, calls = child.call("processors")
+            wanting = child.runnable(max(1, calls))
+        finally:
+            child.close()
+        rows.append([kind, str(budget), f"{used:.2f}", f"{wanting.median:g} to {wanting.high:g}"])
     return rows
 
 
@@ -59,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
     rows = [row for case, one in found.items() for row in overhead_rows(case, one)]
     costs = report.table(["case", "stack", "instructions", "µs an instruction", "above the calls alone", "limit"], rows)
     budget = budget_rows()
-    used = report.table(["kernels", "budget of threads", "processors at work"], budget)
+    used = report.table(["kernels", "budget of threads", "processors at work", "threads that want one"], budget)
     body = "\n\n".join([report.comparison_table(list(found.values())), costs, used])
     data = {"comparisons": [report.comparison_record(one) for one in found.values()], "budget": budget}
     report.publish("replay", "Cost of an instruction", body, data, arguments.out)

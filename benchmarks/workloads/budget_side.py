@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import futurex as fx
 
 SECONDS = 0.5
+KINDS = ("BLAS", "LAPACK", "oneDNN", "generated", "all in turns", "branches")
 
 
 def kinds() -> dict[str, tuple[Callable[[Any], Any], Any]]:
@@ -29,18 +28,23 @@ def kinds() -> dict[str, tuple[Callable[[Any], Any], Any]]:
     }
 
 
-def processors(function: Callable[[Any], Any], x: Any) -> float:
-    """Return the processor time of calls one after the other, over the time."""
-    call = fx.futurize(function)
-    for _ in range(3):
-        call(x).result()
-    start, own = time.perf_counter(), time.process_time()
-    while time.perf_counter() - start < SECONDS:
-        call(x).result()
-    return (time.process_time() - own) / (time.perf_counter() - start)
+class Kernels:
+    """Calls one after the other of a function whose kernels are of one kind."""
 
+    def __init__(self, kind: str) -> None:
+        function, self._x = kinds()[kind]
+        self._call = fx.futurize(function)
+        for _ in range(3):
+            self.step()
 
-if __name__ == "__main__":
-    os.environ["FUTUREX_COMPILE"] = "wait"
-    for name, (function, x) in kinds().items():
-        sys.stdout.write(f"{name}|{processors(function, x):.3f}\n")
+    def step(self) -> None:
+        """Call it once and wait."""
+        self._call(self._x).result()
+
+    def processors(self) -> tuple[float, int]:
+        """Return the processor time of calls over the time, and how many there were."""
+        start, own, count = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - start < SECONDS:
+            self.step()
+            count += 1
+        return (time.process_time() - own) / (time.perf_counter() - start), count
