@@ -11,12 +11,12 @@ from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Backend
 
 
-def _gemm() -> Backend | None:
+def _gemm(alone: bool = False) -> Backend | None:
     if importlib.util.find_spec("llvmlite") is None:
         return None
     from futurex.kernels.gemm import GemmBackend
 
-    return GemmBackend()
+    return GemmBackend(alone=alone)
 
 
 def _onednn() -> Backend | None:
@@ -68,6 +68,9 @@ def default_backends() -> tuple[Backend, ...]:
             raise ValueError(f"FUTUREX_BACKENDS names {name!r}, which is no backend; choose among {', '.join(_MAKERS)}")
     made = (_MAKERS[name]() for name in dict.fromkeys([*(name for name in names if name != "numpy"), "numpy"]))
     found = tuple(backend for backend in made if backend is not None)
-    if not any(backend.name == "onednn" for backend in found):
+    names = [backend.name for backend in found]
+    if not {"gemm", "onednn"} & set(names):
         threads.make_way_for_blas()
+    if "onednn" not in names:
+        found = tuple(_gemm(alone=True) or each if each.name == "gemm" else each for each in found)
     return found

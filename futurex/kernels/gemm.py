@@ -44,9 +44,13 @@ Turned = tuple[bool, bool]
 
 
 class GemmBackend:
-    """Matrix products, with a bias or without."""
+    """Matrix products, with a bias or without. ``alone``: no library comes behind it but NumPy's BLAS, whose threads
+    are others than those of compiled kernels, so that going to and fro costs more than a product that suits less."""
 
     name = "gemm"
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self.alone = alone
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
@@ -62,7 +66,7 @@ class GemmBackend:
         if sizes is None or None in lies:
             return None
         turned = lies[0].turned, lies[1].turned  # type: ignore[union-attr]
-        if not suits(*sizes, turned):
+        if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
             return None
         product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.backends import default_backends
-from futurex.kernels.gemm import suits
+from futurex.kernels.gemm import GemmBackend, suits
 from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.products import DEEPEST, ROWS, panels_of
+from futurex.kernels.registry import kernel_for
 from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
 
@@ -20,8 +21,9 @@ pytestmark = [
 FLOAT32 = np.dtype("f4")
 
 
-def backend():
-    return next(each for each in default_backends() if each.name == "gemm")
+def backend(alone=False):
+    """As beside a library, or without one."""
+    return GemmBackend(alone=alone)
 
 
 def operand(rng, shape, turned):
@@ -37,18 +39,18 @@ def source(shape, turned):
     return apply("transpose", below, axes=(*range(len(shape) - 2), len(shape) - 1, len(shape) - 2))
 
 
-def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1):
+def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1, alone=False):
     inputs = [source(x_shape, turned[0]), source(y_shape, turned[1])]
     if not bias:
-        return apply("matmul", *inputs), backend().claim(apply("matmul", *inputs), threads)
+        return apply("matmul", *inputs), backend(alone).claim(apply("matmul", *inputs), threads)
     node = apply("matmul_epilogue", *inputs, param(Aval(y_shape[-1:], FLOAT32)), activation="none")
-    return node, backend().claim(node, threads)
+    return node, backend(alone).claim(node, threads)
 
 
-def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expected=None):
+def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expected=None, alone=False):
     """``expected``: how the operands lie for all that the tree says."""
     rng = np.random.default_rng(sum(x_shape + y_shape))
-    node, kernel = claimed(x_shape, y_shape, turned if expected is None else expected, bias, threads)
+    node, kernel = claimed(x_shape, y_shape, turned if expected is None else expected, bias, threads, alone)
     inputs = [operand(rng, x_shape, turned[0]), operand(rng, y_shape, turned[1])]
     exact = inputs[0].astype("f8") @ inputs[1].astype("f8")
     if bias:
@@ -73,6 +75,22 @@ def test_edges_of_panels_and_tiles(columns, turned):
     check((9, 61, 37), (9, 37, columns), turned)
     deep = DEEPEST + 41
     check((641, deep), (deep, columns), turned, bias=True, threads=2, expected=(False, False))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("sizes", [(128, 512, 10), (128, 10, 512), (1, 700, 700), (3, 300, 300), (520, 521, 1)])
+def test_without_a_library_thin_and_deep_products_are_made_here_too(sizes, turned):
+    rows, inner, columns = sizes
+    for bias, threads in ((False, 1), (True, 2)):
+        check((rows, inner), (inner, columns), turned, bias, threads, alone=True)
+
+
+def test_without_a_library_all_products_of_a_net_are_made_here(monkeypatch):
+    monkeypatch.setenv("FUTUREX_BACKENDS", "gemm,blas,numba,loops,numpy")
+    assert default_backends()[0].alone
+    x, w = param(Aval((128, 512), FLOAT32)), param(Aval((512, 10), FLOAT32))
+    assert kernel_for(apply("matmul", x, w), default_backends(), 2).backend == "gemm"
+    assert backend().claim(apply("matmul", x, w), 2) is None
 
 
 @settings(max_examples=6, deadline=None)
