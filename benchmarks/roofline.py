@@ -191,13 +191,10 @@ def _operand(node: Node) -> Any:
 
 def arithmetic(name: str, threads: int) -> float:
     """Bytes a second where they cost nothing: what more rows add to the time of a few, all in one CPU's caches."""
-    times, moved = [], []
-    for n in (FEW, 2 * FEW):
-        run, weigh, _ = kernels(KERNELS[name](n), 1)
-        run()
-        times.append(min(_timed(run) for _ in range(300)))
-        moved.append(weigh)
-    return threads * (moved[1] - moved[0]) / max(times[1] - times[0], 1e-9)
+    (few, less, _), (many, more, _) = (kernels(KERNELS[name](n), 1) for n in (FEW, 2 * FEW))
+    few(), many()
+    rounds = [min(_timed(many) for _ in range(60)) - min(_timed(few) for _ in range(60)) for _ in range(7)]
+    return threads * (more - less) / max(statistics.median(rounds), 1e-9)
 
 
 def fastest_copy(nbytes: int, threads: int) -> tuple[str, Rate]:
