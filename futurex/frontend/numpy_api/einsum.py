@@ -144,9 +144,10 @@ def einsum(
             raise Escape("numpy.einsum of one operand with dtype=", "NumPy returns a view of the operand's own type")
         turned = view.transpose(*(term.index(letter) for letter in target))
         return turned._extended() if turned is arrays[0] else turned
+    path = _path([each.aval.dtype for each in arrays], shapes, names, target, optimize)
     views = [_without_ones(each, term, extents) for each, term in views]
     nodes = _typed([array_node(each) for each, _ in views], dtype, casting, optimize)
-    result = _contract(nodes, [term for _, term in views], target, extents, optimize)
+    result = _contract(nodes, [term for _, term in views], target, extents, path, optimize)
     if out is None:
         return fresh(result)
     if not isinstance(entered(out), Tracer) or entered(out).aval != result.aval:
@@ -172,15 +173,27 @@ def _typed(nodes: list[Node], dtype: Any, casting: Any, optimize: Any) -> list[N
         raise TypeError(f"Cannot cast the operands of einsum to {common} according to the rule {casting!r}")
     if dtype is None and optimize is not False:
         return nodes
+    return _in_one_type(nodes, common)
+
+
+def _in_one_type(nodes: list[Node], common: Any = None) -> list[Node]:
+    """All in a type that can hold any of them, or in ``common``."""
+    common = np.result_type(*(node.dtype for node in nodes)) if common is None else common
     return [emit("cast", node, dtype=common) if node.dtype != common else node for node in nodes]
 
 
-def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[str, Any], optimize: Any) -> Node:
+def _contract(
+    nodes: list[Node], names: list[str], target: str, extents: dict[str, Any], path: list[tuple[int, ...]],
+    optimize: Any,
+) -> Node:  # fmt: skip
     if len(nodes) == 1:
         return emit("einsum", nodes[0], subscripts=f"{names[0]}->{target}", optimize=False)
     nodes, names = list(nodes), list(names)
-    for step in _path(nodes, names, target, optimize):
+    for step in path:
         taken = [(nodes.pop(k), names.pop(k)) for k in sorted(step, reverse=True)]
+        if len(taken) > 2:  # NumPy takes them at once, in a type that holds them all
+            wide = _in_one_type([node for node, _ in taken])
+            taken = [(node, term) for node, (_, term) in zip(wide, taken, strict=True)]
         while len(taken) > 1:
             (x, a), (y, b), *others = taken
             needed = set(target).union(*names, *(term for _, term in others))
@@ -197,12 +210,14 @@ def _contract(nodes: list[Node], names: list[str], target: str, extents: dict[st
     return nodes[0]
 
 
-def _path(nodes: list[Node], names: list[str], target: str, optimize: Any) -> list[tuple[int, ...]]:
+def _path(
+    dtypes: list[Any], shapes: list[tuple[Any, ...]], names: list[str], target: str, optimize: Any
+) -> list[tuple[int, ...]]:  # fmt: skip
     """The order in which NumPy contracts; without ``optimize=`` the best of all where there are few."""
-    if len(nodes) == 2:
+    if len(names) <= 2:
         return [(0, 1)]
-    stand_ins = [np.broadcast_to(np.zeros((), node.dtype), nominal(node.shape)) for node in nodes]
-    search = "optimal" if len(nodes) <= _FEW_OPERANDS else "greedy"
+    stand_ins = [np.broadcast_to(np.zeros((), d), nominal(shape)) for d, shape in zip(dtypes, shapes, strict=True)]
+    search = "optimal" if len(names) <= _FEW_OPERANDS else "greedy"
     path, _ = np.einsum_path(f"{','.join(names)}->{target}", *stand_ins, optimize=optimize or search)
     return path[1:]
 

@@ -1,0 +1,34 @@
+"""Contractions of operands of several types: what NumPy takes at once is computed in a type that holds all of it."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+BYTES = np.full(4, 100, np.int8)
+OPERANDS = {
+    "bytes that wrap around beside doubles": ("a,a,a->a", np.linspace(0.0, 1.0, 4), BYTES, BYTES),
+    "outer": ("a,b,c->abc", BYTES, BYTES, np.arange(3.0)),
+    "halves beside doubles": ("c,ad,ab->dcba", np.arange(2.0) + 0.1, np.full((2, 5), 1.1, "f2"), np.ones((2, 1), "f2")),
+    "a diagonal": ("aa,cda,,bdcb->dc", np.eye(5, dtype="f4") / 3, np.full((2, 3, 5), 0.1, "f2"), np.int32(7),
+                   np.ones((2, 3, 2, 2), bool)),
+    "bytes alone": ("ab,bc,cd->ad", *(np.full((4, 4), 17, np.int8) for _ in range(3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("optimize", [False, True, "optimal", ["einsum_path", (0, 1), (0, 1)]], ids=str)
+@pytest.mark.parametrize("name", OPERANDS)
+def test_types_are_widened_where_numpy_widens_them(name, optimize):
+    subscripts, *operands = OPERANDS[name]
+    if isinstance(optimize, list):
+        optimize = ["einsum_path", *[(0, 1)] * (len(operands) - 1)]
+
+    def contracted(*operands):
+        return np.einsum(subscripts, *operands, optimize=optimize)
+
+    found, expected = np.asarray(fx.futurize(contracted)(*operands)), contracted(*operands)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if expected.dtype.kind == "i":
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
