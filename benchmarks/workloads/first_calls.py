@@ -79,7 +79,10 @@ class _First(ABC):
             ends.append(time.perf_counter())
         spans = [b - a for a, b in itertools.pairwise(ends)]
         steady = statistics.median(spans[len(spans) // 2 :])
-        calm = (k for k in range(len(spans)) if statistics.median(spans[k : k + AT_ONCE]) <= STEADY * steady)
+        calm = (
+            k for k, span in enumerate(spans)
+            if max(span, statistics.median(spans[k : k + AT_ONCE])) <= STEADY * steady
+        )  # fmt: skip
         begins = next(calm, len(spans) - 1)
         return {"first": spans[0], "until steady": ends[begins] - start, "steady": steady}
 
