@@ -27,6 +27,7 @@ def test_without_a_gpu_the_benchmark_says_so_and_ends_well(gpu, wish, monkeypatc
     assert said.startswith("no GPU: FUTUREX_GPU=emulated" if wish else "no GPU: CuPy")
 
 
+@pytest.mark.timeout(400)  # a hundred kernels are compiled, where the cache is empty
 @pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
 def test_all_of_it_runs_and_every_case_is_written(gpu, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FUTUREX_GPU", "emulated")
