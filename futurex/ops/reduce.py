@@ -37,9 +37,10 @@ def restore(reduced: Node, x: Node, axis: Axis) -> Node:
     return apply("broadcast_to", reduced, shape=x.shape)
 
 
-def _factors(x: Aval, axis: Axis, keepdims: bool, **_: Any) -> str:
+def _factors(x: Aval, axis: Axis, keepdims: bool, whole: bool = False, **_: Any) -> str:
+    """``whole``: what is reduced is not divided."""
     axes = axes_of(x.ndim, axis)
-    names = [f"d{k}" for k in range(x.ndim)]
+    names = [f"!d{k}" if whole and k in axes else f"d{k}" for k in range(x.ndim)]
     outs = [("1" if keepdims else None) if k in axes else name for k, name in enumerate(names)]
     return f"{' '.join(names)} -> {' '.join(name for name in outs if name)}"
 
@@ -123,8 +124,9 @@ op(
 )  # fmt: skip
 """A sum that is no NumPy program's own: kernels add it up in an order that suits them, always in the same one."""
 op(
-    "free_max", _kernel(np.fmax.reduce), aval=_aval_like(np.max), vjp=_extreme_rule, factors=_factors, reduce="max",
-    decompose=lambda x, axis, keepdims: apply("max", x, axis=axis, keepdims=keepdims), cost=_cost, samples=_samples(1),
+    "free_max", _kernel(np.fmax.reduce), aval=_aval_like(np.max), vjp=_extreme_rule, cost=_cost, samples=_samples(1),
+    decompose=lambda x, axis, keepdims: apply("max", x, axis=axis, keepdims=keepdims),
+    factors=lambda x, axis, keepdims: _factors(x, axis, keepdims, whole=True),
 )  # fmt: skip
 """The largest number for a reader who meets NaN elsewhere: what it gives beside NaN is one of the elements."""
 _reduction(np.max, _extreme_rule, "max", _samples(1))
