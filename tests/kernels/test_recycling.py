@@ -28,12 +28,14 @@ def handler_of(*arrays):
 
 
 def test_an_array_has_the_memory_of_one_that_is_gone():
+    kept = [recycling.empty((N,), F4) for _ in range(recycling.KEPT)]  # what earlier arrays have left
     first = recycling.empty((N,), F4)
     assert (handler_of(first), handler_of()) == ("futurex", "default_allocator")
     address = first.ctypes.data
     assert address % 64 == 0
     del first
     assert recycling.empty((N,), F4).ctypes.data == address
+    assert address not in {each.ctypes.data for each in kept}
 
 
 def test_arrays_that_live_at_once_have_memory_of_their_own():
