@@ -1,4 +1,4 @@
-"""How long do elementwise chains, softmax and normalisations take, forward and backward?"""
+"""How long do elementwise chains, stencils, softmax and normalisations take, forward and backward?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from benchmarks import report
 from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
-from benchmarks.workloads.rowwise import CASES
+from benchmarks.workloads.rowwise import CASES, FORMULAS
 
 AGREEMENT = 1e-4
 STACKS = {
@@ -18,7 +18,7 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
     """Compare the stacks on one case."""
     title = CASES[case].title
     print(f"{title}, {threads} CPU(s)", flush=True)
-    stacks = {**STACKS, "NumPy": "NumpyWork"} if CASES[case].work == "chain" else STACKS
+    stacks = {**STACKS, "NumPy": "NumpyWork"} if CASES[case].work in FORMULAS else STACKS
     place = "benchmarks.workloads.rowwise"
     peers = [Peer(name, f"{place}:{factory}", {"case": case}, threads) for name, factory in stacks.items()]
     found = compare(title, "futurex", peers, effort, check={})
@@ -38,5 +38,5 @@ def main(arguments: argparse.Namespace) -> int:
         "A step returns fresh arrays in every stack. torch runs batch norm in channels-last memory."
     )
     data = {"comparisons": [report.comparison_record(one) for one in found]}
-    report.publish("elementwise", "Elementwise chains, softmax and normalisations", body, data, arguments.out)
+    report.publish("elementwise", "Elementwise chains, stencils, softmax and normalisations", body, data, arguments.out)
     return int(any("futurex" in one.missing or one.remarks["largest_disagreement"] > AGREEMENT for one in found))

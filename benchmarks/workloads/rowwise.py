@@ -1,4 +1,4 @@
-"""Elementwise chains and normalisations, float32: the same formulas in every stack."""
+"""Elementwise chains, stencils and normalisations, float32: the same formulas in every stack."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Case:
 CASES = {
     "chain-1e6": Case("six functions of 1e6 numbers", (1_000_000,), "chain", 8_000_000),
     "chain-1e7": Case("six functions of 1e7 numbers", (10_000_000,), "chain", 80_000_000),
+    "stencil-300": Case("five points of 300 x 300", (300, 300), "stencil", 720_000),
+    "stencil-2000": Case("five points of 2000 x 2000", (2000, 2000), "stencil", 32_000_000),
     "batch-norm": Case(
         "batch norm + ReLU, forward and backward, 8 x 56 x 56 x 64", (8, 56, 56, 64), "batch_norm", 3 * 6_422_528
     ),
@@ -36,6 +38,16 @@ CASES = {
 def chain(xp: Any, x: Any) -> Any:
     """Six functions: tanh, exp, log1p, sqrt, sin and the logistic function."""
     return xp.sqrt(xp.exp(xp.tanh(x)) + xp.log1p(x * x)) + xp.sin(x) / (1.0 + xp.exp(-x))
+
+
+def stencil(xp: Any, u: Any) -> Any:
+    """One step of the heat equation, of views that are shifted against each other."""
+    inner = u[1:-1, 1:-1]
+    return inner + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * inner)
+
+
+FORMULAS: dict[str, Callable[[Any, Any], Any]] = {"chain": chain, "stencil": stencil}
+"""What stands in every stack as NumPy writes it: ``formula(module, x)``."""
 
 
 def arrays(case: str) -> dict[str, Any]:
@@ -53,11 +65,16 @@ class _Work(ABC):
 
     def __init__(self, case: str) -> None:
         self.given = {name: self.array(value) for name, value in arrays(case).items()}
-        self.function = getattr(self, CASES[case].work)()
+        work = CASES[case].work
+        self.function = self.formula(FORMULAS[work]) if work in FORMULAS else getattr(self, work)()
 
     def array(self, value: Any) -> Any:
         """An array of the stack."""
         return value
+
+    @abstractmethod
+    def formula(self, formula: Callable[[Any, Any], Any]) -> Callable[[], Any]:
+        """A formula on x, as the stack runs it."""
 
     @abstractmethod
     def step(self) -> Any:
@@ -71,10 +88,10 @@ class _Work(ABC):
 
 
 class NumpyWork(_Work):
-    """The chain alone, as NumPy runs it."""
+    """The formulas alone, as NumPy runs them."""
 
-    def chain(self) -> Callable[[], Any]:
-        return lambda: chain(np, self.given["x"])
+    def formula(self, formula: Callable[[Any, Any], Any]) -> Callable[[], Any]:
+        return lambda: formula(np, self.given["x"])
 
     def step(self) -> Any:
         return self.function()
@@ -83,10 +100,10 @@ class NumpyWork(_Work):
 class FuturexWork(_Work):
     """Futurized functions."""
 
-    def chain(self) -> Any:
+    def formula(self, formula: Callable[[Any, Any], Any]) -> Callable[[], Any]:
         import futurex as fx
 
-        return self._call(fx.futurize(lambda x: chain(np, x), escape="error"), "x")
+        return self._call(fx.futurize(lambda x: formula(np, x), escape="error"), "x")
 
     def softmax(self) -> Any:
         import futurex as fx
@@ -111,7 +128,7 @@ class FuturexWork(_Work):
 
         return self._call(fx.grad(total, argnums=(0, 1, 2)), "x", "scale", "shift", "g")
 
-    def _call(self, function: Any, *names: str) -> Any:
+    def _call(self, function: Any, *names: str) -> Callable[[], Any]:
         given = [self.given[name] for name in names]
         return lambda: function(*given)
 
@@ -133,10 +150,10 @@ class TorchWork(_Work):
         """The function as the stack runs it."""
         return function
 
-    def chain(self) -> Any:
+    def formula(self, formula: Callable[[Any, Any], Any]) -> Callable[[], Any]:
         import torch
 
-        function = self.compiled(lambda x: chain(torch, x))
+        function = self.compiled(lambda x: formula(torch, x))
         return lambda: function(self.given["x"])
 
     def softmax(self) -> Any:
@@ -195,10 +212,10 @@ class JaxWork(_Work):
 
         return jax.numpy.asarray(value)
 
-    def chain(self) -> Any:
+    def formula(self, formula: Callable[[Any, Any], Any]) -> Callable[[], Any]:
         import jax
 
-        function = jax.jit(lambda x: chain(jax.numpy, x))
+        function = jax.jit(lambda x: formula(jax.numpy, x))
         return lambda: function(self.given["x"])
 
     def softmax(self) -> Any:

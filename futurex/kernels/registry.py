@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from futurex.kernels.addresses import lies_in_rows
 from futurex.kernels.contest import Contest
 from futurex.kernels.steps import Bound, Workspace
 from futurex.tree.graph import Graph
@@ -48,7 +49,8 @@ class Kernel:
     None and the kernel returns arrays of its own.
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
-    ``contiguous``: array inputs must be C-contiguous and aligned. ``exclusive``: one call at a time per kernel object.
+    ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie in
+    rows (:func:`~futurex.kernels.addresses.lies_in_rows`). ``exclusive``: one call at a time per kernel object.
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
     calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
@@ -62,6 +64,7 @@ class Kernel:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     contiguous: bool = False
+    rows: tuple[int, ...] = ()
     exclusive: bool = False
     threads: int | None = None
     late: Late | None = None
@@ -100,6 +103,11 @@ class Compiler(Protocol):
         """The function: called with the graph's inputs it gives its results, or None where the graph has to be run
         another way."""
         ...
+
+
+def fits(kernel: Kernel, place: int, array: Any) -> bool:
+    """Does an array lie as a kernel that wants dense operands wants this one?"""
+    return lies_in_rows(array) if place in kernel.rows else array.flags.c_contiguous and array.flags.aligned
 
 
 def threads_of(kernel: Kernel, asked: int) -> int:

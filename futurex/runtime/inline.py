@@ -202,7 +202,7 @@ class Conversation:
 
     def _start(self, index: int) -> None:
         instruction = self.plan.instructions[index]
-        arrays = operands(instruction.ins, range(len(instruction.ins)))(self.values)
+        arrays = operands(instruction.ins, instruction.kernel, range(len(instruction.ins)))(self.values)
         outs = [self.values[out] for out in instruction.outs]
         try:
             node, communicator = instruction.node, self.values[COMMUNICATOR]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from futurex.kernels.addresses import lies_in_rows
 from futurex.kernels.registry import Kernel
 from futurex.runtime.counters import Counters
 from futurex.runtime.lower import Kind, Lowering, Slot
@@ -100,13 +101,24 @@ def dense(value: Any) -> Any:
     return np.array(value, order="C")
 
 
-def operands(ins: Sequence[int], loose: Sequence[int]) -> Callable[[Values], list[Any]]:
-    """Reads the operands of an instruction, those in ``loose`` made contiguous."""
+def in_rows(value: Any) -> Any:
+    """``value`` as an aligned array of dense rows; itself where it is one."""
+    return value if isinstance(value, np.ndarray) and lies_in_rows(value) else np.array(value, order="C")
+
+
+def wanted(kernel: Kernel, place: int) -> Callable[[Any], Any]:
+    """Gives an operand as the kernel wants it to lie."""
+    return in_rows if place in kernel.rows else dense
+
+
+def operands(ins: Sequence[int], kernel: Kernel, loose: Sequence[int]) -> Callable[[Values], list[Any]]:
+    """Reads the operands of an instruction, those in ``loose`` as the kernel wants them to lie."""
+    changes = [(place, wanted(kernel, place)) for place in loose]
 
     def read(values: Values) -> list[Any]:
         args = [values[index] for index in ins]
-        for place in loose:
-            args[place] = dense(args[place])
+        for place, change in changes:
+            args[place] = change(args[place])
         return args
 
     return read
@@ -120,12 +132,12 @@ def step(
     which results are no arrays."""
     call = entry(kernel)
     if loose or several:
-        return _general(call, kernel.into, operands(ins, loose), outs, several, numbers)
+        return _general(call, kernel.into, operands(ins, kernel, loose), outs, several, numbers)
     if kernel.into and 1 <= len(ins) <= 3:
         return _INTO[len(ins)](call, outs[0], *ins)
     if not kernel.into and len(ins) == 1:
         return _returning(call, outs[0], ins[0])
-    return _general(call, kernel.into, operands(ins, ()), outs, several)
+    return _general(call, kernel.into, operands(ins, kernel, ()), outs, several)
 
 
 def entry(kernel: Kernel) -> Callable[..., Any]:

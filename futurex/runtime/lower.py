@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.registry import Backend, Kernel, kernel_for
+from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
 from futurex.passes.dead import may_raise
 from futurex.runtime.structured import STRUCTURED, structured_kernel
@@ -96,13 +96,13 @@ class Lowering:
         return [slot for slot in self.slots if slot.root == root]
 
     def loose(self, ins: Sequence[int], kernel: Kernel) -> tuple[int, ...]:
-        """Operands that a kernel wants contiguous and that are not known to be."""
+        """Operands that are not known to lie as a kernel wants them."""
         if not kernel.contiguous:
             return ()
         slots = [self.slots[index] for index in ins]
         return tuple(
             place for place, slot in enumerate(slots)
-            if slot.kind is not Kind.SCALAR and (slot.layout is None or not slot.layout.flags.c_contiguous)
+            if slot.kind is not Kind.SCALAR and (slot.layout is None or not fits(kernel, place, slot.layout))
         )  # fmt: skip
 
     def _slot(self, aval: Aval, kind: Kind, **fields: Any) -> Slot:

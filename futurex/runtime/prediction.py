@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.registry import fits
 from futurex.ops.tapes import Tape
 from futurex.passes.rounds import rounds_of
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
@@ -94,17 +95,16 @@ def beside(low: Lowering, draft: Draft) -> int:
 def _copies(low: Lowering, draft: Draft) -> int:
     """Bytes of the operands that an instruction has to copy, because they do not lie as its kernel wants them."""
     places = low.loose(draft.ins, draft.kernel)
-    return sum(slot_bytes(low.slots[draft.ins[place]]) for place in places if _is_strided(low, draft.ins[place]))
-
-
-def _is_strided(low: Lowering, index: int) -> bool:
-    """Will this array not be dense? Arguments are taken to be; indices that only the run knows, to leave gaps."""
-    layout = _layout(low, index)
-    return layout is not None and not layout.flags.c_contiguous
+    layouts = {place: _layout(low, draft.ins[place]) for place in places}
+    copied = [place for place, each in layouts.items() if each is not None and not fits(draft.kernel, place, each)]
+    return sum(slot_bytes(low.slots[draft.ins[place]]) for place in copied)
 
 
 def _layout(low: Lowering, index: int) -> Any:
-    """A stand-in that lies as the array will, without memory of its own; None for what is no array or unknown."""
+    """A stand-in that lies as the array will, without memory of its own; None for what is no array or unknown.
+
+    Arguments are taken to be dense; indices that only the run knows, to leave gaps.
+    """
     slot = low.slots[index]
     if slot.layout is not None or not (isinstance(slot.aval, Aval) and slot.aval.static) or slot.aval.dtype.hasobject:
         return slot.layout

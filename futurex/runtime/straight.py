@@ -12,14 +12,16 @@ import heapq
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from futurex.kernels.recycling import maker
+from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Workspace
 from futurex.runtime.bound import Operand, Part, Together
-from futurex.runtime.instance import Instance, dense, entry, lock_of
+from futurex.runtime.instance import Instance, dense, entry, in_rows, lock_of, wanted
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
 from futurex.runtime.results import all_given, copied, spare
 from futurex.runtime.scheduler import Scheduler
@@ -59,7 +61,7 @@ class Straight:
         """The function of an instance."""
         avals = [self._low.slots[root].aval for root in self._layout.donated]
         known: dict[str, Any] = {"__builtins__": builtins, "kinds": [(aval.shape, aval.dtype) for aval in avals]}
-        known |= {"copied": copied, "dense": dense, "all_given": all_given, "spare": spare}
+        known |= {"copied": copied, "dense": dense, "in_rows": in_rows, "all_given": all_given, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
             if name[0] == "c":
@@ -195,7 +197,7 @@ class Straight:
         for index in group:
             draft, kernel = self._low.drafts[index], instance.kernels[index]
             loose = self._low.loose(draft.ins, kernel)
-            call = kernel.call if not loose else _densely(kernel.call, loose)
+            call = kernel.call if not loose else _laid(kernel, loose)
             outs, ins = (tuple([self._operand(slot, brought, instance) for slot in slots])
                          for slots in (draft.outs, draft.ins))  # fmt: skip
             assert kernel.bind is not None
@@ -213,7 +215,7 @@ class Straight:
 
     def _instruction(self, index: int, draft: Draft) -> None:
         kernel, loose = draft.kernel, self._low.loose(draft.ins, draft.kernel)
-        inputs = self._list(draft.ins, loose)
+        inputs = self._list(draft.ins, {place: wanted(kernel, place).__name__ for place in loose})
         outs = [self._names[out] for out in draft.outs]
         several = isinstance(draft.node.aval, tuple)
         targets = f"({''.join(f'{out}, ' for out in outs)})" if several else outs[0]
@@ -233,9 +235,9 @@ class Straight:
         self._lines.append(line)
         self._instructions[len(self._lines) + 1] = [index]
 
-    def _list(self, slots: Sequence[int], loose: Sequence[int] = ()) -> str:
+    def _list(self, slots: Sequence[int], changes: Mapping[int, str] = MappingProxyType({})) -> str:
         names = [self._names[slot] for slot in slots]
-        return ", ".join(f"dense({name})" if place in loose else name for place, name in enumerate(names))
+        return ", ".join(f"{changes[place]}({name})" if place in changes else name for place, name in enumerate(names))
 
 
 def _drops(plan: Plan, groups: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -247,10 +249,11 @@ def _drops(plan: Plan, groups: Sequence[Sequence[int]]) -> list[list[int]]:
     return drops
 
 
-def _densely(call: Callable[..., Any], loose: Sequence[int]) -> Callable[..., Any]:
-    """``call(out, *inputs)`` with these inputs made contiguous."""
+def _laid(kernel: Kernel, loose: Sequence[int]) -> Callable[..., Any]:
+    """``call(out, *inputs)`` with these inputs as the kernel wants them to lie."""
+    call, changes = kernel.call, {place: wanted(kernel, place) for place in loose}
 
     def run(out: Any, *inputs: Any) -> Any:
-        return call(out, *(dense(value) if place in loose else value for place, value in enumerate(inputs)))
+        return call(out, *(changes[place](value) if place in changes else value for place, value in enumerate(inputs)))
 
     return run

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of
+from futurex.kernels.addresses import address_of, lies_in_rows
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, complexes, dropout, labels, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
@@ -32,6 +32,7 @@ _WRITTEN = {
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
+_IN_ROWS = 0x100  # NPY_ARRAY_ALIGNED, and gaps between rows
 
 
 class NumbaBackend:
@@ -69,9 +70,11 @@ class NumbaBackend:
             return None
         loop = _Loop(node, program)
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-        inplace = tuple(k for k in program.arrays if node.inputs[k].aval in outs) if program.inplace else ()
+        rows = tuple(dict.fromkeys(k for k, _ in program.steps))
+        dense = [k for k in program.arrays if k not in rows]
+        inplace = tuple(k for k in dense if node.inputs[k].aval in outs) if program.inplace else ()
         return Kernel(
-            loop, self.name, into=True, inplace=inplace, contiguous=True, late=loop, bind=loop.bind,
+            loop, self.name, into=True, inplace=inplace, contiguous=True, rows=rows, late=loop, bind=loop.bind,
             own=program.scratch,
         )  # fmt: skip
 
@@ -93,11 +96,15 @@ class _Loop:
         self.results = len(outs)
         self.threads = program.threads
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
-        self.checks += tuple((node.inputs[k].shape, node.inputs[k].dtype, _READABLE) for k in program.arrays)
+        rows = {k for k, _ in program.steps}
+        self.checks += tuple(
+            (node.inputs[k].shape, node.inputs[k].dtype, _IN_ROWS if k in rows else _READABLE) for k in program.arrays
+        )
         self.read = tuple(_reader(scalar) for scalar in program.scalars if scalar.position is not None)
         self.slots = tuple(struct.Struct(f"={slot_format(scalar.slot)}").pack for scalar in program.scalars)
         self.numbers = struct.pack(f"={len(program.numbers)}q", *program.numbers)
-        self.pack = struct.Struct(f"={'q' * len(self.checks)}{_format(program.scalars[: len(self.read)])}").pack
+        words = len(self.checks) + len(program.steps)
+        self.pack = struct.Struct(f"={'q' * words}{_format(program.scalars[: len(self.read)])}").pack
         constants = program.scalars[len(self.read) :]
         values = (scalar.number(scalar.node.value) for scalar in constants)
         self.constants = struct.pack(f"={_format(constants)}", *values)
@@ -138,6 +145,10 @@ class _Loop:
         aliases = tuple(written.index(address) if address in written else -1 for address in read)
         return self._variant(aliases, wait=self.wait)
 
+    def steps(self, inputs: Sequence[Any]) -> list[int]:
+        """How many elements lie from row to row of inputs with gaps, in the block's order."""
+        return [inputs[k].strides[axis] // inputs[k].itemsize for k, axis in self.program.steps]
+
     def _interpret(self, out: Any, inputs: Sequence[Any]) -> Any:
         """NumPy computes the region; as compiled code it says nothing of floating-point errors."""
         self.interpreted += 1
@@ -160,7 +171,8 @@ class _Loop:
         entry = self.entry_for(addresses)
         if not entry.ready:
             return self._interpret(out, inputs)
-        block = self.numbers + self.pack(*addresses, *[read(inputs) for read in self.read]) + self.constants
+        scalars = [read(inputs) for read in self.read]
+        block = self.numbers + self.pack(*addresses, *self.steps(inputs), *scalars) + self.constants
         if not self.program.scratch:
             self._run(entry, block)
             return out
@@ -183,7 +195,7 @@ class _BoundLoop:
     def __init__(self, loop: _Loop) -> None:
         program, first = loop.program, len(loop.program.numbers)
         self.loop = loop
-        self.first_scalar = first + len(loop.checks)
+        self.first_scalar = first + len(loop.checks) + len(program.steps)
         constants = self.first_scalar + len(loop.read)
         self.words = np.zeros(constants + len(loop.constants) // 8 + (program.scratch > 0), np.int64)
         self.words[:first] = program.numbers
@@ -211,7 +223,7 @@ class _BoundLoop:
         entry = loop.entry_for(addresses)
         if not entry.ready:
             return None
-        self.words[len(program.numbers) : self.first_scalar] = addresses
+        self.words[len(program.numbers) : self.first_scalar] = addresses + loop.steps(inputs)
         computed = []
         for k, scalar in enumerate(program.scalars[: len(loop.read)]):
             place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
@@ -254,6 +266,8 @@ def _fit(arrays: list[Any], checks: Sequence[tuple[tuple[int, ...], Any, int]]) 
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if array.shape != shape or array.dtype != dtype or array.flags.num & flags != flags:
             return False
+        if flags == _IN_ROWS and not lies_in_rows(array):
+            return False
     return True
 
 
@@ -263,8 +277,9 @@ def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ..
         return
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if not _fit([array], [(shape, dtype, flags)]):
+            wanted = {_IN_ROWS: "dense rows of a", _READABLE: "a C-contiguous", _WRITABLE: "a C-contiguous writable"}
             raise ValueError(
-                f"fused kernel: built for a C-contiguous{' writable' if flags == _WRITABLE else ''} {dtype} array of "
+                f"fused kernel: built for {wanted[flags]} {dtype} array of "
                 f"shape {shape}, got {array.dtype} {array.shape} with strides {array.strides}; copy it with "
                 f"numpy.ascontiguousarray"
             )

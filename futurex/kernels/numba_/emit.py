@@ -1,8 +1,8 @@
 """From a region to LLVM IR: loops over collapsed dimensions, all loads of an element before its stores.
 
 The kernel takes one pointer to a block of 8-byte slots: loop extents, addresses of results, addresses of array
-operands, scalars. Neither extents nor scalar values are part of the text, so one compiled kernel serves all shapes of
-a pattern.
+operands, the steps of those with gaps between their rows, scalars. Neither extents nor scalar values are part of the
+text, so one compiled kernel serves all shapes of a pattern.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class _Emitter:
         self.outs = region.graph.outs
         self.depth = len(layout.extents)
         self.array_nodes = [region.graph.params[k] for k in region.arrays]
+        self.axes = [layout.axes[k] for k in region.arrays]
         self.body = Body()
         self.index = f"%i{self.depth - 1}"
         self.targets: list[str] = []
@@ -132,6 +133,7 @@ class _Emitter:
         own = [("i64", f"%n{d}") for d in range(self.depth)]
         own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
+        own += [("i64", f"%t{j}.{d}") for j, axes in enumerate(self.axes) for d, axis in enumerate(axes) if axis]
         own += [(memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
         return [*own, ("ptr", "%scratch")] if self.region.guarded else own
 
@@ -276,18 +278,33 @@ class _Emitter:
         """Before the innermost loop: where each array's row begins; what does not move along the row is loaded here."""
         self.rows = {}
         for name, dtype, mask in self._pointers():
-            offset = "0"
-            for d in range(self.depth - 1):
-                if mask[d]:
-                    scaled = offset if offset == "0" else self.body.emit(f"mul nsw i64 {offset}, %n{d}")
-                    offset = f"%i{d}" if scaled == "0" else self.body.emit(f"add nsw i64 {scaled}, %i{d}")
-            if mask[-1]:
-                offset = offset if offset == "0" else self.body.emit(f"mul nsw i64 {offset}, %n{self.depth - 1}")
+            offset = self._over_gaps(name) if self._has_gaps(name) else self._densely(mask)
             pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
             if mask[-1]:
                 self.rows[name] = pointer
             else:
                 values[self.array_nodes[int(name[2:])], dtype] = self.body.load(dtype, pointer)
+
+    def _densely(self, mask: tuple[bool, ...]) -> str:
+        """How many elements lie before a row of a dense array."""
+        offset = "0"
+        for d in range(self.depth - 1):
+            if mask[d]:
+                scaled = offset if offset == "0" else self.body.emit(f"mul nsw i64 {offset}, %n{d}")
+                offset = f"%i{d}" if scaled == "0" else self.body.emit(f"add nsw i64 {scaled}, %i{d}")
+        return offset if offset == "0" or not mask[-1] else self.body.emit(f"mul nsw i64 {offset}, %n{self.depth - 1}")
+
+    def _has_gaps(self, name: str) -> bool:
+        return name.startswith("%a") and bool(self.axes[int(name[2:])])
+
+    def _over_gaps(self, name: str) -> str:
+        """How many elements lie from where an operand begins to a row of it."""
+        offset = "0"
+        for d, axis in enumerate(self.axes[int(name[2:])]):
+            if axis:
+                step = self.body.emit(f"mul nsw i64 %i{d}, %t{name[2:]}.{d}")
+                offset = step if offset == "0" else self.body.emit(f"add nsw i64 {offset}, {step}")
+        return offset
 
     def _at(self, name: str, dtype: Dtype) -> str:
         return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {self.index}")

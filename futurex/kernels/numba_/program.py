@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
-from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.layout import collapse, has_gaps
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
@@ -30,14 +30,16 @@ _MOST_LOOPS = 4
 class Program:
     """What one kernel is called with, in the order of its block.
 
-    ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``scalars``, and the address of
-    ``scratch`` bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results
+    ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``steps`` in elements along the
+    axes of inputs with gaps between their rows, ``scalars``, and the address of ``scratch`` bytes, of which the head is
+    zeros. ``text`` is the IR for operands that share memory with results
     (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
     approximation's bounds.
     """
 
     numbers: tuple[int, ...]
     arrays: tuple[int, ...]
+    steps: tuple[tuple[int, int], ...]
     scalars: tuple[Scalar, ...]
     text: Callable[[tuple[int, ...]], str]
     threads: int
@@ -56,12 +58,16 @@ def _threads(node: Node, threads: int, shares: int) -> int:
 def elementwise(node: Node, threads: int) -> Program:
     """The kernel of a ``fused`` node. Raises ValueError if there is none."""
     graph = node.attrs["graph"]
-    layout = collapse(graph.outs[0].shape, [source.shape for source in graph.params])
+    shape, operands = graph.outs[0].shape, [source.shape for source in graph.params]
+    layout = collapse(shape, operands, [k for k, source in enumerate(node.inputs) if has_gaps(source)])
+    if len(layout.extents) > _MOST_LOOPS:
+        layout = collapse(shape, operands)
     if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
+    steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     return Program(
-        layout.extents, region.arrays, region.scalars,
+        layout.extents, region.arrays, steps, region.scalars,
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
         _threads(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
@@ -99,6 +105,6 @@ def reducing(node: Node, threads: int) -> Program:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)
     return Program(
-        numbers, sweep.arrays, sweep.scalars, lambda aliases: text, _threads(node, threads, numbers[0]), scratch,
+        numbers, sweep.arrays, (), sweep.scalars, lambda aliases: text, _threads(node, threads, numbers[0]), scratch,
         sweep.approximate, inplace=False, guarded=sweep.guarded,
     )  # fmt: skip

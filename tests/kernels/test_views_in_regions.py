@@ -1,0 +1,118 @@
+"""Regions read views whose rows are dense where they lie: NumPy's bits, and no copies of operands."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels.addresses import lies_in_rows
+from futurex.kernels.registry import fits
+from futurex.runtime.plan import compile_plan
+
+
+def stencil(u, k):
+    inner = u[1:-1, 1:-1]
+    return inner + k * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * inner)
+
+
+def stencil_in_space(u, k):
+    return u[1:-1, 1:-1, 1:-1] * k - (u[2:, 1:-1, 1:-1] + u[:-2, 1:-1, 1:-1] + u[1:-1, 1:-1, 2:])
+
+
+def limited(u, k):
+    left, right = u[1:-1, 1:-1] - u[1:-1, :-2], u[1:-1, 2:] - u[1:-1, 1:-1]
+    return np.where(left * right > 0, np.minimum(abs(left), abs(right)) * np.sign(left), 0) * k
+
+
+def with_dense_operands(u, k):
+    dense = u[1:-1] * 2
+    return u[2:, 5:] * dense[:, 5:] + dense[:, :-5] - k
+
+
+def beside_vectors(u, k):
+    return u[3:, 2:-2] * u[0, 2:-2] + u[3:, :1] - u[:-3, 4:] * k
+
+
+def turned_rows(u, k):
+    return u[::-1, 3:] - u[:, 3:] * k + u[::-1, :-3]
+
+
+def every_other_row(u, k):
+    return u[::2, 1:] * k + u[::2, :-1]
+
+
+def of_windows(u, k):
+    windows = np.lib.stride_tricks.sliding_window_view(u, 3, axis=0)
+    return np.moveaxis(windows, -1, 0) * k + u[2:]
+
+
+def over_itself(u, k):
+    v = u * k
+    v[1:-1, 1:-1] = v[1:-1, 1:-1] + v[:-2, 1:-1] * 2 - v[1:-1, 2:]
+    v[1:, 1:] += v[:-1, :-1]
+    return v
+
+
+FLAT = [stencil, limited, with_dense_operands, beside_vectors, turned_rows, every_other_row, of_windows, over_itself]
+
+
+def bases(rng, shape, dtype):
+    """Arrays of one shape, laid out in different ways."""
+    dense = (rng.standard_normal(shape) * 9).astype(dtype)
+    wide = np.zeros((*shape[:-1], shape[-1] + 7), dtype)
+    wide[..., 3:-4] = dense
+    bytes_apart = np.zeros((*shape[:-1], (shape[-1] + 1) * dense.itemsize + 1), np.uint8)[..., 1:]
+    unaligned = bytes_apart[..., : shape[-1] * dense.itemsize].view(dtype)
+    unaligned[...] = dense
+    return [dense, np.asfortranarray(dense), wide[..., 3:-4], dense[::-1].copy()[::-1], unaligned]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
+@pytest.mark.parametrize("function", FLAT, ids=lambda function: function.__name__)
+def test_views_of_any_base_give_numpys_bits(function, dtype):
+    if dtype == "c16" and function is limited:  # which asks for signs
+        dtype = "f2"
+    futurized, rng = fx.futurize(function), np.random.default_rng(3)
+    for shape in ((40, 50), (301, 700)):
+        for base in bases(rng, shape, np.dtype(dtype)):
+            before, k = base.copy(), np.dtype(dtype).type(3)
+            expected = function(base, k)
+            found = np.asarray(futurized(base, k))
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(base, before)
+
+
+def test_three_dimensions_and_one_thread_give_the_same():
+    rng = np.random.default_rng(4)
+    futurized = fx.futurize(stencil_in_space)
+    for base in bases(rng, (20, 30, 40), np.dtype(float)):
+        np.testing.assert_array_equal(np.asarray(futurized(base, 0.5)), stencil_in_space(base, 0.5))
+
+
+@pytest.mark.parametrize("function", [stencil, limited, turned_rows, every_other_row], ids=lambda f: f.__name__)
+def test_views_of_a_dense_base_are_not_copied(function):
+    u = np.random.default_rng(5).standard_normal((300, 300))
+    plan = compile_plan(fx.lower(function, u, 0.5).graph)
+    regions = [each for each in plan.instructions if each.node.op == "fused"]
+    assert regions
+    for each in regions:
+        views = [place for place, source in enumerate(each.node.inputs) if source.op == "load" and source.ndim]
+        assert views
+        assert set(views) == set(each.kernel.rows)
+    assert plan.memory.unplanned == 0
+
+
+def test_what_lies_in_rows():
+    a = np.zeros((6, 8))
+    assert lies_in_rows(a[:, 1:])
+    assert lies_in_rows(a[::-2])
+    assert not lies_in_rows(a[:, ::2])
+    assert not lies_in_rows(a.T)
+    assert not lies_in_rows(np.zeros(49, np.uint8)[1:].view(float)[None])
+    records = np.zeros((4, 5), np.dtype([("x", "f8"), ("y", "i4")]))
+    assert not lies_in_rows(records["x"])
+    plan = compile_plan(fx.lower(stencil, np.zeros((40, 40)), 0.5).graph)
+    [region] = [each for each in plan.instructions if each.node.op == "fused"]
+    [place] = region.kernel.rows[:1]
+    assert fits(region.kernel, place, a[:, 1:])
+    assert not fits(region.kernel, place, a[:, ::2])
