@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -74,7 +75,7 @@ def _factors(x: Aval, n: int, axis: int, norm: str | None) -> str:
 
 def _cost(x: Aval, n: int, axis: int, norm: str | None) -> Cost:
     rows = x.size / max(x.shape[axis], 1)
-    return Cost(5.0 * n * np.log2(max(n, 2)) * rows, 2.0 * x.nbytes)
+    return Cost(5.0 * n * math.log2(max(n, 2)) * rows, 2.0 * x.nbytes)
 
 
 def _samples(kinds: str) -> Callable[..., Iterable[Sample]]:

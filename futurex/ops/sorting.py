@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ def _along(x: Aval, axis: int, **_: Any) -> str:
 
 
 def _cost(x: Aval, axis: int, **_: Any) -> Cost:
-    return Cost(x.size * np.log2(max(x.shape[axis], 2)), 2.0 * x.nbytes)
+    return Cost(x.size * math.log2(max(x.shape[axis], 2)), 2.0 * x.nbytes)
 
 
 def _ranked(values: Node, axis: int) -> Node:

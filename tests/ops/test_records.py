@@ -340,10 +340,11 @@ def test_elementwise_in_place_with_one_array_as_every_input(case: Case) -> None:
 
 
 @every_case
-def test_cost_is_finite_and_not_negative(case: Case) -> None:
+def test_cost_is_a_finite_number_of_python_and_not_negative(case: Case) -> None:
     cost = case.record.work(tuple(node.aval for node in case.graph.params), case.node.aval, case.sample.attrs)
-    assert 0 <= cost.flops < np.inf
-    assert 0 <= cost.bytes < np.inf
+    for value in (cost.flops, cost.bytes):
+        assert type(value) in (int, float)  # a comparison with one of NumPy's would be no index
+        assert 0 <= value < np.inf
 
 
 every_record = pytest.mark.parametrize("rec", list(records()), ids=lambda rec: rec.name)

@@ -51,7 +51,8 @@ class Program:
 
 def _threads(node: Node, threads: int, shares: int) -> int:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in node.inputs)
+    sources = {source.inputs[0] if has_gaps(source) else source for source in node.inputs}  # views overlap
+    moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
     return min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1
 
 
