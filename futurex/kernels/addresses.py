@@ -31,9 +31,3 @@ if address_of(_probe) != _probe.ctypes.data:  # another Python or NumPy may lay 
     def address_of(array: np.ndarray[Any, Any]) -> int:
         """The address of the first element."""
         return array.ctypes.data
-
-
-def lies_in_rows(array: np.ndarray[Any, Any]) -> bool:
-    """Are the elements of a row neighbours, and all rows whole numbers of elements apart?"""
-    size = array.itemsize
-    return array.flags.aligned and array.strides[-1] == size and all(step % size == 0 for step in array.strides)

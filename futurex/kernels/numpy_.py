@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.parts import in_parts
+from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
 from futurex.ops.views import Chain, index_of, store_into, view
@@ -28,7 +29,7 @@ class NumpyBackend:
 
     def _whole(self, node: Node, threads: int) -> Kernel:
         """One call of NumPy."""
-        writer = _WRITERS.get(node.op)
+        writer = _take if _takes(node) else _WRITERS.get(node.op)
         record = node.record
         used = threads if uses_blas(node) else 1
         if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and node.is_static:
@@ -38,7 +39,15 @@ class NumpyBackend:
             if writer is not None:
                 return Kernel(writer(node), self.name, into=True, inplace=record.inplace, threads=used)
         call = _load(node) if node.op == "load" else _plain(node)
+        if record.view is None and _is_large(node):
+            call = functools.partial(kept, call)
         return Kernel(call, self.name, view=record.view, threads=used)
+
+
+def _is_large(node: Node) -> bool:
+    """Does NumPy make arrays whose memory is worth keeping?"""
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    return any(aval.static and aval.nbytes >= LEAST_BYTES for aval in avals)
 
 
 _BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
@@ -197,6 +206,33 @@ def _store(node: Node) -> Callable[..., Any]:
         return out
 
     return call
+
+
+def _takes(node: Node) -> bool:
+    """Does an array of indices pick along an axis that is not the first, and enough for a look at all of them?"""
+    if node.op != "gather" or not node.is_static or not isinstance(node.aval, Aval) or node.aval.nbytes < _MUCH:
+        return False
+    pattern = node.attrs["pattern"]
+    behind = pattern[0] == _ALL and all(entry in (_ALL, _PICKED) for entry in pattern)
+    return behind and pattern.count(_PICKED) == 1 and len(node.inputs) == 2
+
+
+def _take(node: Node) -> Callable[..., Any]:
+    """NumPy's indexing leaves what it picks along a later axis in another order in memory, and takes longer."""
+    axis, pick = node.attrs["pattern"].index(_PICKED), _plain(node)
+
+    def call(out: Any, x: Any, index: Any) -> Any:
+        extent = np.shape(x)[axis]
+        if not x.flags.c_contiguous or index.min() < -extent or index.max() >= extent:
+            out[...] = pick(None, x, index)
+            return out
+        return np.take(x, index, axis, out, "wrap")  # with "raise" it would fill another array first
+
+    return call
+
+
+_ALL, _PICKED = ("s", None, None, None), ("d", 0)
+_MUCH = 64 * 1024  # bytes
 
 
 def _scatter(node: Node) -> Callable[..., Any]:

@@ -1,9 +1,10 @@
-"""Memory of large results, used again when the arrays that held it are gone.
+"""Memory of large arrays, used again when the arrays that held it are gone.
 
 The C library gives blocks above 32 MB back to the system at once, and several smaller ones once they are free together;
-every page of the next one is a fault: for a result of 40 MB that takes as long as a sum of two such arrays. NumPy lets
+every page of the next one is a fault: for a result of 40 MB that takes as long as a sum of two such arrays, on virtual
+machines much longer. NumPy lets
 a library allocate what arrays own (``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they
-own their data, and can be resized. Eight blocks are kept; the system may take their pages while nobody uses them
+own their data, and can be resized. Sixteen blocks are kept; the system may take their pages while nobody uses them
 (``MADV_FREE``).
 
 The functions are machine code, since arrays die in any thread and while Python ends. NumPy calls them with the
@@ -23,9 +24,9 @@ import numpy as np
 
 from futurex.kernels.numba_.compiler import compiled
 
-LEAST_BYTES = 16 << 20
-"""Smaller blocks the C library keeps itself, unless there are many."""
-KEPT = 8
+LEAST_BYTES = 1 << 20
+"""Smaller blocks are the C library's."""
+KEPT = 16
 """Blocks that are kept at most; the one kept longest gives way."""
 _SHARE = 64  # a block above this part of the machine's memory is not kept
 _PAGE = 2 << 20
@@ -69,19 +70,34 @@ _TAKE = [
     "  ret ptr %new",
     "}",
 ]
+_BY_SIZE = [
+    f"  %few = icmp ult i64 %size, {LEAST_BYTES}",
+    "  br i1 %few, label %small, label %large",
+]
 _MALLOC = [
     *_TAKE,
+    "declare ptr @malloc(i64)",
     "define ptr @region(ptr %state, i64 %size) {",
+    *_BY_SIZE,
+    "small:",
+    "  %own = call ptr @malloc(i64 %size)",
+    "  ret ptr %own",
+    "large:",
     "  %block = call ptr @take(ptr %state, i64 %size)",
     "  ret ptr %block",
     "}",
 ]
 _CALLOC = [
     *_TAKE,
+    "declare ptr @calloc(i64, i64)",
     "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
     "define ptr @region(ptr %state, i64 %count, i64 %each) {",
-    "entry:",
     "  %size = mul i64 %count, %each",
+    *_BY_SIZE,
+    "small:",
+    "  %own = call ptr @calloc(i64 %count, i64 %each)",
+    "  ret ptr %own",
+    "large:",
     "  %block = call ptr @take(ptr %state, i64 %size)",
     "  %none = icmp eq ptr %block, null",
     "  br i1 %none, label %end, label %fill",
@@ -95,6 +111,11 @@ _CALLOC = [
 _REALLOC = [
     "declare ptr @realloc(ptr, i64)",
     "define ptr @region(ptr %state, ptr %block, i64 %size) {",
+    *_BY_SIZE,
+    "small:",
+    "  %own = call ptr @realloc(ptr %block, i64 %size)",
+    "  ret ptr %own",
+    "large:",
     *_ROUNDED,
     "  %new = call ptr @realloc(ptr %block, i64 %bytes)",
     "  ret ptr %new",
@@ -104,16 +125,20 @@ _FREE = [
     "declare void @free(ptr)",
     "declare i32 @madvise(ptr, i64, i32)",
     "define void @region(ptr %state, ptr %block, i64 %size) {",
-    "entry:",
+    *_BY_SIZE,
+    "small:",
+    "  call void @free(ptr %block)",
+    "  ret void",
+    "large:",
     *_ROUNDED,
     f"  %clock = getelementptr {{ptr, i64}}, ptr %state, i64 {KEPT}",
     "  %limit.at = getelementptr i64, ptr %clock, i64 1",
     "  %limit = load i64, ptr %limit.at",
-    "  %large = icmp ugt i64 %bytes, %limit",
+    "  %huge = icmp ugt i64 %bytes, %limit",
     "  %address = ptrtoint ptr %block to i64",
     f"  %odd = and i64 %address, {_PAGE - 1}",
     "  %moved = icmp ne i64 %odd, 0",  # by realloc
-    "  %drop = or i1 %large, %moved",
+    "  %drop = or i1 %huge, %moved",
     "  br i1 %drop, label %end, label %keep",
     "keep:",
     "  %turn = load i64, ptr %clock",
@@ -130,7 +155,7 @@ _FREE = [
     "  %empty = icmp eq i64 %held, 0",
     "  br i1 %empty, label %done, label %end",
     "end:",
-    "  %gone = phi ptr [ %block, %entry ], [ %before, %keep ]",
+    "  %gone = phi ptr [ %block, %large ], [ %before, %keep ]",
     "  call void @free(ptr %gone)",
     "  br label %done",
     "done:",
@@ -142,17 +167,22 @@ _TEXTS = ["\n".join(lines) + "\n" for lines in (_MALLOC, _CALLOC, _REALLOC, _FRE
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """``numpy.empty`` for an array of :data:`LEAST_BYTES` or more, whose memory is kept when it is gone.
+    """``numpy.empty`` for an array of :data:`LEAST_BYTES` or more, whose memory is kept when it is gone."""
+    return kept(np.empty, shape, dtype)
+
+
+def kept(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``; the memory of large arrays that NumPy makes meanwhile is kept when they are gone.
 
     Until the functions are compiled, behind the first calls, it is NumPy's own.
     """
     handler = _handler()
     if handler is None:
-        return np.empty(shape, dtype)
+        return function(*args)
     set_handler, capsule = handler
     before = set_handler(capsule)
     try:
-        return np.empty(shape, dtype)
+        return function(*args)
     finally:
         set_handler(before)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from futurex.kernels.addresses import lies_in_rows
 from futurex.kernels.contest import Contest
 from futurex.kernels.steps import Bound, Workspace
+from futurex.ops.strides import lies_in_rows
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -50,7 +50,7 @@ class Kernel:
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie in
-    rows (:func:`~futurex.kernels.addresses.lies_in_rows`). ``exclusive``: one call at a time per kernel object.
+    rows (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call at a time per kernel object.
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
     calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call

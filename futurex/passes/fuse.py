@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, loop_of
+from futurex.ops.strides import is_scattered
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -31,6 +32,8 @@ ALONE_ELEMENTS = 64 * 1024
 BESIDE_ALONE = 2048
 """The same beside arrays of ``ALONE_ELEMENTS``: a call of NumPy's that finds the caches full of them takes 20 to
 100 µs."""
+COPY, FUNCTION = 2, 8
+"""How many additions take as long as the copy of a view that does not lie in rows, and as a function."""
 MOST_NODES, MOST_ARRAYS = 64, 24
 """Limits of one region: what compiles in milliseconds and what the pointers of a processor can follow."""
 
@@ -100,6 +103,9 @@ def _is_within_units(node: Node) -> bool:
 def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     working = [node for node in group if not _is_view(node)]
     if not working or not _is_region(group, fewest, few):
+        return False
+    copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
+    if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * len(copied):
         return False
     if len(working) > 1:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few

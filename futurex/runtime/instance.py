@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.kernels.addresses import lies_in_rows
 from futurex.kernels.registry import Kernel
+from futurex.ops.strides import lies_in_rows
 from futurex.runtime.counters import Counters
 from futurex.runtime.lower import Kind, Lowering, Slot
 from futurex.runtime.memory import Layout, allocate

@@ -79,6 +79,7 @@ def test_arrays_own_their_data():
 
 
 def test_arrays_may_die_in_another_thread():
+    held = [recycling.empty((N,), F4) for _ in range(recycling.KEPT)]  # what earlier arrays have left
     arrays = [recycling.empty((N,), F4) for _ in range(3)]
     addresses = {each.ctypes.data for each in arrays}
     each = None
@@ -87,6 +88,7 @@ def test_arrays_may_die_in_another_thread():
     thread.join()
     assert recycling.empty((N,), F4).ctypes.data in addresses
     assert each is None
+    assert len(held) == recycling.KEPT
 
 
 def test_results_of_a_function_are_such_arrays():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.kernels.addresses import lies_in_rows
 from futurex.kernels.registry import fits
+from futurex.ops.strides import lies_in_rows
 from futurex.runtime.plan import compile_plan
 
 

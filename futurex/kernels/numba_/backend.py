@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.addresses import address_of, lies_in_rows
+from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, complexes, dropout, labels, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
@@ -21,6 +21,7 @@ from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
 from futurex.ops.fusion import COMPLEX, HALF
+from futurex.ops.strides import lies_in_rows
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 

@@ -6,17 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from futurex.kernels.addresses import lies_in_rows
-from futurex.ops.views import view
-from futurex.tree.node import Node
-
 Shape = tuple[int, ...]
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
-_LEAST_ROW = 16
-"""Elements of a row below which an operand is copied rather than read with its gaps."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +52,6 @@ def collapse(shape: Shape, operands: Sequence[Shape], gaps: Collection[int] = ()
         for k in range(len(operands))
     )
     return Layout(tuple(extent for extent, _, _ in columns), masks, axes)
-
-
-def has_gaps(node: Node) -> bool:
-    """Is it a view of a dense array whose rows are dense, and long, with gaps between them?"""
-    if node.op != "load" or len(node.inputs) != 1 or not (node.is_static and node.inputs[0].is_static):
-        return False
-    if not node.ndim or node.shape[-1] < _LEAST_ROW or node.dtype.hasobject:
-        return False
-    base = np.empty(node.inputs[0].shape, node.inputs[0].dtype)  # nobody touches its pages
-    found = view(base, node.attrs["chain"], ())
-    return not found.flags.c_contiguous and found.dtype == base.dtype and lies_in_rows(found)
 
 
 def _moves(operand: Shape, axis: int) -> bool:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
-from futurex.kernels.numba_.layout import collapse, has_gaps
+from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
 from futurex.kernels.numba_.staggered import suits as staggers
 from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.threads import openmp
+from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import LONGEST_ROW, Level
 from futurex.tree.node import Node
 

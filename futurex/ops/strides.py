@@ -1,0 +1,43 @@
+"""How views lie in memory: as far as a kernel can tell that has not seen the arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from futurex.ops.views import view
+from futurex.tree.node import Node
+
+_LEAST_ROW = 16
+"""Elements of a row below which a view is copied rather than read with its gaps."""
+
+
+def lies_in_rows(array: np.ndarray[Any, Any]) -> bool:
+    """Are the elements of a row neighbours, and all rows whole numbers of elements apart?"""
+    size = array.itemsize
+    return array.flags.aligned and array.strides[-1] == size and all(step % size == 0 for step in array.strides)
+
+
+def has_gaps(node: Node) -> bool:
+    """Is it a view of a dense array whose rows are dense, and long, with gaps between them?"""
+    found = _stand_in(node)
+    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < _LEAST_ROW:
+        return False
+    return lies_in_rows(found)
+
+
+def is_scattered(node: Node) -> bool:
+    """Is it a view of a dense array that only a copy brings into rows?"""
+    found = _stand_in(node)
+    return found is not None and not found.flags.c_contiguous and not has_gaps(node)
+
+
+def _stand_in(node: Node) -> np.ndarray[Any, Any] | None:
+    """An array that lies as a view of a dense one does; None for what is no view, or not known before the run."""
+    if node.op not in ("load", "transpose") or len(node.inputs) != 1:
+        return None
+    if not (node.is_static and node.inputs[0].is_static) or node.dtype.hasobject or node.dtype != node.inputs[0].dtype:
+        return None
+    base = np.empty(node.inputs[0].shape, node.inputs[0].dtype)  # nobody touches its pages
+    return base.transpose(node.attrs["axes"]) if node.op == "transpose" else view(base, node.attrs["chain"], ())

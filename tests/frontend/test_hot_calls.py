@@ -1,0 +1,105 @@
+"""Calls that have become hot: plans turn into one function, ways are compared, memory is used again, results stay."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+RNG = np.random.default_rng(8)
+X = RNG.standard_normal(70_000)
+A = RNG.standard_normal((260, 300))
+B = RNG.standard_normal((260, 300))
+IMAGE = RNG.integers(0, 256, (120, 160, 3)).astype(np.uint8)
+PLACES = RNG.integers(0, 260, 50_000)
+CALLS = 45
+
+
+def gradient_of_picture(a):
+    across, along = np.gradient(a)
+    return np.sqrt(across * across + along * along)
+
+
+def counted(places, x):
+    sums = np.zeros(260)
+    np.add.at(sums, places, x[: places.size])
+    return sums, np.bincount(places, minlength=260)
+
+
+def windows(a):
+    return np.lib.stride_tricks.sliding_window_view(a, (3, 3)).mean(axis=(2, 3))
+
+
+def padded(a):
+    p = np.pad(a, 1, mode="edge")
+    return p[:-2, 1:-1] + p[2:, 1:-1] - 2 * a
+
+
+def clipped(x):
+    y = np.clip(x, -1, 1)
+    return y.mean(), y.std(), y.max()
+
+
+def zeroed(x):
+    y = x.copy()
+    y[x > 1] = 0
+    return y
+
+
+CASES = {
+    "spectrum": (lambda x: np.abs(np.fft.rfft(x)), X),
+    "sorted": (lambda x: np.sort(x)[::-1] * 2, X),
+    "order": (lambda x: np.argsort(x) + 1, X),
+    "middle": (lambda x: np.percentile(x, [5, 50, 95]), X),
+    "smoothed": (lambda x: np.convolve(x, np.ones(16) / 16, "valid"), X),
+    "turned and added": (lambda a: a[:, :260] + a[:, :260].T, A),
+    "function of turned": (lambda a: np.exp(a.T) + 1, A),
+    "every other": (lambda x: x[::2] + x[1::2], X),
+    "differences": (lambda x: np.diff(x), X),
+    "residual": (lambda a: ((a[1:-1, 1:-1] - a[:-2, 1:-1]) ** 2).sum(), A),
+    "rows of views": (lambda a: (a[:, 1:-1] * a[:, :-2]).sum(1), A),
+    "rolled": (lambda a: np.roll(a, 1, 0) + np.roll(a, -1, 1) - 2 * a, A),
+    "grey": (lambda image: image[..., 0] * 0.3 + image[..., 1] * 0.6 + image[..., 2] * 0.1, IMAGE),
+    "mirrored": (lambda image: (image[:, ::-1] // 2 + image // 2).astype(np.uint8), IMAGE),
+    "means of colours": (lambda image: image.mean(axis=2), IMAGE),
+    "picked rows": (lambda a, places: a[places] * 2, A, PLACES),
+    "picked columns": (lambda a, places: a[:, places[:400]] * 2 - a[:, -places[:400]], A, PLACES),
+    "joined": (lambda a, b: np.concatenate([a, b], 1) * 2, A, B),
+    "stacked": (lambda a: np.stack([a, a * 2, a + 1]).mean(0), A),
+    "repeated": (lambda a: np.repeat(np.repeat(a, 2, 0), 2, 1), A),
+    "blocks": (lambda a: a.reshape(65, 4, 75, 4).mean(axis=(1, 3)), A),
+    "running": (lambda a: a.cumsum(0) + a.cumsum(1), A),
+    "solved": (lambda a: np.linalg.solve(a[:200, :200] + 20 * np.eye(200), a[:200, 0]), A),
+    "gradient": (gradient_of_picture, A),
+    "counted": (counted, PLACES, X),
+    "windows": (windows, A),
+    "padded": (padded, A),
+    "clipped": (clipped, X),
+    "zeroed": (zeroed, X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_last_call_gives_what_the_first_gives(name):
+    function, *arguments = CASES[name]
+    before = [each.copy() for each in arguments]
+    expected = function(*arguments)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    futurized = fx.futurize(function)
+    for _ in range(CALLS):
+        found = futurized(*arguments)
+        for one, other in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+            value = np.asarray(one)
+            assert value.dtype == other.dtype
+            np.testing.assert_allclose(value, other, rtol=1e-12, atol=1e-12)
+    for one, other in zip(arguments, before, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_places_out_of_bounds_raise_at_every_call():
+    pick = fx.futurize(lambda a, places: a[:, places] * 2)
+    for place in (260, -261):
+        places = PLACES.copy()
+        places[-1] = place
+        for _ in range(3):
+            with pytest.raises(IndexError, match=f"index {place} is out of bounds for axis 1 with size 260"):
+                pick(A[:, :260].copy(), places).result()
