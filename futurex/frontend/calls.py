@@ -33,7 +33,7 @@ from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.node import const
 from futurex.tree.pytree import flatten, unflatten
-from futurex.tree.source import at, called_from, here, is_internal
+from futurex.tree.source import at, called_from, here, is_known
 
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
@@ -255,7 +255,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         from futurex.frontend.library_calls import dispatched_call
 
         return dispatched_call(function, args, kwargs)
-    if is_internal(function.__code__.co_filename):
+    if is_known(function):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
     if is_rewritten(function):
         with called_from(here()):

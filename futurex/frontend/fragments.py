@@ -26,7 +26,7 @@ from futurex.ops.opaque import Call, Hole, Leaf, Outcome
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
-from futurex.tree.source import here, is_internal
+from futurex.tree.source import here, is_known
 
 Key = tuple[Any, Structure, tuple[Any, ...]]
 _SHIPPED = tuple(filter(None, {"<frozen", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}))
@@ -110,7 +110,7 @@ def is_admissible(function: Any) -> bool:
     do if nothing that they refer to leads to an array or to state.
     """
     if isinstance(function, types.FunctionType):
-        made_here = is_rewritten(function) or is_internal(function.__code__.co_filename)
+        made_here = is_rewritten(function) or is_known(function)
         return not made_here and not function.__code__.co_flags & _GENERATOR and _confined(function, 0)
     if isinstance(function, types.MethodType):
         owner = function.__self__
@@ -187,7 +187,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _is_confined(value: Any, depth: int) -> bool:
     if isinstance(value, types.FunctionType):
-        return is_internal(value.__code__.co_filename) or _confined(value, depth + 1)
+        return is_known(value) or _confined(value, depth + 1)
     if isinstance(value, tuple):
         return all(_is_confined(entry, depth) for entry in value)
     compiled = isinstance(value, types.BuiltinFunctionType | np.ufunc) or type(value).__name__ in (

@@ -22,7 +22,7 @@ from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import fx
 from futurex.ops.opaque import Made, outcome_of
 from futurex.tree.pytree import flatten
-from futurex.tree.source import is_internal
+from futurex.tree.source import is_known
 
 # They look at the frame that calls them.
 _OF_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec"})
@@ -62,7 +62,7 @@ class Observer:
             return types.MethodType(self.twin(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType) or of_library(function):
             return function
-        if is_internal(function.__code__.co_filename):
+        if is_known(function):
             return function
         try:
             return rewrite(function, self, Calls)

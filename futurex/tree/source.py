@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = tuple(
@@ -53,6 +53,16 @@ _override = _Override()
 def is_internal(filename: str) -> bool:
     """True for frames that are not the user's: futurex itself but for its models, and modules without a file."""
     return filename.startswith((PACKAGE, "<frozen", "<string>")) and not filename.startswith(MODELS)
+
+
+def is_known(function: FunctionType) -> bool:
+    """Is it futurex's own code, Python's, or a method that the standard library has written for a dataclass or a named
+    tuple? Whatever else has no file may be a user's, whom ``exec`` or ``python -c`` runs."""
+    code = function.__code__
+    if code.co_filename != "<string>":
+        return is_internal(code.co_filename)
+    module = str(function.__globals__.get("__name__"))
+    return code.co_qualname.startswith("__create_fn__.") or module.startswith("namedtuple_")
 
 
 @functools.lru_cache(maxsize=4096)

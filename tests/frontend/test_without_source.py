@@ -1,0 +1,79 @@
+"""Functions whose source nobody has, as ``exec`` and ``python -c`` make them: each call means what NumPy means."""
+
+import collections
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+TEXTS = {
+    "adds at places": "o = np.zeros(7); np.add.at(o, i, x); return o",
+    "gives an array": "o = np.empty(x.shape); np.add(x, 1, out=o); np.multiply(o, x, out=o); return o",
+    "copies into an array": "o = np.ones(x.shape); np.copyto(o, x * 2, where=x > 0); return o",
+    "writes": "o = np.zeros(x.shape); o[1:] = x[:-1]; o += x; return o",
+    "asks": "return x.sum() if x.mean() > 0 else -x",
+    "counts": "a = 0\n    for k in range(3): a = a + x * k\n    return a",
+}
+X, PLACES = np.linspace(-1, 3, 5000), np.arange(5000) % 7
+
+
+def made(name):
+    space = {"np": np}
+    exec(f"def function(x, i):\n    {TEXTS[name]}\n", space)
+    return space["function"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_call_gives_the_same(name):
+    function = made(name)
+    expected = function(X, PLACES)
+    futurized = fx.futurize(function)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(futurized(X, PLACES)), expected)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_helper_is_called_as_it_is(name):
+    helper = made(name)
+
+    def function(x, i):
+        return helper(x * 2, i) + 1
+
+    expected = function(X, PLACES)
+    futurized = fx.futurize(function)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(futurized(X, PLACES)), expected)
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    left: object
+    right: object = 2.0
+
+
+def test_what_the_standard_library_writes_is_staged():
+    def function(x):
+        pair, point = Pair(x + 1), Point(x, y=x * 2)
+        return pair.left * pair.right + point.y
+
+    futurized = fx.futurize(function, escape="error")
+    np.testing.assert_array_equal(np.asarray(futurized(X)), function(X))
+
+
+def test_a_command_is_such_a_function():
+    program = "\n".join((
+        "import numpy as np, futurex as fx",
+        "def f(x, i):",
+        "    o = np.zeros(3); np.add.at(o, i, x); return o",
+        "g = fx.futurize(f)",
+        "for _ in range(3): print(np.asarray(g(np.ones(6), np.arange(6) % 3)).tolist())",
+    ))  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split("\n")[:3] == ["[2.0, 2.0, 2.0]"] * 3
