@@ -57,7 +57,7 @@ def is_internal(filename: str) -> bool:
 
 def is_known(function: FunctionType) -> bool:
     """Is it futurex's own code, Python's, or a method that the standard library has written for a dataclass or a named
-    tuple? Whatever else has no file may be a user's, whom ``exec`` or ``python -c`` runs."""
+    tuple? Whatever else has no file may be a user's."""
     code = function.__code__
     if code.co_filename != "<string>":
         return is_internal(code.co_filename)

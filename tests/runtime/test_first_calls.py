@@ -235,11 +235,11 @@ def test_the_second_process_starts_warm(tmp_path):
 
 
 def test_a_process_ends_while_its_kernels_are_compiled(tmp_path):
-    code = (
-        "import numpy as np, futurex as fx\n"
-        "for k in range(12):\n"
-        "    fx.futurize(eval(f'lambda x: np.where(x > {k}, x * 2, x / 3) + x ** 3 - {k} * x'))(np.ones(5000)).result()"
-    )
+    lines = [
+        f"fx.futurize(lambda x: np.where(x > {k}, x * 2, x / 3) + x ** 3 - {k} * x)(np.ones(5000)).result()"
+        for k in range(12)
+    ]
+    code = "\n".join(["import numpy as np, futurex as fx", *lines])
     env = {**os.environ, "FUTUREX_CACHE": str(tmp_path), "FUTUREX_COMPILE": "background"}
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
     assert (run.returncode, run.stderr) == (0, "")

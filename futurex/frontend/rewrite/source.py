@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import linecache
+import sys
 import types
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -26,6 +28,8 @@ def find(function: types.FunctionType) -> FunctionNode:
 def _find(function: types.FunctionType) -> FunctionNode:
     code = function.__code__
     lines = tuple(linecache.getlines(code.co_filename, function.__globals__))
+    if not lines and code.co_filename == "<string>" and function.__globals__ is vars(sys.modules["__main__"]):
+        lines = _command()
     if not lines:
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
@@ -38,6 +42,14 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if len(same) > 1:
         raise NoSource(f"{len(same)} functions at {code.co_filename}:{code.co_firstlineno} match {code.co_name}")
     return same[0]
+
+
+def _command() -> tuple[str, ...]:
+    """The lines of ``python -c``; none of other ways to start Python."""
+    for option, text in itertools.pairwise(sys.orig_argv):
+        if option.startswith("-") and option.endswith("c"):
+            return tuple(text.splitlines(keepends=True))
+    return ()
 
 
 Compiled = tuple[FunctionNode, types.CodeType]
