@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
 from futurex.ops.strides import lies_in_rows
 from futurex.runtime.counters import Counters
@@ -98,12 +99,17 @@ def dense(value: Any) -> Any:
     """``value`` as a C-contiguous aligned array; itself where it is one."""
     if isinstance(value, np.ndarray) and value.flags.c_contiguous and value.flags.aligned:
         return value
-    return np.array(value, order="C")
+    return _copy(value)
 
 
 def in_rows(value: Any) -> Any:
     """``value`` as an aligned array of dense rows; itself where it is one."""
-    return value if isinstance(value, np.ndarray) and lies_in_rows(value) else np.array(value, order="C")
+    return value if isinstance(value, np.ndarray) and lies_in_rows(value) else _copy(value)
+
+
+def _copy(value: Any) -> Any:
+    large = isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES
+    return kept(np.copy, value, "C") if large else np.array(value, order="C")
 
 
 def wanted(kernel: Kernel, place: int) -> Callable[[Any], Any]:
