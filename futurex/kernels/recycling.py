@@ -7,8 +7,8 @@ a library allocate what arrays own (``PyDataMem_SetHandler``, NEP 49), so that r
 own their data, and can be resized. Sixteen blocks are kept; the system may take their pages while nobody uses them
 (``MADV_FREE``).
 
-The functions are machine code, since arrays die in any thread and while Python ends. NumPy calls them with the
-interpreter's lock held, which is the only one they need.
+The functions are machine code, since arrays die in any thread and while Python ends. Some of NumPy's own functions ask
+for memory without the interpreter's lock, so the table of blocks has a lock of its own.
 """
 
 from __future__ import annotations
@@ -40,15 +40,26 @@ _ROUNDED = [
     f"  %more = add i64 %size, {_PAGE - 1}",
     f"  %bytes = and i64 %more, -{_PAGE}",
 ]
+_LOCK = [
+    f"  %lock = getelementptr i64, ptr %state, i64 {2 * KEPT + 2}",
+    "  br label %try",
+    "try:",
+    "  %others = atomicrmw xchg ptr %lock, i64 1 acquire",
+    "  %busy = icmp ne i64 %others, 0",
+    "  br i1 %busy, label %try, label %locked",
+    "locked:",
+]
+_UNLOCK = "  store atomic i64 0, ptr %lock release, align 8"
 _TAKE = [
     "declare ptr @aligned_alloc(i64, i64)",
     "declare i32 @madvise(ptr, i64, i32)",
     "define internal ptr @take(ptr %state, i64 %size) {",
     "entry:",
     *_ROUNDED,
+    *_LOCK,
     "  br label %head",
     "head:",
-    "  %k = phi i64 [ 0, %entry ], [ %after, %next ]",
+    "  %k = phi i64 [ 0, %locked ], [ %after, %next ]",
     f"  %any = icmp ult i64 %k, {KEPT}",
     "  br i1 %any, label %look, label %fresh",
     "look:",
@@ -63,8 +74,10 @@ _TAKE = [
     "found:",
     "  %block = load ptr, ptr %slot",
     "  store i64 0, ptr %place",
+    _UNLOCK,
     "  ret ptr %block",
     "fresh:",
+    _UNLOCK,
     f"  %new = call ptr @aligned_alloc(i64 {_PAGE}, i64 %bytes)",
     f"  %told = call i32 @madvise(ptr %new, i64 %bytes, i32 {_MADV_HUGEPAGE})",
     "  ret ptr %new",
@@ -141,6 +154,8 @@ _FREE = [
     "  %drop = or i1 %huge, %moved",
     "  br i1 %drop, label %end, label %keep",
     "keep:",
+    f"  %told = call i32 @madvise(ptr %block, i64 %bytes, i32 {_MADV_FREE})",  # while nobody else can take it
+    *_LOCK,
     "  %turn = load i64, ptr %clock",
     "  %following = add i64 %turn, 1",
     "  store i64 %following, ptr %clock",
@@ -151,11 +166,11 @@ _FREE = [
     "  %before = load ptr, ptr %slot",
     "  store ptr %block, ptr %slot",
     "  store i64 %bytes, ptr %place",
-    f"  %told = call i32 @madvise(ptr %block, i64 %bytes, i32 {_MADV_FREE})",
+    _UNLOCK,
     "  %empty = icmp eq i64 %held, 0",
     "  br i1 %empty, label %done, label %end",
     "end:",
-    "  %gone = phi ptr [ %block, %large ], [ %before, %keep ]",
+    "  %gone = phi ptr [ %block, %large ], [ %before, %locked ]",
     "  call void @free(ptr %gone)",
     "  br label %done",
     "done:",
@@ -212,12 +227,14 @@ def _handler() -> tuple[Callable[[Any], Any], Any] | None:
     if set_handler is None or not all(entry.ready for entry in entries):
         return None
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
-    state = ctypes.create_string_buffer(struct.pack(f"={2 * KEPT + 2}q", *[0] * (2 * KEPT + 1), limit))
+    state = ctypes.create_string_buffer(struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0))
     functions = [entry.address for entry in entries]
     handler = ctypes.create_string_buffer(struct.pack("@127sB5P", b"futurex", 1, ctypes.addressof(state), *functions))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(handler), _NAME, None)
+    if hasattr(os, "register_at_fork"):  # a thread that is not in the child may have held the lock
+        os.register_at_fork(after_in_child=lambda: ctypes.memset(ctypes.addressof(state) + 8 * (2 * KEPT + 2), 0, 8))
     _alive.extend((state, handler, capsule))
     _made.append((set_handler, capsule))
     return _made[0]

@@ -1,6 +1,8 @@
 """Memory of large results is used again; the arrays are NumPy's in every other way."""
 
+import ctypes
 import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -115,3 +117,49 @@ print("done")
 """
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100, check=True)
     assert ended.stdout == "done\n"
+
+
+HAMMER = f"""
+define i64 @region(ptr %state, i64 %mine) {{
+entry:
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %next, %head ]
+  %wrong = phi i64 [ 0, %entry ], [ %count, %head ]
+  %block = call ptr @ask(ptr %state, i64 {recycling.LEAST_BYTES})
+  store volatile i64 %mine, ptr %block
+  %now = load volatile i64, ptr %block
+  %later = load volatile i64, ptr %block
+  %one = icmp ne i64 %now, %mine
+  %two = icmp ne i64 %later, %mine
+  %other = or i1 %one, %two
+  %more = zext i1 %other to i64
+  %count = add i64 %wrong, %more
+  store volatile i64 0, ptr %block
+  call void @give(ptr %state, ptr %block, i64 {recycling.LEAST_BYTES})
+  %next = add i64 %k, 1
+  %go = icmp slt i64 %next, 50000
+  br i1 %go, label %head, label %end
+end:
+  ret i64 %count
+}}
+"""
+
+
+def test_memory_is_given_to_one_only_without_the_interpreters_lock():
+    """Threads of machine code ask for blocks and give them back, as NumPy's sorting by several keys may."""
+    ask = recycling._TEXTS[0].replace("define ptr @region(", "define internal ptr @ask(")
+    give = recycling._TEXTS[-1].replace("define void @region(", "define internal void @give(")
+    lines = dict.fromkeys(line for line in (ask + give).splitlines() if line.startswith("declare"))
+    bodies = [line for line in (ask + give).splitlines() if not line.startswith("declare")]
+    entry = recycling.compiled("\n".join([*lines, *bodies]) + HAMMER)
+    hammer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(entry.address)
+    words = [0] * (2 * recycling.KEPT + 1)
+    state = ctypes.create_string_buffer(struct.pack(f"={len(words) + 2}q", *words, 1 << 30, 0))
+    wrong = []
+    threads = [threading.Thread(target=lambda k=k: wrong.append(hammer(state, k))) for k in range(1, 5)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == [0] * 4
