@@ -2,6 +2,7 @@
 
 The blocks of one page share one namespace, as a reader would type them.
 Each page runs in a process of its own, with a deadline.
+What failed is said again at the end, with the last lines of what it printed.
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DEADLINE = 300  # seconds per page
+LAST_LINES = 25  # of a page that failed
 # No `__file__` in the main module: worker processes must not import the page again.
 RUN = "import sys; path = sys.argv[1]; exec(compile(open(path).read(), path, 'exec'))"
 
@@ -29,26 +31,36 @@ def code_of(page: Path) -> str:
     return code
 
 
-def run_page(page: Path) -> bool:
-    """Run one page and say on standard output whether it passed."""
+def run_page(page: Path) -> str:
+    """Run one page, say whether it passed, and return the last lines of what it printed if it failed."""
     code = code_of(page)
     if not code.strip():
-        return True
+        return ""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{page.stem}.py"  # a real file, so that the source of its functions is found
         copy.write_text(code)
-        try:
-            status = subprocess.run([sys.executable, "-c", RUN, str(copy)], cwd=folder, timeout=DEADLINE).returncode
-        except subprocess.TimeoutExpired:
-            status = f"no end within {DEADLINE} s"
-    print(f"{page.relative_to(ROOT)}: {'passed' if status == 0 else f'FAILED ({status})'}", flush=True)
-    return status == 0
+        # Worker processes may outlive a page that failed: a file, unlike a pipe, has an end when the page has.
+        with open(Path(folder) / "printed", "w+", errors="replace") as printed:
+            try:
+                status = subprocess.run(
+                    [sys.executable, "-X", "faulthandler", "-c", RUN, str(copy)],
+                    cwd=folder, stdout=printed, stderr=subprocess.STDOUT, timeout=DEADLINE,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                status = f"no end within {DEADLINE} s"
+            printed.seek(0)
+            text = printed.read()
+    outcome = f"{page.relative_to(ROOT)}: {'passed' if status == 0 else f'FAILED ({status})'}"
+    print(text, outcome, sep="", flush=True)
+    return "" if status == 0 else "\n".join([*text.splitlines()[-LAST_LINES:], outcome])
 
 
 def main() -> int:
     """Run all pages and return the exit status."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
-    failed = [page for page in pages if not run_page(page)]
+    failed = [report for page in pages if (report := run_page(page))]
+    for report in failed:
+        print("=" * 100, report, sep="\n")
     return 1 if failed else 0
 
 
