@@ -17,10 +17,12 @@ from futurex.frontend.array import Array
 from futurex.frontend.inflight import is_short
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
+from futurex.frontend.returned import written_call
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
+from futurex.tree.pytree import flatten
 
 WORTH, FEWEST = 40e-3, 50
 """Seconds and calls after which both ways are compared."""
@@ -42,11 +44,15 @@ class Misfit(Exception):
 class Choice:
     """How calls of one trace go. Threads may call at once: a measurement that is lost does no harm."""
 
-    __slots__ = ("_calls", "_plain", "_spent", "_staged", "open", "pack", "plain", "seconds", "variant")
+    __slots__ = ("_calls", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant")
 
     def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any]) -> None:
         """``variant``: one that only :func:`computes`; ``pack`` puts its results into the nest that calls return."""
-        self.variant, self.pack = variant, pack
+        self.variant, self._pack = variant, pack
+        kinds = [(output.aval, output.is_array) for output in variant.outputs if output.aval is not None]
+        self.call = written_call(variant.structure, kinds, self._looked)
+        """``call(function, args, kwargs)``: what the call would return staged. Raises Misfit for a result of another
+        kind, and what the function raises."""
         self.open = True
         self.plain = False  # do calls go as plain NumPy?
         self.seconds = (0.0, 0.0)  # of a call, staged and plain, as last compared
@@ -56,8 +62,16 @@ class Choice:
 
     @property
     def next_is_plain(self) -> bool:
-        """Shall the next call be plain?"""
-        return self.plain or len(self._plain) < len(self._staged)
+        """Shall the next call be plain, to be compared?"""
+        return len(self._plain) < len(self._staged)
+
+    def goes_plain(self) -> bool:
+        """Does this call go as plain NumPy, since such calls are faster? From time to time that is found out anew."""
+        if self.plain:
+            self._calls += 1
+            if not self._calls % AGAIN:
+                self.plain, self._staged, self._plain = False, [], []
+        return self.plain
 
     def was_staged(self, began: float) -> None:
         """A staged call, begun at ``began``, has returned."""
@@ -83,11 +97,6 @@ class Choice:
 
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""
-        if self.plain:
-            self._calls += 1
-            if not self._calls % AGAIN:
-                self.plain, self._staged, self._plain = False, [], []
-            return
         self._plain.append(time.perf_counter() - began)
         if len(self._plain) < TRIALS:
             return
@@ -96,24 +105,22 @@ class Choice:
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls = self.plain, 0
 
-    def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Any]
-    ) -> Any:
-        """What the call would return staged, of a plain call with the leaves ``given``: arrays that nobody else holds.
+    def _looked(self, box: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call would return staged, of a plain call that returned what the box holds.
 
-        Raises Misfit for a result of another kind, and what the function raises.
+        Raises Misfit for a result of another kind.
         """
-        looked = call_and_look(lambda: function(*args, **kwargs))
+        looked = call_and_look(box.pop)
         if looked.structure != self.variant.structure:
             raise Misfit(as_futures(looked, args, kwargs))
-        outputs = self.variant.outputs
+        outputs, given = self.variant.outputs, flatten((args, kwargs))[0]
         found: list[Any] = [None] * len(outputs)
         for leaf, own, output in zip(looked.leaves, looked.alone, outputs, strict=True):
             if not _fits(leaf, output):
                 raise Misfit(as_futures(looked, args, kwargs))
             mine = type(leaf) is not np.ndarray or (own and (leaf.base is None or is_apart(leaf, given)))
             found[output.index] = leaf if mine else leaf.copy()
-        return self.pack(found)
+        return self._pack(found)
 
     def text(self) -> str | None:
         """What there is to say of the choice."""

@@ -14,6 +14,8 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.choice import Choice, computes
 from futurex.frontend.keys import Key
+from futurex.frontend.plain import PlainCalls
+from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import IN_ORDER
 from futurex.runtime.futures import Done
@@ -33,10 +35,11 @@ class Lane:
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``takes``: futures are among
     the inputs. ``read``: bytes of the arrays that a run reads and does not own.
-    ``choice``, where there is one: calls may go as plain NumPy. ``valid()``: does the trace still hold?
+    ``choice``, where there is one: calls may go as plain NumPy. ``plain``: all of them do.
+    ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "fits", "inputs", "match", "pack", "read", "takes", "valid", "variant")
+    __slots__ = ("choice", "fits", "inputs", "match", "pack", "plain", "read", "takes", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -44,6 +47,7 @@ class Lane:
         self.match = match
         self.valid = variant.quickly_valid()
         self.pack = _pack(variant) if variant.graph is not None else None
+        self.plain = PlainCalls() if variant.graph is None else None
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         self.takes = any(key[0] is Array for key in variant.leaves)
@@ -67,7 +71,7 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
         match = _Matcher(structure, variant.leaves, leaves).function()
         pack = packed(variant) if choice and variant.graph is not None and computes(variant) else None
         return Lane(variant, match, Choice(variant, pack) if pack is not None else None)
-    except _Unsure:
+    except (_Unsure, Unwritten):
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -13,6 +14,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.ownership import Looked, call_and_look
+from futurex.frontend.returned import Call, Kind, Unwritten, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
 from futurex.tree.pytree import flatten, unflatten
@@ -35,6 +37,40 @@ def call_for_futures(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     What anybody else refers to comes back as it is: an argument that is returned is the argument.
     """
     return as_futures(call_and_look(lambda: call_plainly(function, args, kwargs)), args, kwargs)
+
+
+class PlainCalls:
+    """Plain calls of one kind; ``call(function, args, kwargs)`` is :func:`call_for_futures` of them.
+
+    The first shows what is returned, and which short way there is for it.
+    """
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: Call = self._first
+
+    def _first(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        looked = call_and_look(lambda: call_plainly(function, args, kwargs))
+        self.call = call_for_futures
+        if not (any(map(_holds_futures, args)) or any(map(_holds_futures, kwargs.values()))):
+            with contextlib.suppress(Unwritten):
+                kinds = [_kind(leaf, own) for leaf, own in zip(looked.leaves, looked.alone, strict=True)]
+                self.call = written_call(
+                    looked.structure, kinds, lambda box, args, kwargs: as_futures(call_and_look(box.pop), args, kwargs)
+                )
+        return as_futures(looked, args, kwargs)
+
+
+def _kind(leaf: Any, own: bool) -> Kind:
+    """How a leaf comes back: as a future, or as it is. Raises Unwritten where that is not certain for all like it."""
+    if isinstance(leaf, np.ndarray):
+        if not own or leaf.base is not None or type(_completed(leaf)) is not Array:
+            raise Unwritten
+        return Aval(leaf.shape, leaf.dtype), True
+    if isinstance(leaf, np.generic) and type(_completed(leaf)) is Array:
+        return Aval((), leaf.dtype), False
+    return type(leaf)
 
 
 def as_futures(looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -138,8 +138,8 @@ class Futurized(Generic[P, R]):
             if lane is not None:
                 found = lane.match(args, kwargs)
                 if found is not None and lane.valid():
-                    if lane.variant.graph is None:
-                        return self._run_plain(args, kwargs)
+                    if lane.plain is not None:
+                        return lane.plain.call(self.plain, args, kwargs)
                     if lane.choice is not None and lane.choice.open:
                         return self._run_either_way(lane, lane.choice, found, args, kwargs)
                     return self._run_again(lane, found, args, kwargs)
@@ -187,13 +187,14 @@ class Futurized(Generic[P, R]):
 
     def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """A call of a trace that may go as plain NumPy, and does where that is faster."""
-        began = time.perf_counter()
-        if not choice.next_is_plain:
+        settled = choice.goes_plain()
+        began = 0.0 if settled else time.perf_counter()
+        if not (settled or choice.next_is_plain):
             result = self._run_again(lane, leaves, args, kwargs)
             choice.was_staged(began)
             return result
         try:
-            result = choice.call(self.plain, args, kwargs, leaves)
+            result = choice.call(self.plain, args, kwargs)
         except Misfit as misfit:
             choice.open = False
             return misfit.result
@@ -202,7 +203,8 @@ class Futurized(Generic[P, R]):
             if lane.variant.has_log:
                 raise
             return self._run_again(lane, leaves, args, kwargs)  # whose results tell of the error
-        choice.was_plain(began)
+        if not settled:
+            choice.was_plain(began)
         return result
 
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -173,3 +173,36 @@ def test_a_long_run_without_rounds_has_none(long_ones):
     for _ in range(40):
         f(np.eye(3)).result()
     assert "calls run as plain NumPy" not in f.explain()
+
+
+HELD = np.arange(3.0)
+KINDS = {
+    "a view of its own": lambda x, s: ((x + 1)[1:], s),
+    "what somebody else holds": lambda x, s: (HELD, x * s),
+    "an argument": lambda x, s: [x, s],
+    "one array twice": lambda x, s: (lambda y: (y, y))(x * s),
+    "another type": lambda x, s: x.astype(np.float32) * 2 if s > 3 else (x, 1),
+    "another shape": lambda x, s: {"a": x[: int(s)] + 1, "b": None, "c": "text"},
+    "texts and numbers": lambda x, s: (np.array(["a"]), x.sum(), float(s), 2**70, True),
+    "one number": lambda x, s: x.sum() * s,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_calls_return_the_same_the_short_way_and_the_long_one(kind):
+    def function(x, s):
+        np.ma.masked_equal(x, 3.0).count()
+        vars(np)  # cannot be staged
+        return KINDS[kind](x, s)
+
+    short, flat = fx.futurize(function, escape="eager"), fx.tree.pytree.flatten
+    x = np.arange(5.0)
+    for s in (2.0, 2.0, 2.0, 2.0, 4.0, 3.0):
+        mine, other = short(x, s), fx.futurize(function, escape="eager")(x, s)
+        assert flat(mine)[1] == flat(other)[1]
+        for one, two in zip(flat(mine)[0], flat(other)[0], strict=True):
+            assert type(one) is type(two)
+            assert not isinstance(one, fx.Array) or one.aval == two.aval
+            np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+            assert (one is x) is (two is x)
+    assert short._lane.plain is not None

@@ -1,0 +1,136 @@
+"""Plain calls of one kind: one function, written for what they return, makes the call and puts arrays into futures.
+
+It looks no more than once at each array, and hands everything that is another than expected to ``otherwise``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.runtime.futures import Done
+from futurex.tree.aval import Aval
+from futurex.tree.pytree import Structure
+
+Call = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
+Kind = tuple[Aval, bool] | type
+Otherwise = Callable[[list[Any], tuple[Any, ...], Any], Any]
+"""Takes a list that alone holds what the call returned, and the arguments."""
+_LONGEST = 400
+"""Leaves of a result for which such a function is written."""
+_SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {} <= 0x7fffffffffffffff"}
+"""Python's numbers, and the test whether one is as wide as a traced one."""
+
+
+class Unwritten(Exception):
+    """There is no short test for a result of this kind."""
+
+
+def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwise) -> Call:
+    """``call(function, args, kwargs)``: what the function returns, in futures.
+
+    ``kinds``: of each leaf of the result, its abstract value and whether it is an array, or the type of what stays as
+    it is. Arrays are those that nobody else refers to and that are no views. Raises Unwritten.
+    """
+    if len(kinds) > _LONGEST:
+        raise Unwritten
+    writer = _Writer(kinds)
+    made = writer.nest(structure, "result")
+    names = [*writer.names, "result"]
+    text = [
+        "def call(function, args, kwargs):",
+        " result = function(*args, **kwargs)",
+        " while True:",
+        *(f"  {line}" for line in writer.lines),
+        f"  return {made}",
+        " box = [result]",
+        f" {' = '.join(names)} = None",
+        " return otherwise(box, args, kwargs)",
+    ]
+    known = {**writer.known, "otherwise": otherwise}
+    exec(compile("\n".join(text), __file__, "exec"), known)
+    return known["call"]
+
+
+class _Writer:
+    """Writes the tests of a result, one a line, and the nest that is returned."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.known: dict[str, Any] = {
+            "Array": Array, "Aval": Aval, "Done": Done, "ndarray": np.ndarray, "refs": getrefcount,
+        }  # fmt: skip
+        self.lines: list[str] = []
+        self.names: list[str] = []
+        self._kinds = iter(kinds)
+
+    def nest(self, structure: Structure, source: str) -> str:
+        """Writes the tests of what ``source`` gives; returns the text of it in futures."""
+        name = self._name()
+        self.lines.append(f"{name} = {source}")
+        return self._tested(structure, name)
+
+    def _tested(self, structure: Structure, name: str) -> str:
+        if structure.kind is None:
+            return self._leaf(name, next(self._kinds))
+        if structure.kind not in (tuple, list, dict):
+            raise Unwritten
+        kind, parts = structure.kind.__name__, [self._name() for _ in structure.children]
+        of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
+        self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
+        if parts:
+            self.lines.append(f"{', '.join(parts)}, = {name}{'.values()' if kind == 'dict' else ''}")
+        inner = [self._tested(child, part) for child, part in zip(structure.children, parts, strict=True)]
+        if kind == "dict":
+            return f"dict(zip({name}, ({''.join(f'{each}, ' for each in inner)})))"
+        return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"
+
+    def _leaf(self, name: str, kind: Kind) -> str:
+        if isinstance(kind, type):
+            self._unless(f"type({name}) is {self._constant(kind)}")
+            return name
+        aval, is_array = kind
+        value, dtype = self._constant(aval), self._constant(aval.dtype)
+        if is_array:
+            self._unless(
+                f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.base is None"
+                f" and refs({name}) == {_ALONE}"
+            )
+            if aval.static:
+                self._unless(f"{name}.shape == {self._constant(aval.shape)}")
+                return f"Array(Done({name}), {value}, None, True)"
+            self._unless(f"{name}.ndim == {aval.ndim}")
+            return f"Array(Done({name}), Aval({name}.shape, {dtype}), None, True)"
+        if aval.weak:
+            number = next((each for each in _SIZES if np.dtype(each) == aval.dtype), None)
+            if number is None:
+                raise Unwritten
+            self._unless(f"type({name}) is {number.__name__}{_SIZES[number].format(name)}")
+        else:
+            self._unless(f"type({name}) is {self._constant(aval.dtype.type)} and {name}.dtype is {dtype}")
+        return f"Array(Done({name}), {value}, None, False)"
+
+    def _unless(self, test: str) -> None:
+        self.lines.append(f"if not ({test}): break")
+
+    def _name(self) -> str:
+        self.names.append(f"v{len(self.names)}")
+        return self.names[-1]
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self.known)}"
+        self.known[name] = value
+        return name
+
+
+def _alone() -> int:
+    """References to an array that a result, a name and the function that counts them hold."""
+    result = (np.empty(1),)
+    (first,) = result
+    return getrefcount(first)
+
+
+_ALONE = _alone()
