@@ -28,8 +28,11 @@ from futurex.kernels.cupy_.devices import EMULATED
 SUBJECT = "futurex"
 MINUTES = 7.5
 STARTED_WITHIN = 6.0  # minutes, after which no further network is started: a cold torch.compile may take one
+BATCHES, SETTLED = 3, 8  # a plan times its kernels one by one in its first four runs, and captures them in the next
 CHECKED_STEPS = 2
 NETWORKS = ("transformer", "lstm", "resnet50", "alexnet", "googlenet")
+FORMATS = ("tfloat32", "bfloat16")
+TIMES = 8  # batches of the other benchmarks are a processor's
 JAX = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # the GPU has other users meanwhile
 
 
@@ -47,49 +50,59 @@ TINY_EFFORT = Effort(rounds=1, most_rounds=1, turn_seconds=0.01, warm_steps=1)
 TINY = Sizes(1 << 10, 48, (2, 6, 6, 4), 1)
 
 
-def peers_for(name: str, weights: str, quick: bool) -> list[Peer]:
-    """Return futurex in single precision and with products in bfloat16, and its peers on the same GPU."""
+def peers_for(name: str, weights: str, size: str) -> list[Peer]:
+    """Return futurex in single precision and with products in narrower formats, and its peers on the same GPU.
+
+    Those are as they come: jax.jit rounds the operands of products to TF32, torch those of convolutions.
+    """
     own, torch_, jax_ = (f"benchmarks.workloads.networks_{stack}:TrainingStep" for stack in ("futurex", "torch", "jax"))
     options = {"name": name, "weights": weights}
     mine, theirs = {**options, "device": "gpu"}, {**options, "device": "cuda"}
-    small = {networks.SMALL: "1"} if quick else {}
+    sized, cpus = {networks.SIZE: size}, len(os.sched_getaffinity(0))
+    found = [Peer(SUBJECT, own, mine, cpus, sized)]
+    found += [Peer(f"futurex, {to} products", own, {**mine, "precision": to}, cpus, sized, own=True) for to in FORMATS]
     return [
-        Peer(SUBJECT, own, mine, 4, small),
-        Peer("futurex, bfloat16 products", own, {**mine, "precision": "bfloat16"}, 4, small, own=True),
-        Peer("torch eager", torch_, theirs, 4, small),
-        Peer("torch.compile", torch_, {**theirs, "compiled": True}, 4, small),
-        Peer("jax.jit", jax_, options, 4, {**small, **JAX}),
+        *found,
+        Peer("torch eager", torch_, theirs, cpus, sized),
+        Peer("torch.compile", torch_, {**theirs, "compiled": True}, cpus, sized),
+        Peer("jax.jit", jax_, options, cpus, {**sized, **JAX}),
     ]
 
 
-def measure(name: str, effort: Effort, patience: float, quick: bool) -> Comparison:
-    """Compare all stacks on one network; the remarks say their first losses. A peer has ``patience`` seconds to start
-    and for every answer."""
-    title = networks.NETWORKS[name].title
+def measure(name: str, effort: Effort, deadline: float, quick: bool) -> Comparison:
+    """Compare all stacks on one network, until the ``deadline`` on the monotonic clock at most; the remarks say their
+    first losses."""
+    size = networks.SMALL if quick else str(TIMES)
+    title = networks.NETWORKS[name].times(TIMES).title
     print(title, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.pickle"
-        networks.write_weights(name, path)
-        peers = peers_for(name, str(path), quick)
+        networks.write_weights(name, path, size)
+        peers = peers_for(name, str(path), size)
         check = {"steps": CHECKED_STEPS}
-        found = compare(title, SUBJECT, peers, effort, check=check, patience=patience, together=True)
+        found = compare(title, SUBJECT, peers, effort, check=check, together=True, deadline=deadline)
     found.remarks["largest_disagreement"] = disagreement(found.remarks["check"])
     return found
 
 
 def seconds(function: Callable[[], Any], repeat: int) -> float:
-    """Return the shortest time of a call on the device, launches and waiting included."""
+    """Return the time of a call on the device where others follow it, so that kernels run while the next are launched:
+    the shortest of a few batches of ``repeat`` calls."""
     whole = cupy_.device().xp.cuda.Device()
-    found = []
-    for _ in range(repeat + 2):  # the first two compile and fill the pool of memory
+
+    def batch(calls: int) -> float:
         whole.synchronize()
         start = time.perf_counter()
-        result = function()
-        if isinstance(result, fx.Array):
-            result.exception()  # it was launched
+        for _ in range(calls):
+            result = function()
+            for each in result if isinstance(result, tuple) else (result,):
+                if isinstance(each, fx.Array):
+                    each.exception()  # it was launched
         whole.synchronize()
-        found.append(time.perf_counter() - start)
-    return min(found[2:])
+        return (time.perf_counter() - start) / calls
+
+    batch(2 if repeat == 1 else SETTLED)  # compiles, fills the pool of memory, and counts the runs that wait
+    return min(batch(repeat) for _ in range(1 if repeat == 1 else BATCHES))
 
 
 def rates(sizes: Sizes) -> dict[str, float]:
@@ -208,7 +221,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     start = time.monotonic()
     sizes = TINY if arguments.quick else Sizes()
-    effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.5, warm_steps=3)
+    effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.3, warm_steps=8)
     found = Findings(arguments.out)
     found.attempt("rates", lambda: found.rates.update(rates(sizes)))
     for work in works(sizes) if found.rates else ():
@@ -218,11 +231,10 @@ def main(arguments: argparse.Namespace) -> int:
         if passed > STARTED_WITHIN * 60:
             found.left.append(name)
             continue
-        patience = MINUTES * 60 - passed
         found.attempt(
             name,
-            lambda name=name, patience=patience: found.compared.append(  # type: ignore[misc]
-                measure(name, effort, patience, arguments.quick)
+            lambda name=name: found.compared.append(  # type: ignore[misc]
+                measure(name, effort, start + MINUTES * 60, arguments.quick)
             ),
         )
     found.write(final=True)

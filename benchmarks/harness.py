@@ -114,10 +114,12 @@ class Spread:
 class Child:
     """The process of one peer; every call has a deadline, and ``close`` ends it and whatever it started."""
 
-    def __init__(self, peer: Peer, patience: float | None = None) -> None:
-        """``patience``: seconds for the start and for every answer, where it is not the usual."""
+    def __init__(self, peer: Peer, patience: float | None = None, deadline: float | None = None) -> None:
+        """``patience``: seconds for the start and for every answer, where it is not the usual; ``deadline``: on the
+        monotonic clock, after which nothing is waited for."""
         self.peer = peer
-        self._patience = patience
+        self._patience, self._deadline = patience, deadline
+        self._silent = False  # it has not answered yet, and hears nothing before it does
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process; close() closes it
         self._unread = b""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
@@ -161,7 +163,7 @@ class Child:
 
     def close(self) -> None:
         """End the process and its descendants; quietly if it already ended."""
-        if self._process.poll() is None:
+        if self._process.poll() is None and not self._silent:
             with contextlib.suppress(PeerFailed, subprocess.TimeoutExpired):
                 self._ask({"do": "stop"}, 30.0)
                 self._process.wait(10.0)
@@ -190,13 +192,17 @@ class Child:
     def _line(self, command: str, timeout: float, meanwhile: Callable[[], None] | None) -> bytes:
         assert self._process.stdout is not None
         descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + timeout
+        if self._deadline is not None and command != "stop":
+            deadline = min(deadline, self._deadline)
         while b"\n" not in self._unread:
             remaining = deadline - time.monotonic()
             if meanwhile is not None and not select.select([descriptor], [], [], LOOK_SECONDS)[0]:
                 meanwhile()
                 continue
             if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
-                raise self._failure(f"gave no answer to {command!r} within {timeout:.0f} s")
+                self._silent = True
+                within = "the time that was left" if deadline == self._deadline else f"{timeout:.0f} s"
+                raise self._failure(f"gave no answer to {command!r} within {within}")
             chunk = os.read(descriptor, 1 << 16)
             if not chunk:
                 raise self._failure(f"ended during {command!r}")
@@ -264,7 +270,7 @@ class Comparison:
 
 
 def start_all(
-    peers: Sequence[Peer], patience: float | None = None, together: bool = False
+    peers: Sequence[Peer], patience: float | None = None, together: bool = False, deadline: float | None = None
 ) -> tuple[dict[str, Child], dict[str, str]]:
     """Start each peer; return the children that run and the reason for each that does not.
 
@@ -273,7 +279,7 @@ def start_all(
 
     def started(peer: Peer) -> Child | PeerFailed:
         try:
-            return Child(peer, patience)
+            return Child(peer, patience, deadline)
         except PeerFailed as error:
             return error
 
@@ -297,29 +303,39 @@ def compare(
     around: tuple[str, str] | None = None,
     patience: float | None = None,
     together: bool = False,
+    deadline: float | None = None,
 ) -> Comparison:
     """Time ``peers`` in turn (A B C A B C ...) on one case and return the comparison.
 
     ``check`` holds arguments for the workloads' ``check`` method; the answers are kept in ``remarks["check"]``.
     ``around`` names two methods, called before the rounds and after them; what the second answers is a remark.
     ``patience`` bounds the seconds that a peer may take for its start and for every answer; ``together``: they start at
-    once. A peer that fails is left out with its reason; the others go on.
+    once. ``deadline``, on the monotonic clock, bounds all of it: what is not timed then is done side by side, and as
+    many rounds are made as fit. A peer that fails is left out with its reason; the others go on.
     """
-    children, missing = start_all(peers, patience, together)
+    children, missing = start_all(peers, patience, together, deadline)
+    aside = deadline is not None
     remarks: dict[str, Any] = {}
     rounds: list[Round] = []
     try:
         if check is not None:
-            remarks["check"] = _each(children, missing, lambda child: child.call("check", **check))
-        repetitions = _each(children, missing, lambda child: _warm(child, effort))
+            remarks["check"] = _each(children, missing, lambda child: child.call("check", **check), aside)
+        _each(children, missing, lambda child: child.time(effort.warm_steps), aside)
+        repetitions = _each(children, missing, lambda child: _repetitions(child, effort))
         remarks["repetitions"] = repetitions
         if around is not None:
             _each(children, missing, lambda child: child.call(around[0]))
+        longest = 0.0
         while children and not _finished(rounds, effort):
+            start = time.monotonic()
+            if rounds and deadline is not None and start + 2 * longest > deadline:
+                break
             rounds.append(_round(children, repetitions, missing))
-        remarks["runnable_threads"] = _each(
-            children, missing, lambda child: vars(child.runnable(repetitions[child.peer.name]))
-        )
+            longest = max(longest, time.monotonic() - start)
+        if deadline is None:
+            remarks["runnable_threads"] = _each(
+                children, missing, lambda child: vars(child.runnable(repetitions[child.peer.name]))
+            )
         if around is not None:
             remarks[around[1]] = _each(children, missing, lambda child: child.call(around[1]))
     finally:
@@ -334,22 +350,31 @@ def compare(
     return Comparison(case, subject, own, peers[0].threads, complete, effort.rounds, missing, remarks)
 
 
-def _each(children: dict[str, Child], missing: dict[str, str], action: Any) -> dict[str, Any]:
-    """Return ``action(child)`` per peer; a peer that fails is closed and moved to ``missing``."""
-    found = {}
-    for name, child in list(children.items()):
+def _each(children: dict[str, Child], missing: dict[str, str], action: Any, aside: bool = False) -> dict[str, Any]:
+    """Return ``action(child)`` per peer, one after the other or all side by side; a peer that fails is closed and moved
+    to ``missing``."""
+
+    def acted(child: Child) -> Any:
         try:
-            found[name] = action(child)
+            return action(child)
         except PeerFailed as error:
-            print(f"  without {error}", flush=True)
-            missing[name] = str(error).splitlines()[0]
-            children.pop(name).close()
+            child.close()
+            return error
+
+    found = {}
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(children) if aside else 1)) as pool:
+        for name, result in zip(list(children), pool.map(acted, children.values()), strict=True):
+            if not isinstance(result, PeerFailed):
+                found[name] = result
+                continue
+            print(f"  without {result}", flush=True)
+            missing[name] = str(result).splitlines()[0]
+            del children[name]
     return found
 
 
-def _warm(child: Child, effort: Effort) -> int:
-    """Warm a peer up and return how many repetitions fill one of its turns."""
-    child.time(effort.warm_steps)
+def _repetitions(child: Child, effort: Effort) -> int:
+    """Return how many repetitions fill one turn of a warm peer."""
     typical = statistics.median(child.time(effort.warm_steps))
     return max(1, min(1000, round(effort.turn_seconds / max(typical, 1e-6))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +22,60 @@ CONVOLUTIONS = ((4, 2), (1, 2), (1, 1), (1, 1), (1, 1))
 class Network:
     """One network with its batch, its optimizer and its dropout."""
 
-    title: str
+    name: str
     shape: tuple[int, ...]
     optimizer: str
     rate: float
     dropout: float = 0.0
     images: bool = True
 
+    @property
+    def title(self) -> str:
+        """What is measured."""
+        return self.name.format(rows=self.shape[0])
+
+    def times(self, factor: int) -> Network:
+        """Return the network with a batch that is ``factor`` times as large."""
+        return replace(self, shape=(factor * self.shape[0], *self.shape[1:]))
+
 
 NETWORKS = {
-    "alexnet": Network("AlexNet, batch 8, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3, 0.5),
-    "googlenet": Network("GoogLeNet, batch 8, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3, 0.2),
-    "resnet50": Network("ResNet-50, batch 8, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3),
-    "lstm": Network("LSTM 2 x 256, length 64, batch 32, Adam", (32, 64, 256), "adam", 1e-3, images=False),
+    "alexnet": Network("AlexNet, batch {rows}, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3, 0.5),
+    "googlenet": Network("GoogLeNet, batch {rows}, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3, 0.2),
+    "resnet50": Network("ResNet-50, batch {rows}, 224 x 224, momentum", (8, 224, 224, 3), "momentum", 1e-3),
+    "lstm": Network("LSTM 2 x 256, length 64, batch {rows}, Adam", (32, 64, 256), "adam", 1e-3, images=False),
     "transformer": Network(
-        "transformer block 512, length 128, batch 8, Adam", (8, 128, 512), "adam", 1e-4, images=False
+        "transformer block 512, length 128, batch {rows}, Adam", (8, 128, 512), "adam", 1e-4, images=False
     ),
 }
 MOMENTUM = 0.9
-SMALL = "BENCHMARKS_SMALL"
-"""The variable of a process whose batches are two rows of eight steps: a smoke run's."""
+SIZE, SMALL = "BENCHMARKS_SIZE", "small"
+"""The variable of a process with batches of another size: so many times as large, or small, two rows of eight steps."""
 
 
 def batch(name: str, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(x, y)``: float32 inputs and int32 labels, or for the transformer block the outputs it should have."""
-    shape, rng = NETWORKS[name].shape, np.random.default_rng(seed)
-    if os.environ.get(SMALL):
-        shape = (2, 8, *shape[2:]) if len(shape) == 3 else (2, *shape[1:])
+    size, rng = os.environ.get(SIZE, "1"), np.random.default_rng(seed)
+    if size == SMALL:
+        shape = NETWORKS[name].shape
+        shape = (2, 8, _SMALL.get(name, {}).get("width", shape[2])) if len(shape) == 3 else (2, *shape[1:])
+    else:
+        shape = NETWORKS[name].times(int(size)).shape
     x = rng.standard_normal(shape, dtype=np.float32)
     if name == "transformer":
         return x, rng.standard_normal(shape, dtype=np.float32)
     return x, rng.integers(0, CLASSES, len(x)).astype(np.int32)
 
 
-def write_weights(name: str, path: Path) -> None:
-    """Write the initial weights in futurex's structure and layout."""
+_SMALL: dict[str, dict[str, int]] = {"transformer": {"width": 64, "heads": 4, "hidden": 128}}
+
+
+def write_weights(name: str, path: Path, size: str = "1") -> None:
+    """Write the initial weights in futurex's structure and layout, for batches of a size."""
     import futurex as fx
 
     options: dict[str, Any] = {"lstm": {"channels": 256, "classes": CLASSES}}.get(name, {})
+    options |= _SMALL.get(name, {}) if size == SMALL else {}
     with path.open("wb") as file:
         pickle.dump(getattr(fx.models, name).init(np.random.default_rng(0), **options), file, protocol=5)
 

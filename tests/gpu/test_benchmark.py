@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_all_of_it_runs_and_every_case_is_written(gpu, tmp_path, monkeypatch, ca
     assert len(found["kernels"]) == len(list(gpu.works(gpu.TINY)))
     assert {"cuda", "cupy", "cublas"} == {each for row in found["kernels"] for each in row["backends"]} - {"host"}
     [compared] = found["comparisons"]
-    ours = {"futurex", "futurex, bfloat16 products"}
+    ours = {"futurex", "futurex, tfloat32 products", "futurex, bfloat16 products"}
     assert ours <= set(compared["seconds"])
     others = {"torch eager", "torch.compile", "jax.jit"}
     assert set(compared["missing"]) | set(compared["seconds"]) == ours | others
@@ -60,3 +61,32 @@ def test_a_part_that_fails_is_noted_and_the_others_are_kept(gpu, tmp_path):
     [path] = tmp_path.glob("gpu-*.json")
     written = json.loads(path.read_text())
     assert (written["failed"], written["rates"]) == ({"softmax": "RuntimeError: no memory is left"}, {"copy": 1e9})
+
+
+PEERS = """
+import threading
+
+class Idle:
+    def check(self):
+        threading.Event().wait()
+
+class Quick:
+    def check(self):
+        return 7
+
+    def step(self):
+        pass
+"""
+
+
+def test_a_comparison_ends_by_its_deadline_and_keeps_what_others_answered(gpu, tmp_path, monkeypatch):
+    (tmp_path / "some_peers.py").write_text(PEERS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    names = ("Idle", "Quick", "Absent")
+    peers = [gpu.Peer(name, f"some_peers:{name}", {}, 1) for name in names[:2]]
+    peers.append(gpu.Peer("Absent", "no_such_module:Absent", {}, 1))
+    found = gpu.compare("peers", "Quick", peers, gpu.TINY_EFFORT, {}, together=True, deadline=time.monotonic() + 2)
+    assert "within the time that was left" in found.missing["Idle"]
+    assert "no_such_module" in found.missing["Absent"]
+    assert found.remarks["check"].get("Quick", 7) == 7  # it may not have started by then
+    assert set(found.seconds()) <= {"Quick"}

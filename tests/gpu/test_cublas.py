@@ -137,7 +137,10 @@ def test_what_cublas_refuses_is_an_error():
 
 def test_the_library_has_these_functions_where_it_is_installed():
     pytest.importorskip("cupy", reason="CuPy is not installed", exc_type=ImportError)
-    importlib.import_module("cupy.cuda").cublas.getVersion
+    try:
+        importlib.import_module("cupy.cuda").cublas.getVersion
+    except ImportError as error:
+        pytest.skip(f"CuPy finds no cuBLAS: {str(error).splitlines()[0]}")
     try:
         c = next(ctypes.CDLL(f"libcublas.so.{major}") for major in (12, 13) if _loads(f"libcublas.so.{major}"))
     except StopIteration:

@@ -1,7 +1,9 @@
 """Generated CUDA run on the processor: the text compiled as C++ with a header that stands for CUDA.
 
 Blocks run one after the other. The threads of a block are coroutines that take turns at ``__syncthreads``, so kernels
-with shared memory run as they are. For tests and for emulated devices; it needs a C++ compiler.
+with shared memory run as they are. From turn to turn they go forwards and backwards: a kernel that lacks a
+``__syncthreads`` reads what is not there yet, one way or the other. For tests and for emulated devices; it needs a C++
+compiler.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _HEADER = r"""
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <setjmp.h>
 #include <ucontext.h>
 using std::exp; using std::exp2; using std::expm1; using std::log; using std::log2; using std::log10; using std::log1p;
 using std::tanh; using std::sinh; using std::cosh; using std::sin; using std::cos; using std::tan; using std::sqrt;
@@ -59,17 +61,31 @@ static double shared_memory[1 << 14];
 static unsigned int atomicAdd(unsigned int* place, unsigned int value) {
     unsigned int before = *place; *place += value; return before;
 }
-static ucontext_t scheduler_;
-static std::vector<ucontext_t> threads_;
-static void __syncthreads() { swapcontext(&threads_[threadIdx.x], &scheduler_); }
+struct Coroutine { ucontext_t begin; jmp_buf at; char* stack; bool begun, done; };
+static Coroutine* threads_;
+static ucontext_t origin_;
+static jmp_buf scheduler_;
+static void __syncthreads() { if (!_setjmp(threads_[threadIdx.x].at)) _longjmp(scheduler_, 1); }
 """
 _LAUNCHER = r"""
 static void** arguments_;
-static std::vector<char> done_;
-static void thread_() { call_(arguments_); done_[threadIdx.x] = 1; swapcontext(&threads_[threadIdx.x], &scheduler_); }
+static void thread_() {
+    call_(arguments_);
+    threads_[threadIdx.x].done = true;
+    _longjmp(scheduler_, 1);
+}
+static void turn_(Coroutine& thread) {
+    if (_setjmp(scheduler_)) return;
+    if (thread.begun) _longjmp(thread.at, 1);
+    thread.begun = true;
+    getcontext(&thread.begin);
+    thread.begin.uc_stack.ss_sp = thread.stack; thread.begin.uc_stack.ss_size = STACK;
+    makecontext(&thread.begin, thread_, 0);
+    swapcontext(&origin_, &thread.begin);
+}
 extern "C" void launch(unsigned int blocks, unsigned int threads, void** arguments) {
-    const std::size_t stack = 1 << 16;
-    std::vector<char> stacks(THREADED ? stack * threads : 0);
+    char* stacks = new char[THREADED ? STACK * threads : 1];
+    threads_ = new Coroutine[threads];
     gridDim.x = blocks; blockDim.x = threads; arguments_ = arguments;
     for (unsigned int b = 0; b < blocks; b++) {
         blockIdx.x = b;
@@ -77,22 +93,27 @@ extern "C" void launch(unsigned int blocks, unsigned int threads, void** argumen
             for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) call_(arguments);
             continue;
         }
-        threads_.assign(threads, ucontext_t()); done_.assign(threads, 0);
         for (unsigned int t = 0; t < threads; t++) {
-            getcontext(&threads_[t]);
-            threads_[t].uc_stack.ss_sp = stacks.data() + t * stack; threads_[t].uc_stack.ss_size = stack;
-            threads_[t].uc_link = &scheduler_;
-            makecontext(&threads_[t], thread_, 0);
+            threads_[t].stack = stacks + t * STACK; threads_[t].begun = threads_[t].done = false;
         }
-        for (bool more = true; more;) {
-            more = false;
-            for (unsigned int t = 0; t < threads; t++) if (!done_[t]) {
-                threadIdx.x = t; swapcontext(&scheduler_, &threads_[t]); more = more || !done_[t];
+        unsigned int left = threads;
+        for (unsigned int round = b; left; round++) {
+            unsigned int waiting = 0;
+            for (unsigned int k = 0; k < threads; k++) {
+                unsigned int t = round & 1 ? threads - 1 - k : k;
+                if (threads_[t].done) continue;
+                threadIdx.x = t;
+                turn_(threads_[t]);
+                waiting += !threads_[t].done;
             }
+            if (waiting && waiting != left) abort();  // some wait for threads that have ended
+            left = waiting;
         }
     }
+    delete[] stacks; delete[] threads_;
 }
 """
+_OPTIONS = ("-std=c++11", "-O0", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-")
 _launching = threading.Lock()
 """A library keeps the number of the thread that it plays where the whole process sees it."""
 
@@ -153,13 +174,13 @@ def _library(text: str, name: str) -> Any:
         raise OSError("no C++ compiler is on the path: kernels for a GPU cannot be emulated")
     body = text.replace("extern __shared__ double shared_memory[];", "")
     threaded = "true" if "__syncthreads" in text else "false"
-    whole = f"{_HEADER}\n{body}\n{_caller(text, name)}\n#define THREADED {threaded}\n{_LAUNCHER}"
+    whole = f"{_HEADER}\n{body}\n{_caller(text, name)}\n#define THREADED {threaded}\n#define STACK 65536\n{_LAUNCHER}"
     key = hashlib.sha256(whole.encode()).hexdigest()
     with tempfile.TemporaryDirectory() as aside:
         made = Path(aside) / "kernel.so"
         code = store.read(key)
         if code is None:
-            command = [found, "-O0", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-", "-o", str(made)]
+            command = [found, *_OPTIONS, "-o", str(made)]
             subprocess.run(command, input=whole, text=True, check=True, capture_output=True, timeout=120)
             store.write(key, made.read_bytes())
         else:
