@@ -320,6 +320,11 @@ class Trace:
         cell.born = -1  # it was there before any branch that it is first used in
         return Capture(array, node, Tracer(cell), read, key, guard)
 
+    def has_grown(self) -> bool:
+        """Have lists grown by data that another trace can hold as arrays?"""
+        new = [kind for site, kind in self.grown.items() if site not in self.stacks]
+        return bool(new) and None not in new
+
     @contextmanager
     def tentative(self) -> Iterator[None]:
         """Take back all that the block changed if it raises."""

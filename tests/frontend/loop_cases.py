@@ -510,3 +510,58 @@ def a_break_in_the_else_of_an_inner_while(x):
                 break
         total += x[n]
     return total, n
+
+
+@cases(V, 3)
+@cases(V, 0)
+def what_is_returned_is_written_in_other_rounds(x, n):
+    y = x.copy()
+    k = 0
+    while True:
+        y[k % 7] += 1
+        if y.sum() > n * x.sum() or k > 40:
+            return y, k
+        y *= 1.01
+        k += 1
+
+
+@cases(V, 2.0)
+@cases(V, 50.0)
+def an_argument_is_returned_that_other_rounds_write(x, most):
+    while True:
+        x[1:] += np.abs(x[:-1]) + 0.1
+        total = x.sum()
+        if total > most:
+            part = x[2:]
+            return part, total
+        if x[0] > 3:
+            x[0] = 0
+            continue
+        x[0] += 0.25
+
+
+@cases(V)
+@cases(-V)
+def what_is_returned_raises(x):
+    y = np.zeros(3)
+    while True:
+        y += x[:3] + 2
+        if y.sum() > 9:
+            return y[int(y[0]) + 2], y
+
+
+@cases(V)
+@cases(-V)
+def a_loop_within_one_that_returns_what_it_writes(x):
+    table = np.zeros((3, 4))
+    total = 0.0
+    while True:
+        for i in range(3):
+            while table[i].sum() < total:
+                table[i] += 0.5
+        total += 1.5 + x[0]
+        if total > 6:
+            if table[0, 0] > 0:
+                return table
+            total -= 5
+            table[0, 0] = 1

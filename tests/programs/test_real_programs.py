@@ -21,7 +21,6 @@ NOT_STAGED = {
     "adaptive_integration": "a recursion whose end depends on data",
     "edge_detection": "a stack of pairs, and what is found by it",
     "histogram_equalisation": "masked arrays",
-    "spanning_tree": "a queue beside an array of parents, both made anew in every round",
 }
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from futurex.frontend.errors import Escape, Signal
+from futurex.frontend.errors import Escape, Retrace, Signal
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, Tracer, fresh
 from futurex.tree.graph import Graph
@@ -59,9 +59,14 @@ class Site:
 
 
 def _count_again(why: Escape) -> None:
-    """A body is about to be traced again: not too often, and not once the trace has grown long."""
+    """A body is about to be traced again: not too often, and not once the trace has grown long.
+
+    A few times show whether lists are to blame that grow by data: then the whole call is, with those as arrays.
+    """
     trace = current()
     trace.forks += 1
+    if trace.forks > FEW and trace.may_begin_again and trace.has_grown():
+        raise Retrace from why
     if trace.forks > FORKS or (trace.forks > FEW and next_id() - trace.begun > NODES):
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
 

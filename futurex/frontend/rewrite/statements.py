@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
@@ -38,6 +38,34 @@ def _ends_by_return(node: ast.stmt) -> bool:
     if not isinstance(node, ast.While) or not isinstance(node.test, ast.Constant) or not node.test.value:
         return False
     return not contains(node.body, (ast.Break,), into_loops=False)
+
+
+def _taken_out(node: ast.While) -> list[ast.stmt]:
+    """The branch of a loop that ends in its only way out, a ``return``: a ``break`` takes its place, and it stands
+    behind the loop from then on.
+
+    Nothing happens between the two; so what is returned need not be carried along, and may be what other rounds write.
+    """
+    ways = list(_returns(node.body))
+    if node.orelse or not _ends_by_return(node) or len(ways) != 1 or ways[0] is None:
+        return []
+    statements, position = ways[0]
+    first = position if statements is node.body or contains(statements, (ast.Continue,), into_loops=False) else 0
+    found = statements[first : position + 1]
+    statements[first:] = [ast.copy_location(ast.Break(), found[-1])]
+    return found
+
+
+def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] | None]:
+    """Where ``return`` statements stand; None for one that does not lead straight out of the statements' loop."""
+    for position, node in enumerate(statements):
+        if isinstance(node, ast.Return):
+            yield statements, position
+        elif isinstance(node, ast.If):
+            yield from _returns(node.body)
+            yield from _returns(node.orelse)
+        elif contains([node], (ast.Return,)):
+            yield None
 
 
 def _tested_inside(node: ast.While) -> ast.While:
@@ -149,6 +177,8 @@ class Rewriter(Expressions):
                 return out + self._block(statements_, tail=tail, loop=loop)
             if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
                 statement = _tested_inside(statement)
+            if isinstance(statement, ast.While) and (last := _taken_out(statement)):
+                return out + self._block([statement, *last], tail=tail, loop=loop)
             if isinstance(statement, ast.If):
                 leaves = exits([statement])
                 if contains([statement], YIELDS) or (leaves and not (tail or loop)):
