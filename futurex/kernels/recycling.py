@@ -32,7 +32,7 @@ _SHARE = 64  # a block above this part of the machine's memory is not kept
 _PAGE = 2 << 20
 _MADV_FREE, _MADV_HUGEPAGE = 8, 14
 _SET_HANDLER = 304  # its place in NumPy's table of C functions
-_NAME = b"mem_handler"
+_NAME = b"mem_handler\0"
 
 Empty = Callable[[tuple[int, ...], Any], Any]
 
@@ -215,7 +215,15 @@ def maker(nbytes: int) -> Empty:
 
 
 _made: list[tuple[Callable[[Any], Any], Any]] = []
-_alive: list[Any] = []  # what arrays point to until the process ends
+
+
+def _forever(content: bytes) -> int:
+    """The address of a copy that nobody frees: arrays may outlive all objects of this module while Python ends."""
+    allocate = ctypes.CDLL(None).malloc
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    address: int = allocate(len(content))
+    ctypes.memmove(address, content, len(content))
+    return address
 
 
 def _handler() -> tuple[Callable[[Any], Any], Any] | None:
@@ -227,15 +235,14 @@ def _handler() -> tuple[Callable[[Any], Any], Any] | None:
     if set_handler is None or not all(entry.ready for entry in entries):
         return None
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
-    state = ctypes.create_string_buffer(struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0))
+    state = _forever(struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0))
     functions = [entry.address for entry in entries]
-    handler = ctypes.create_string_buffer(struct.pack("@127sB5P", b"futurex", 1, ctypes.addressof(state), *functions))
+    handler = _forever(struct.pack("@127sB5P", b"futurex", 1, state, *functions))
     new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    capsule = new(ctypes.addressof(handler), _NAME, None)
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    capsule = new(handler, _forever(_NAME), None)
     if hasattr(os, "register_at_fork"):  # a thread that is not in the child may have held the lock
-        os.register_at_fork(after_in_child=lambda: ctypes.memset(ctypes.addressof(state) + 8 * (2 * KEPT + 2), 0, 8))
-    _alive.extend((state, handler, capsule))
+        os.register_at_fork(after_in_child=lambda: ctypes.memset(state + 8 * (2 * KEPT + 2), 0, 8))
     _made.append((set_handler, capsule))
     return _made[0]
 
