@@ -138,7 +138,10 @@ _FREE = [
     "declare void @free(ptr)",
     "declare i32 @madvise(ptr, i64, i32)",
     "define void @region(ptr %state, ptr %block, i64 %size) {",
-    *_BY_SIZE,
+    f"  %few = icmp ult i64 %size, {LEAST_BYTES}",
+    "  %none = icmp eq ptr %block, null",  # as sorting frees the buffers that it did not need
+    "  %apart = or i1 %few, %none",
+    "  br i1 %apart, label %small, label %large",
     "small:",
     "  call void @free(ptr %block)",
     "  ret void",

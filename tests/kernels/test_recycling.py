@@ -179,3 +179,20 @@ def test_memory_is_given_to_one_only_without_the_interpreters_lock():
     for each in threads:
         each.join()
     assert wrong == [0] * 4
+
+
+def test_what_was_never_a_block_is_not_kept():
+    """NumPy frees buffers, of a size, that it did not need and never asked for."""
+    x = np.arange(N, dtype=float)
+    for _ in range(3):
+        assert recycling.kept(np.argpartition, x, 5)[0] == 0
+
+
+def test_nothing_is_not_kept():
+    give = recycling.compiled(recycling._TEXTS[-1])
+    take = recycling.compiled(recycling._TEXTS[0])
+    words = [0] * (2 * recycling.KEPT + 1)
+    state = ctypes.create_string_buffer(struct.pack(f"={len(words) + 2}q", *words, 1 << 30, 0))
+    size = 2 * recycling.LEAST_BYTES
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(give.address)(state, None, size)
+    assert ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(take.address)(state, size) is not None
