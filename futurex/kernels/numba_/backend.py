@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, complexes, dropout, labels, pool, running, tiles
+from futurex.kernels.numba_ import compiler, complexes, dropout, labels, picked, pool, running, tiles
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.crossings import HEAD
@@ -29,6 +29,7 @@ _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
+    "gather": picked.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -37,7 +38,8 @@ _IN_ROWS = 0x100  # NPY_ARRAY_ALIGNED, and gaps between rows
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums and places."""
+    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums, places, and what
+    places pick."""
 
     name = "numba"
 

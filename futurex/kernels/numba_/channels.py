@@ -73,9 +73,15 @@ class Written:
         return lambda _: _BoundWritten(self)
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
+        if not self.found(out, *inputs):
+            return self.interpret(out, *inputs)
         outs = out if self.several else (out,)
-        arrays = (*outs, *inputs)
-        for array, (shape, dtype) in zip(arrays, self.checks, strict=True):
+        self.run(self.fixed + self.pack(*map(address_of, (*outs, *inputs))))
+        return out
+
+    def found(self, out: Any, *inputs: Any) -> bool:
+        """Is the code there? Raises ValueError for arrays that it is not built for."""
+        for array, (shape, dtype) in zip((*(out if self.several else (out,)), *inputs), self.checks, strict=True):
             if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 raise ValueError(
                     f"{self.node.op} kernel: built for a C-contiguous {dtype} array of shape {shape}, got "
@@ -83,18 +89,22 @@ class Written:
                 )
         if not self.entry.ready:
             self.entry = compiled(self.text, wait=self.wait)
-        if not self.entry.ready:
-            self.interpreted += 1
-            found = self.node.record.run(inputs, self.node.attrs)
-            for target, value in zip(outs, found if self.several else (found,), strict=True):
-                np.copyto(target, value)
-            return out
-        block = self.fixed + self.pack(*map(address_of, arrays))
+        return self.entry.ready
+
+    def interpret(self, out: Any, *inputs: Any) -> Any:
+        """NumPy computes the node."""
+        self.interpreted += 1
+        found = self.node.record.run(inputs, self.node.attrs)
+        for target, value in zip(out if self.several else (out,), found if self.several else (found,), strict=True):
+            np.copyto(target, value)
+        return out
+
+    def run(self, block: bytes) -> None:
+        """Run the code on a block of parameters."""
         if self.threads > 1:
             self.entry.on_threads(block, self.threads)
         else:
             self.entry(block)
-        return out
 
 
 class _BoundWritten:

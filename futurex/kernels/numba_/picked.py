@@ -1,0 +1,112 @@
+"""Compiled ``gather``: what an array of places picks along one axis, each place looked at in the trip that reads it.
+
+NumPy's indexing looks at all places first, and its result is memory of its own. Here threads share the work, and the
+result lies where the plan wants it, so that what follows may be written over it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_.channels import Written, threads_for
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.threads import openmp
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+
+LEAST_BYTES = 64 * 1024
+"""Smaller results stay with NumPy."""
+_ALL, _PICKED = ("s", None, None, None), ("d", 0)
+_WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
+
+
+def claim(node: Node, threads: int) -> Picked | None:
+    """The kernel of a ``gather`` by one array of places, all of the other axes; None for another."""
+    if not node.is_static or not isinstance(node.aval, Aval) or len(node.inputs) != 2:
+        return None
+    source, places = node.inputs
+    pattern = node.attrs["pattern"]
+    others = [entry for entry in pattern if entry != _PICKED]
+    if len(others) != len(pattern) - 1 or any(entry != _ALL for entry in others) or source.aval.weak:
+        return None
+    word, kind = _WORDS.get(node.dtype.itemsize), places.dtype
+    if word is None or node.dtype.hasobject or not (source.dtype.isnative and kind.isnative):
+        return None
+    if kind.kind != "i" or kind.itemsize not in (4, 8) or places.aval.weak or not source.size:
+        return None
+    if node.aval.nbytes < LEAST_BYTES:
+        return None
+    axis = pattern.index(_PICKED)
+    outer, extent, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
+    text = _text(word, kind.itemsize, outer > 1, inner > 1, openmp() is not None)
+    shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
+    return Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
+
+
+class Picked(Written):
+    """The kernel of one node; NumPy says what is wrong with a place that is outside."""
+
+    bind = None
+
+    def __call__(self, out: Any, source: Any, places: Any) -> Any:
+        if not self.found(out, source, places):
+            return self.interpret(out, source, places)
+        outside = np.zeros(1, np.int64)
+        self.run(self.fixed + self.pack(*map(address_of, (out, source, places))) + _slot(address_of(outside)))
+        return self.interpret(out, source, places) if outside[0] else out
+
+
+_slot = struct.Struct("=q").pack
+
+
+@functools.cache
+def _text(word: str, size: int, blocks: bool, rows: bool, threaded: bool) -> str:
+    """``blocks``: the axis is not the first; ``rows``: it is not the last, so that a place stands for several
+    elements."""
+    code = Code()
+    width = int(word[1:]) // 8
+    with code.loop("%low", "%high", carried=[("i1", "false")]) as (task, outside):
+        if blocks:
+            source = code.multiply(code.multiply(task, "%extent"), "%inner")
+            target = code.multiply(code.multiply(task, "%each"), "%inner")
+            with code.loop("0", "%each", carried=[("i1", outside[0])]) as (number, held):
+                held[0] = _element(code, word, size, rows, width, number, (source, target), held[0])
+            outside[0] = held[0]
+        else:
+            outside[0] = _element(code, word, size, rows, width, task, None, outside[0])
+    code.run(f"br i1 {outside[0]}, label %tell, label %end")
+    code.insert(["tell:", "  store atomic i64 1, ptr %outside monotonic, align 8", "  br label %end", "end:"])
+    names = [("i64", name) for name in ("shared", "each", "extent", "inner")]
+    names += [("ptr", name) for name in ("out", "source", "places", "outside")]
+    copy = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] if rows else []
+    return module(names, code, threaded, copy)
+
+
+def _element(
+    code: Code, word: str, size: int, rows: bool, width: int, number: str, starts: tuple[str, str] | None, outside: str
+) -> str:
+    """Copy what one place picks; whether it, or one before it, is outside."""
+    place = code.do(f"load i{8 * size}, ptr {code.at(f'i{8 * size}', '%places', number)}, align {size}")
+    place = place if size == 8 else code.do(f"sext i{8 * size} {place} to i64")
+    behind = code.do(f"icmp slt i64 {place}, 0")
+    counted = code.do(f"select i1 {behind}, i64 {code.add(place, '%extent')}, i64 {place}")
+    wrong = code.do(f"icmp uge i64 {counted}, %extent")
+    source, target = code.do(f"select i1 {wrong}, i64 0, i64 {counted}"), number
+    if rows:
+        source, target = code.multiply(source, "%inner"), code.multiply(target, "%inner")
+    if starts is not None:
+        source, target = code.add(starts[0], source), code.add(starts[1], target)
+    read, written = code.at(word, "%source", source), code.at(word, "%out", target)
+    if rows:
+        length = code.multiply("%inner", str(width))
+        code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {written}, ptr {read}, i64 {length}, i1 false)")
+    else:
+        align = min(width, 8)
+        code.run(f"store {word} {code.do(f'load {word}, ptr {read}, align {align}')}, ptr {written}, align {align}")
+    return code.do(f"or i1 {outside}, {wrong}")

@@ -1,0 +1,96 @@
+"""What an array of places picks along one axis is machine code, means what NumPy's indexing means, and is written over."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+RNG = np.random.default_rng(5)
+WIDE = RNG.standard_normal((130, 90, 7))
+LONG = RNG.standard_normal(20_000)
+
+
+def run(f, *args):
+    """The result, and by which backends it was computed."""
+    g = fx.futurize(f)
+    plan = g.trace(*args).plan
+    plan.prepare(wait=True)
+    (result,) = plan.run(list(args))
+    return result, {each.node.op: each.kernel.backend for each in plan.instructions}, plan
+
+
+def places(extent, *shape, dtype="i8"):
+    return RNG.integers(-extent, extent, shape).astype(dtype)
+
+
+CASES = {
+    "one axis": (lambda x, i: x[i], LONG, places(20_000, 30_000)),
+    "places of 32 bits": (lambda x, i: x[i], LONG, places(20_000, 30_000, dtype="i4")),
+    "places in two dimensions": (lambda x, i: x[i], LONG, places(20_000, 150, 200)),
+    "rows": (lambda x, i: x[i], WIDE, places(130, 300)),
+    "the middle": (lambda x, i: x[:, i], WIDE, places(90, 4, 20)),
+    "the last axis": (lambda x, i: x[:, :, i], WIDE, places(7, 11)),
+    "bytes": (lambda x, i: x[i], RNG.integers(0, 256, 5000).astype("u1"), places(5000, 100_000)),
+    "truth": (lambda x, i: x[i], LONG > 0, places(20_000, 100_000)),
+    "half precision": (lambda x, i: x[i], LONG.astype("f2"), places(20_000, 60_000)),
+    "complex numbers": (lambda x, i: x[i], LONG * 1j + 1, places(20_000, 30_000)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_picks_what_numpy_picks(name):
+    f, x, i = CASES[name]
+    result, backends, _ = run(f, x, i)
+    expected = f(x, i)
+    assert backends == {"gather": "numba"}
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["one axis", "places of 32 bits", "rows", "the middle"])
+@pytest.mark.parametrize("beyond", [lambda extent: extent, lambda extent: -extent - 1])
+def test_a_place_that_is_outside_raises_what_numpy_raises(name, beyond):
+    f, x, i = CASES[name]
+    wrong = i.copy()
+    axis = {"the middle": 1}.get(name, 0)
+    wrong.flat[wrong.size // 3] = beyond(x.shape[axis])
+    g = fx.futurize(f)
+    for k in (i, wrong, i, wrong):  # the second time by the code, and after a call that went well
+        try:
+            expected = f(x, k)
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error)):
+                g(x, k).result()
+        else:
+            assert np.array_equal(g(x, k), expected)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "i"),
+    [
+        (lambda x, i: x[i], LONG, places(20_000, 100)),  # little
+        (lambda x, i: x[i], LONG, places(20_000, 30_000).astype("u8")),
+        (lambda x, i: x[i, 1:4], WIDE, places(130, 3000)),
+        (lambda x, i: x[i, :, i], WIDE, places(7, 1000)),
+    ],
+)
+def test_the_rest_is_numpys(f, x, i):
+    result, backends, _ = run(f, x, i)
+    assert backends["gather"] == "numpy"
+    assert np.array_equal(result, f(x, i))
+
+
+def test_what_follows_is_written_over_it():
+    """The result of the whole is the only array that a run makes."""
+    f, i = (lambda x, i: x[i] * 2.5), places(20_000, 150_000)
+    result, backends, plan = run(f, LONG, i)
+    assert backends == {"gather": "numba", "fused": "numba"}
+    assert (plan.memory.arena, plan.memory.unplanned) == (0, 0)
+    assert plan.memory.outputs == result.nbytes
+    assert np.array_equal(result, f(LONG, i))
+
+
+def test_picks_from_nothing():
+    g = fx.futurize(lambda x, i: x[:, i])
+    x, i = np.zeros((0, 9)), places(9, 20_000)
+    assert g(x, i).result().shape == (0, 20_000)
