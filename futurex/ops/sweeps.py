@@ -20,6 +20,7 @@ import numpy as np
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, SUPPORTED, op_of_graph, real_loop_of
 from futurex.ops.reduce import axes_of
+from futurex.ops.strides import has_gaps, is_scattered
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -157,7 +158,14 @@ def _reads(node: Node, level: Level, source: Node, space: Space) -> bool:
     """Can a node read an array from outside? It moves along all reduced axes or none, and so behind them."""
     if level is Level.REDUCED and node.op not in REDUCTIONS:
         return node.op not in VIEWS
-    return not turned(source) and enters(source, space)
+    return not turned(source) and not _stays_apart(node, source) and enters(source, space)
+
+
+def _stays_apart(node: Node, source: Node) -> bool:
+    """Is it a view that the kernel would have to copy, where less is to do? NumPy reduces views where they lie, in an
+    order that their gaps decide; operations before a reduction are a region that reads rows with gaps, and one array
+    that they make is read sooner than copies of all their operands."""
+    return has_gaps(source) or (node.op in REDUCTIONS and is_scattered(source))
 
 
 def enters(source: Node, space: Space) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of
+from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import REDUCTIONS, enters, holds_reduction, turned
 from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, program_order, rebuild, region_of
 from futurex.passes.rewrite import users_of
@@ -170,6 +171,8 @@ class _Recompute:
                 return False
             space = holds_reduction(user.attrs["graph"].nodes)
             enter = space is None or all(enters(leaf, space) for leaf in recipe.params)
+            if space is not None and any(map(has_gaps, sources)):  # which would be copied
+                return False
             if not enter or (space is not None and value.shape != space.shape):
                 return False
         if moved > limit * (len(changed) + 1):  # each of them reads the value now, and it is written once

@@ -1,4 +1,4 @@
-"""What an array of places picks along one axis is machine code, means what NumPy's indexing means, and is written over."""
+"""What places pick along one axis is machine code, and means what NumPy's indexing means."""
 
 import numpy as np
 import pytest

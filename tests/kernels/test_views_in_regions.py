@@ -116,3 +116,36 @@ def test_what_lies_in_rows():
     [place] = region.kernel.rows[:1]
     assert fits(region.kernel, place, a[:, 1:])
     assert not fits(region.kernel, place, a[:, ::2])
+
+
+LARGE = np.random.default_rng(8).standard_normal((300, 400))
+REDUCED = {
+    "a view": (lambda a: a[1:-1, 1:-1].sum(), ["load", "sum"]),
+    "rows of one": (lambda a: a[:, 10:300].max(1), ["load", "max"]),
+    "columns of one": (lambda a: a[:, 10:300].sum(0), ["load", "sum"]),
+    "every other": (lambda a: a[::2, ::2].sum(), ["load", "sum"]),
+    "squares": (lambda a: (a[1:-1, 1:-1] ** 2).sum(), ["load", "fused", "fused_reduction"]),
+    "differences": (
+        lambda a: ((a[1:-1, 1:-1] - a[:-2, 1:-1]) ** 2).sum(),
+        ["load", "load", "fused", "fused_reduction"],
+    ),
+    "rows of differences": (
+        lambda a: np.abs(a[:, 1:] - a[:, :-1]).sum(1),
+        ["load", "load", "fused", "fused_reduction"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_no_view_is_copied_to_be_reduced(name):
+    """NumPy reduces it where it lies, with its bits; what is computed before is one array, whatever it reads."""
+    f, instructions = REDUCED[name]
+    plan = fx.futurize(f).trace(LARGE).plan
+    plan.prepare(wait=True)
+    (result,) = plan.run([LARGE])
+    assert [each.node.op for each in plan.instructions] == instructions
+    assert np.asarray(result).tobytes() == np.asarray(f(LARGE)).tobytes()
+    views = {each.outs[0] for each in plan.instructions if each.node.op == "load"}
+    for each in plan.instructions:
+        copied = set(plan.low.loose(each.ins, each.kernel)).difference(each.kernel.rows)
+        assert not views.intersection(each.ins[place] for place in copied)
