@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import futurex as fx
 from futurex.kernels import store
 from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.layout import collapse
@@ -357,3 +358,21 @@ def test_collapsed_loops_visit_every_element_once(shape, data):
         loops = tuple(n if moves else 1 for n, moves in zip(layout.extents, mask, strict=True)) if mask else ()
         seen = np.broadcast_to(values.reshape(loops), layout.extents)
         assert np.array_equal(seen.reshape(-1), np.broadcast_to(values, shape).reshape(-1))
+
+
+@pytest.mark.parametrize("code", "bBhHiIqQ")
+def test_integers_are_divided_by_numbers_that_the_text_says(code):
+    dtype = np.dtype(code)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    numbers = [n for n in (1, 2, 3, 7, 100, high // 3, high, -1, -2, -7, low) if low <= n <= high and n]
+
+    def f(x):
+        return *(x // n for n in numbers), *(x % n for n in numbers), (x // 7).max(), (x % 7).sum()
+
+    x = np.random.default_rng(3).integers(low, high, 70_000, dtype=dtype, endpoint=True)
+    x[:4] = low, high, 0, 1
+    with np.errstate(over="ignore"):
+        expected = f(x)
+    for found, each in zip(fx.futurize(f)(x), expected, strict=True):
+        assert np.asarray(found).dtype == each.dtype
+        assert np.array_equal(found, each)

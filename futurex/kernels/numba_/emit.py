@@ -1,8 +1,8 @@
 """From a region to LLVM IR: loops over collapsed dimensions, all loads of an element before its stores.
 
 The kernel takes one pointer to a block of 8-byte slots: loop extents, addresses of results, addresses of array
-operands, the steps of those with gaps between their rows, scalars. Neither extents nor scalar values are part of the
-text, so one compiled kernel serves all shapes of a pattern.
+operands, the steps of those with gaps between their rows, scalars. Neither extents nor scalar values, but for what
+integers are divided by, are part of the text, so one compiled kernel serves all shapes of a pattern.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ class Scalar:
     def offset(self) -> int:
         """Where that stands in a number of ``dtype``, in bytes."""
         return self.slot.itemsize if self.part == "imag" else 0
+
+    def read(self, number: int, body: Body, nodes: Sequence[Node]) -> str:
+        """The register of scalar ``number`` of a region of ``nodes``. By what integers are divided, the text says:
+        a division by a number that the compiler knows is a multiplication."""
+        if self.dtype.kind == "b":
+            return body.emit(f"icmp ne i8 %s{number}, 0")
+        divides = any(node.op in ("floor_divide", "remainder") and node.inputs[1] is self.node for node in nodes)
+        known = divides and self.position is None and self.dtype.kind in "iu"
+        return str(int(self.number(self.node.value))) if known else f"%s{number}"
 
     def number(self, value: Any) -> Any:
         """What a value puts into the slot."""
@@ -258,7 +267,7 @@ class _Emitter:
     def _scalars(self) -> dict[tuple[Node, Dtype], str]:
         values: dict[tuple[Node, Dtype], str] = {}
         for k, scalar in enumerate(self.region.scalars):
-            value = self.body.emit(f"icmp ne i8 %s{k}, 0") if scalar.dtype.kind == "b" else f"%s{k}"
+            value = scalar.read(k, self.body, self.region.graph.nodes)
             held = scalar.node, scalar.dtype
             values[held] = joined(values[held], value) if scalar.part == "imag" else value
         return values

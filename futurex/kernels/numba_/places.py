@@ -120,8 +120,7 @@ class Elements:
     def scalars(self) -> Values:
         found = {}
         for k, scalar in enumerate(self.sweep.scalars):
-            value = self.body.emit(f"icmp ne i8 %s{k}, 0") if scalar.dtype.kind == "b" else f"%s{k}"
-            found[scalar.node, scalar.dtype] = value
+            found[scalar.node, scalar.dtype] = scalar.read(k, self.body, self.sweep.nodes)
         return found
 
     def read(self, operand: Operand) -> str:

@@ -231,8 +231,21 @@ def _is_off(body: Body, kind: str, remainder: str, divisor: str) -> str:
     return body.emit(f"and i1 {left}, {other}")
 
 
-def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
+def _floored(body: Body, dtype: Dtype, x: str, y: str) -> str | None:
+    """The quotient of a signed integer and a positive number that the text says: ``~(~x // y)`` of what is negative,
+    one multiplication."""
+    if dtype.kind != "i" or not y.isdigit() or not int(y):
+        return None
     kind = register_type(dtype)
+    sign = body.emit(f"ashr {kind} {x}, {8 * dtype.itemsize - 1}")
+    quotient = body.emit(f"udiv {kind} {body.emit(f'xor {kind} {x}, {sign}')}, {y}")
+    return body.emit(f"xor {kind} {quotient}, {sign}")
+
+
+def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    kind, floored = register_type(dtype), _floored(body, dtype, x, y)
+    if floored is not None:
+        return floored
     safe, zero, minus = _safe_divisor(body, dtype, y)
     if dtype.kind == "u":
         return body.select(zero, kind, "0", body.emit(f"udiv {kind} {x}, {safe}"))
@@ -244,7 +257,9 @@ def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
 
 
 def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
-    kind = register_type(dtype)
+    kind, floored = register_type(dtype), _floored(body, dtype, x, y)
+    if floored is not None:
+        return body.emit(f"sub {kind} {x}, {body.emit(f'mul {kind} {floored}, {y}')}")
     safe, zero, _ = _safe_divisor(
         body, dtype, y
     )  # what divides by one leaves nothing: right for zero and minus one too
