@@ -20,7 +20,7 @@ from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
-from futurex.frontend.lists import TracedList, listed
+from futurex.frontend.lists import Site, TracedList, listed
 from futurex.frontend.numbers import attribute
 from futurex.frontend.outside import (
     PLAIN,
@@ -138,7 +138,7 @@ class Runtime:
 
     def listed(self, values: list[Any], line: int, column: int) -> Any:
         """A list that the function wrote out."""
-        return listed(values, (self.function.__code__, line, column))
+        return listed(values, Site(self.function.__code__, line, column))
 
     @staticmethod
     def refuse(why: str) -> None:

@@ -23,10 +23,23 @@ from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim
 from futurex.tree.node import Node, const
 
-Site = tuple[Any, int, int]
-"""A list display: code, line and column."""
 _ENTRY = "is also an entry of a list"
 _EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
+
+
+class Site:
+    """A list display: code, line and column. No tuple: it is a leaf of what loops carry."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, *place: Any) -> None:
+        self.place = place
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Site) and self.place == other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
 
 
 class Entry:
@@ -47,8 +60,11 @@ class Entry:
         return hash((self.aval, self.is_array, self.python, self.loose))
 
     @classmethod
-    def of(cls, value: Any) -> Entry | None:
+    def of(cls, value: Any) -> Entry | Tuple | None:
         """The kind of one entry; None for what no array can hold."""
+        if type(value) is tuple:
+            kinds = tuple(map(cls.of, value))
+            return Tuple(kinds) if kinds and None not in kinds else None  # type: ignore[arg-type]
         value = entered(value)
         if not is_numeric(value):
             return None
@@ -57,8 +73,8 @@ class Entry:
             return None
         return cls(Aval(aval.shape, aval.dtype), Kind.of(value).is_array, aval.weak, is_loose(value))
 
-    def joined(self, other: Entry | None) -> Entry | None:
-        if other is None or (self.aval, self.is_array) != (other.aval, other.is_array):
+    def joined(self, other: Entry | Tuple | None) -> Entry | None:
+        if not isinstance(other, Entry) or (self.aval, self.is_array) != (other.aval, other.is_array):
             return None
         return Entry(
             self.aval, self.is_array, self.python and other.python,
@@ -66,7 +82,28 @@ class Entry:
         )  # fmt: skip
 
 
-def joined(entries: Iterable[Any]) -> Entry | None:
+class Tuple:
+    """What all entries of a list of tuples are: what stands at each place of them."""
+
+    __slots__ = ("kinds",)
+
+    def __init__(self, kinds: tuple[Entry | Tuple, ...]) -> None:
+        self.kinds = kinds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tuple) and self.kinds == other.kinds
+
+    def __hash__(self) -> int:
+        return hash(self.kinds)
+
+    def joined(self, other: Entry | Tuple | None) -> Tuple | None:
+        if not isinstance(other, Tuple) or len(self.kinds) != len(other.kinds):
+            return None
+        kinds = tuple(mine.joined(theirs) for mine, theirs in zip(self.kinds, other.kinds, strict=True))
+        return None if None in kinds else Tuple(kinds)  # type: ignore[arg-type]
+
+
+def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     """What all these entries are; None where they differ, or where there are none."""
     kinds = [Entry.of(entry) for entry in entries]
     found = kinds[0] if kinds else None
@@ -82,9 +119,18 @@ def listed(values: list[Any], site: Site) -> Any:
     if kind is None:
         trace.lists[id(values)] = values, site
         return trace.remember(values)
-    made = trace.remember(TracedList(site, kind, new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))))
+    made = _empty(site, kind)
     made.extend(values)
     return made
+
+
+def _empty(site: Site, kind: Entry | Tuple) -> TracedList:
+    """A traced list without entries."""
+    if isinstance(kind, Tuple):
+        columns = tuple(_empty(site, each) for each in kind.kinds)
+        return current().remember(TracedTuples(site, kind, columns))
+    rows = new_array(const(np.zeros((0, *kind.aval.shape), kind.aval.dtype)))
+    return current().remember(TracedList(site, kind, rows))
 
 
 def note_growth(value: Any, *contents: dict[Any, Any]) -> None:
@@ -104,7 +150,7 @@ class TracedList:
     __hash__ = None  # type: ignore[assignment]
     __slots__ = ("kind", "rows", "site")
 
-    def __init__(self, site: Site, kind: Entry, rows: Tracer) -> None:
+    def __init__(self, site: Site, kind: Any, rows: Any) -> None:
         self.site, self.kind, self.rows = site, kind, rows
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -184,7 +230,7 @@ class TracedList:
         return made
 
     def __radd__(self, other: Any) -> TracedList:
-        made = self._like(self._rows()[:0]._node)
+        made = _empty(self.site, self.kind)
         made.extend(_same_list(other))
         made.extend(self)
         return made
@@ -221,15 +267,20 @@ class TracedList:
             node = emit("cast", node, dtype=node.dtype)
         return emit("reshape", node, shape=(1, *self.kind.aval.shape))
 
-    def _check(self, kind: Entry | None) -> None:
+    def _check(self, kind: Entry | Tuple | None) -> None:
         common = self.kind.joined(kind)
         if common != self.kind:
             current().grown[self.site] = common
             raise Escape("a list whose length depends on data, of entries of several types", "it is traced as an array")
 
-    def pop(self, index: Any = -1) -> Any:
+    @staticmethod
+    def _end(index: Any) -> None:
+        """Refuses to pop elsewhere than at the ends."""
         if isinstance(index, Tracer) or index not in (0, -1):
             raise Escape("pop() from the middle of a list whose length depends on data", "it is traced as an array")
+
+    def pop(self, index: Any = -1) -> Any:
+        self._end(index)
         own_container(self, "a list")
         entry = self[index]
         rows = self._rows()
@@ -261,6 +312,72 @@ class TracedList:
         if hasattr(list, name) and not name.startswith("__"):
             raise Escape(f"{name}() of a list whose length depends on data", "it is traced as an array")
         raise AttributeError(f"'list' object has no attribute {name!r}")
+
+
+class TracedTuples(TracedList):
+    """A list of tuples: ``rows`` is a traced list for each of their places, all of one length."""
+
+    __slots__ = ()
+
+    def __len__(self) -> Any:
+        return len_of(self.rows[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple(column[index] for column in self.rows)
+        return self._of(found) if isinstance(index, slice) else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._check(Entry.of(value))
+        for column, entry in zip(self.rows, value, strict=True):
+            column[index] = entry
+
+    def __fx_node__(self) -> Node:
+        """The array that NumPy makes of tuples of numbers: one row for each."""
+        first, *others = self.kind.kinds
+        if not isinstance(first, Entry) or first.aval.ndim or any(each != first for each in others):
+            raise Escape("an array of a list of tuples of several types", "NumPy chooses its dtype by all entries")
+        extent = len_of(self)
+        if not isinstance(extent, Tracer) and not extent:
+            raise Escape("an array of an empty list", "it has another shape")
+        if isinstance(extent, Tracer):
+            current().waits = True  # such a call is run again as plain Python
+            current().effect("check", emit("greater", extent._node, 0), failure=_EMPTY)
+        return emit("concatenate", *(column._rows()[:, None]._node for column in self.rows), axis=1)
+
+    def copy(self) -> TracedTuples:
+        return self._of(tuple(column.copy() for column in self.rows))
+
+    def _of(self, columns: tuple[TracedList, ...]) -> TracedTuples:
+        return current().remember(TracedTuples(self.site, self.kind, columns))
+
+    def extend(self, values: Any) -> None:
+        if isinstance(values, TracedList):
+            self._check(values.kind)
+            added = values.rows
+        else:
+            entries = list(items(values))
+            for entry in entries:
+                self._check(Entry.of(entry))
+            added = tuple([entry[k] for entry in entries] for k in range(len(self.rows)))
+        for column, more in zip(self.rows, added, strict=True):
+            column.extend(more)
+
+    def pop(self, index: Any = -1) -> Any:
+        self._end(index)
+        return tuple(column.pop(index) for column in self.rows)
+
+    def clear(self) -> None:
+        for column in self.rows:
+            column.clear()
+
+    def reverse(self) -> None:
+        for column in self.rows:
+            column.reverse()
+
+
+def len_of(values: TracedList) -> Any:
+    """``len(values)``, which only the run may know."""
+    return values.__len__()
 
 
 def _same_list(other: Any) -> Any:

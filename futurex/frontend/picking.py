@@ -6,7 +6,7 @@ from typing import Any
 
 from futurex.frontend.control.values import Kind, merged_tracer
 from futurex.frontend.errors import Escape
-from futurex.frontend.lists import Entry, joined
+from futurex.frontend.lists import Entry, Tuple, joined
 from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
@@ -27,6 +27,8 @@ def depends_on_data(index: Any) -> bool:
 def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
     """``container[index]``. An array that was picked is one of several: nobody may write into any of them any more."""
     kind = _kind(container, index)
+    if isinstance(kind, Tuple):
+        return tuple(picked([entry[k] for entry in container], index) for k in range(len(kind.kinds)))
     entries = [entered(entry) for entry in container]
     node = fresh(node_of(entries))[index]._node
     if kind.is_array:
@@ -40,7 +42,7 @@ def put(container: list[Any], index: Any, value: Any) -> None:
     """``container[index] = value`` for numbers: every entry is the old one or the new one."""
     value = entered(value)
     kind = _kind(container, index).joined(Entry.of(value))
-    if kind is None or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
+    if not isinstance(kind, Entry) or kind.is_array or kind.loose or len(container) > MOST_WRITTEN:
         raise Escape("writing an entry of a list", _WHY, "keep the numbers in an array")
     own_container(container, "an item of a list")
     current().waits = True  # where there is no such entry, plain Python raises the list's own exception
@@ -49,7 +51,7 @@ def put(container: list[Any], index: Any, value: Any) -> None:
     container[:] = [_entry(rows[k]._node, kind) for k in range(len(container))]
 
 
-def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry:
+def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry | Tuple:
     """What all entries are. Refuses what no row can stand for, and what is no position."""
     name = type(container).__name__
     if isinstance(index, slice):
@@ -57,7 +59,7 @@ def _kind(container: list[Any] | tuple[Any, ...], index: Any) -> Entry:
     if index.ndim or (index.dtype.kind not in "iu" and not (index.aval.weak and index.dtype.kind == "b")):
         raise Escape(f"a {name} indexed by what is no integer", "NumPy would take it for another kind of index")
     kind = joined(container)
-    if kind is None or kind.loose:
+    if kind is None or (isinstance(kind, Entry) and kind.loose):
         raise Escape(f"an entry of a {name} of several types", _WHY, "keep entries of one type, or an array")
     return kind
 

@@ -413,3 +413,112 @@ def a_wheel_of_numbers(v, most):
         wheel[k % 3] = wheel[k % 3] + 0.25
         k = k + 1
     return total, wheel, k
+
+
+IMAGE = np.random.default_rng(5).random((9, 11)) < 0.7
+
+
+@cases(IMAGE, 4, 5)
+@cases(IMAGE, 0, 0)
+@cases(~IMAGE, 8, 10)
+def flood_fill(image, y, x):
+    seen = np.zeros(image.shape, bool)
+    stack = [(y, x)]
+    while stack:
+        i, j = stack.pop()
+        inside = 0 <= i < image.shape[0] and 0 <= j < image.shape[1]
+        if not inside or seen[i, j] or not image[i, j]:
+            continue
+        seen[i, j] = True
+        for di, dj in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+            stack.append((i + di, j + dj))
+    return seen, seen.sum()
+
+
+@cases(IMAGE)
+@cases(~IMAGE)
+def steps_from_a_corner(image):
+    far = np.full(image.shape, -1)
+    far[0, 0] = 0
+    queue = [(0, 0, 0)]
+    while queue:
+        i, j, steps = queue.pop(0)
+        for di, dj in ((1, 0), (0, 1)):
+            y, x = i + di, j + dj
+            if y < image.shape[0] and x < image.shape[1] and image[y, x] and far[y, x] < 0:
+                far[y, x] = steps + 1
+                queue.append((y, x, steps + 1))
+    return far
+
+
+@cases(LONG)
+@cases(-np.abs(LONG))
+def pairs_of_numbers_and_arrays(v):
+    found = []
+    for k in range(1, len(v)):
+        if v[k] > v[k - 1]:
+            found.append((k, (v[k], v[k - 1 : k + 1])))
+    total = 0.0
+    for k, (x, pair) in found:
+        total += k * x + pair.sum()
+    return total, len(found)
+
+
+@cases(LONG)
+@cases(-LONG)
+def what_lists_of_pairs_can(v):
+    found, other = [(v[0], v[1])], [(v[2], v[2])]
+    for x in v:
+        if x > 0.2:
+            found.append((x, x * 2))
+        elif x < -0.5 and len(found) > 2:
+            found.pop()
+            other += [(x, x), (v[3], -x)]
+    found[0] = other[-1]
+    found.extend(other[1:])
+    both = found + other
+    both.reverse()
+    last = both[-1]
+    copied = both.copy()
+    both.clear()
+    return np.array(copied), len(both), last, copied[2][1], copied[len(copied) // 2]
+
+
+@cases(LONG, staged=False)
+def pairs_of_other_types(v):
+    found = []
+    for k in range(len(v)):
+        if v[k] > 0:
+            found.append((k, k) if k % 2 else (k, v[k]))
+    return len(found), found[1][0]
+
+
+@cases(LONG)
+def no_pairs(v):
+    found = []
+    for x in v:
+        if x > 9:
+            found.append((x, x))
+    return np.array(found)
+
+
+@cases(LONG, staged=False)
+def pairs_are_returned(v):
+    found = []
+    for x in v:
+        if x > 0:
+            found.append((x, 1))
+    return found
+
+
+MOVES = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+
+
+@cases(np.array([0, 3, 1, 1, 2, 0, 0, 1]))
+@cases(np.array([0, 4]))
+def a_walk(directions):
+    i, j = 0, 0
+    for d in directions:
+        di, dj = MOVES[d]
+        i, j = i + di, j + dj
+    return i, j

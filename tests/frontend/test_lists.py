@@ -29,7 +29,7 @@ def compiled(futurized, args):
 
 STAGED = ["a_monotone_stack", "depth_first", "breadth_first", "a_queue_that_grows_while_it_is_read", "chains_of_points",
           "positive_ones", "several_lists", "cleared", "kept_for_the_next_round", "lengths_of_runs",
-          "left_early"]  # fmt: skip
+          "left_early", "flood_fill", "steps_from_a_corner"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STAGED)

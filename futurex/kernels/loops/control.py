@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,8 @@ def rounds(
         for k, value in enumerate(carry)
         if isinstance(value, Array) and not node.attrs["body"].params[k].aval.static
     }
-    for attempt in range(_GROWTHS):
+    tried: Counter[int] = Counter()
+    while True:
         before = len(e.function.lines), e.function.block
         try:
             return _Rounds(e, node, carry, room, granted).emit(shared)
@@ -181,12 +183,16 @@ def rounds(
             e.function.block = before[1]
             room[found.number] = tuple(map(max, room[found.number], found.shape))
             rows = node.attrs["body"].params[found.number].aval.shape
-            if attempt and type(rows[0]) is not int and all(type(extent) is int for extent in rows[1:]):
+            again = tried[found.number]
+            tried[found.number] += 1
+            if tried[found.number] == _GROWTHS:
+                raise Unsupported("an array that grows from round to round") from None
+            if again and type(rows[0]) is not int and all(type(extent) is int for extent in rows[1:]):
                 room[found.number] = (e.most_rows(rows[1:]), *room[found.number][1:])
-    raise Unsupported("an array that grows from round to round")
 
 
 _GROWTHS = 4
+"""Tries after which an array still needs more room than it had."""
 
 
 class _Rounds:
