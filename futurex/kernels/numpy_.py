@@ -37,7 +37,10 @@ class NumpyBackend:
                 call = _ufunc(record.kernel, node)
                 return Kernel(call, self.name, into=True, inplace=_reusable(node), threads=1, ufunc=record.kernel)
             if writer is not None:
-                return Kernel(writer(node), self.name, into=True, inplace=record.inplace, threads=used)
+                overlaps = (1,) if node.op == "store" else ()  # a value that lies there is copied first
+                return Kernel(
+                    writer(node), self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps
+                )
         call = _load(node) if node.op == "load" else _plain(node)
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)

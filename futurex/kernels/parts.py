@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.kernels.contest import Contest
 from futurex.kernels.helpers import together
+from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
 from futurex.partition.factors import recipe_of
 from futurex.tree.aval import Aval
@@ -107,7 +108,7 @@ class _Parts:
         return result
 
     def _in_parts(self, out: Any, inputs: Sequence[Any]) -> Any:
-        made = out if self._into else tuple(np.empty(aval.shape, aval.dtype) for aval in self._avals)
+        made = out if self._into else tuple(maker(aval.nbytes)(aval.shape, aval.dtype) for aval in self._avals)
         outs = made if isinstance(made, tuple) else (made,)
         together([self._part(bounds, outs, inputs) for bounds in self._bounds])
         return made if self._several else outs[0]

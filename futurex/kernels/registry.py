@@ -54,7 +54,8 @@ class Kernel:
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
     calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
-    may be cut, each on a thread of its own; ``contest`` tells whether it is. ``own``: bytes that the kernel keeps for
+    may be cut, each on a thread of its own; ``contest`` tells whether it is. ``overlaps``: inputs that may share
+    memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
     itself between calls; ``scratch``: bytes that it needs during a call, where all kernels of a thread use the same.
     """
 
@@ -73,6 +74,7 @@ class Kernel:
     bind: Callable[[Workspace], Bound] | None = None
     parts: int = 1
     contest: Contest | None = None
+    overlaps: tuple[int, ...] = ()
     own: int = 0
     scratch: int = 0
 

@@ -166,6 +166,8 @@ class Planner:
         for place, read in enumerate(draft.ins):
             same_memory = self.low.slots[read].root == source.root
             here = place - shift in draft.kernel.inplace and place - shift in allowed
+            if place - shift in draft.kernel.overlaps:
+                continue
             if same_memory and (read != source.index or not here):
                 return False
         return True

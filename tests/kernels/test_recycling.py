@@ -196,3 +196,36 @@ def test_nothing_is_not_kept():
     size = 2 * recycling.LEAST_BYTES
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(give.address)(state, None, size)
     assert ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(take.address)(state, size) is not None
+
+
+PLACES = np.random.default_rng(2).integers(0, 600, (2, N))
+OF_NUMPY = {
+    "elements by two arrays": lambda x: x[PLACES[0], PLACES[1]],
+    "order": lambda x: np.argsort(x, axis=1),
+    "largest last": lambda x: np.partition(x, 500),
+    "an inverse": lambda x: np.linalg.inv(x + 600 * np.eye(600, dtype="f8")),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_what_numpys_own_functions_make_is_memory_that_is_used_again(name):
+    f = fx.futurize(OF_NUMPY[name])
+    x = np.random.default_rng(3).standard_normal((600, 600))
+    kept = [f(x).result() for _ in range(3)]
+    assert {handler_of(each) for each in kept} == {"futurex"}
+    gone = {each.ctypes.data for each in kept}
+    assert len(gone) == 3
+    kept.clear()
+    again = [f(x).result() for _ in range(recycling.KEPT)]
+    assert gone <= {each.ctypes.data for each in again}
+
+
+def test_copies_of_operands_are_memory_that_is_used_again():
+    from futurex.runtime.instance import dense, in_rows
+
+    x = np.ones((600, 600))
+    for copy in (dense, in_rows):
+        first = copy(x.T)
+        assert handler_of(first) == "futurex"
+        assert first.flags.c_contiguous
+    assert copy(x) is x

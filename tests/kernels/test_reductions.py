@@ -389,3 +389,18 @@ def test_random_graphs_give_the_same_bits_fused(case):
     assert all(BACKEND.claim(node, 2) is not None for node in inner)
     plan = fx.runtime.plan.compile_plan(graph)
     assert [bits(np.asarray(each)) for each in plan.run(values)] == expected
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_all_that_may_be_asked_of_one_row_is_one_kernel(dtype):
+    x = np.random.default_rng(12).standard_normal(1_000_000).astype(dtype)
+
+    def f(x):
+        return x.sum(), x.min(), x.max(), (x * x).sum()
+
+    plan = fx.futurize(f).trace(x).plan
+    plan.prepare(wait=True)
+    results = plan.run([x])
+    assert [each.node.op for each in plan.instructions] == ["fused_reduction"]
+    assert plan.interpreted == 0
+    assert [bits(np.asarray(each)) for each in results] == [bits(each) for each in f(x)]

@@ -149,3 +149,25 @@ def test_no_view_is_copied_to_be_reduced(name):
     for each in plan.instructions:
         copied = set(plan.low.loose(each.ins, each.kernel)).difference(each.kernel.rows)
         assert not views.intersection(each.ins[place] for place in copied)
+
+
+SCATTERED = {
+    "a matrix and its transpose": (lambda a: a + a.T, "numpy"),
+    "every other column": (lambda a: a[:, ::2] * 2.5, "numpy"),
+    "pairs of columns": (lambda a: a[:, ::2] - a[:, 1::2], "numpy"),
+    "two operations": (lambda a: (a + a.T) * 0.5, "numpy"),
+    "many operations on one view": (lambda a: (a.T * 2.5 + 1) * a - (a + 3) * 0.5, "numba"),
+    "dense rows with gaps": (lambda a: a[:, 1:] - a[:, :-1], "numba"),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_few_operations_on_what_lies_scattered_are_numpys(name):
+    """A copy that brings it into rows takes longer than they do."""
+    f, backend = SCATTERED[name]
+    a = np.random.default_rng(9).standard_normal((300, 300))
+    plan = fx.futurize(f).trace(a).plan
+    plan.prepare(wait=True)
+    (result,) = plan.run([a])
+    assert {each.kernel.backend for each in plan.instructions if each.kernel.view is None} == {backend}
+    assert result.tobytes() == f(a).tobytes()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_graphs import F8, graphs, inputs, matrix
 
+import futurex as fx
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, best_fit
 from futurex.runtime.plan import compile_plan
@@ -92,3 +93,18 @@ def test_small_results_beside_large_ones_make_nobody_wait():
     found = plan.run([value])
     np.testing.assert_allclose(found[0], ((value @ value).sum(axis=0) @ value).sum(), rtol=1e-12)
     np.testing.assert_allclose(found[1], value @ value.T @ value, rtol=1e-12)
+
+
+def test_a_part_of_an_array_is_written_into_the_array_itself():
+    """The value is copied, which lies in the same memory; the array is not."""
+
+    def f(a):
+        u = a * 2
+        u[0] = u[-1]
+        u[:, 1:] = u[:, :-1]
+        return u
+
+    x = np.random.default_rng(4).standard_normal((40, 50))
+    plan = fx.futurize(f).trace(x).plan
+    assert plan.memory.arena == 0
+    assert np.array_equal(plan.run([x])[0], f(x))

@@ -59,7 +59,7 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
         return lines
 
     last = CHAINS - 2
-    turns, notes = in_turns(size + (op == "max")) if streams else ("", [])
+    turns, notes = in_turns(16 + size + (op == "max")) if streams else ("", [])  # sums have up to 8
     return [
         f"define internal {kind} {named(op, kind, streams)}(ptr %p, i64 %n, {kind} %begun) {{",
         "entry:",
