@@ -1,5 +1,6 @@
 """Settings shared by every test."""
 
+import gc
 import os
 
 import pytest
@@ -14,6 +15,12 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 # `pytest --hypothesis-profile=explore`.
 settings.register_profile("futurex", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("futurex")
+
+
+def pytest_collection_finish():
+    """Forty thousand tests stay to the end: no collection of garbage need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

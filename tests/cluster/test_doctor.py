@@ -44,7 +44,8 @@ def _deaf():
     return taken
 
 
-def test_nobody_answers(capsys):
+def test_nobody_answers(capsys, monkeypatch):
+    monkeypatch.setattr(checkup.checkup, "__defaults__", (0.5,))  # the seconds for which it is tried
     with _deaf() as taken:
         port = taken.getsockname()[1]
         assert main(["doctor", "--scheduler", f"tcp://127.0.0.1:{port}"]) == 1

@@ -45,6 +45,7 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("FUTUREX_STALL", "0.5")
     monkeypatch.setenv("FUTUREX_DEADLINE", "6")
+    monkeypatch.setattr("futurex.runtime.cluster.run.SETTLE_SECONDS", 1.0)  # no more will be heard of a stopped worker
     x = np.ones((8, 3))
     program = fx.lower(descent, np.ones((3, 2)), x)
     with fx.Cluster(2, transport=transport) as cluster:

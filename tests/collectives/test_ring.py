@@ -306,4 +306,4 @@ def test_a_peer_that_hangs_is_named_at_the_deadline(kind: str) -> None:
         pending = reducers[0].ring.start(operand(0, 7, count), generation=0, step=10**9, tag=5, timeout=0.5)
         with pytest.raises(CollectiveTimeout, match=r"step 1000000000, tag 5\) on rank 0 .* from rank 1 at"):
             pending.wait(PATIENCE)
-        reducers[0].endpoint.set_generation(1, timeout=PATIENCE)
+        reducers[0].endpoint.set_generation(1, timeout=10.0)  # for half of it UCX waits for what the peer still reads

@@ -317,7 +317,7 @@ def test_a_run_outlives_its_driver_and_others_attach(standing, right, tmp_path):
         assert run.saved == latest(tmp_path / "run")
 
 
-def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_path):
+def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_path, monkeypatch):
     address, scheduler = standing
     folder = tmp_path / "run"
     driver = _driver(address, folder, 10**6)
@@ -325,6 +325,7 @@ def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_p
     with fx.Cluster(address, timeout=60) as cluster:
         run = fx.attach("orphan", cluster)
         os.killpg(scheduler.pid, signal.SIGKILL)
+        monkeypatch.setattr("futurex.runtime.cluster.elastic_run._UNREACHABLE", 1.0)
         with pytest.raises(fx.ClusterUnreachable, match="resume=True"):
             run.result(WAIT)
     driver.kill()
