@@ -287,9 +287,7 @@ class Futurized(Generic[P, R]):
         if self._strict or self._escape == "error":
             if variant.escape is not None:
                 raise variant.escape.as_error()
-            assert variant.error is not None
-            settle(variant.error)
-            raise variant.error
+            raise self._error_of(variant)
         if variant.escape is not None and variant.escape.unseen:
             assert self._fragments is not None
             known = self._fragments.lessons
@@ -298,6 +296,13 @@ class Futurized(Generic[P, R]):
                 self._forget(variant)  # the next call knows more of what the opaque ones return
             return result
         return self._run_plain(args, kwargs)
+
+    def _error_of(self, variant: Variant) -> BaseException:
+        """What tracing raised, for the caller alone: raised, it holds the frames that it goes through."""
+        assert variant.error is not None
+        self._forget(variant)
+        settle(variant.error)
+        return variant.error
 
     def _forget(self, variant: Variant) -> None:
         with self._lock:
@@ -394,8 +399,7 @@ class Futurized(Generic[P, R]):
         if variant.escape is not None:
             raise variant.escape.as_error()
         if variant.error is not None:
-            settle(variant.error)
-            raise variant.error
+            raise self._error_of(variant)
         return variant
 
     @folds

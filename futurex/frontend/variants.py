@@ -32,7 +32,7 @@ from futurex.tree.dims import Dim, UnknownDimension, dims_in, has_dims
 from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
-from futurex.tree.source import raised_at
+from futurex.tree.source import raised_at, without_frames
 
 
 @dataclass(frozen=True)
@@ -186,15 +186,15 @@ def _traced(
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
-        variant.escape = escape
+        variant.escape = without_frames(escape)
     except Retrace:
         variant.escape = Escape("a list whose length depends on data", "it is traced as an array")
     except UnknownDimension as error:
         variant.escape = unstaged(error)
     except RecursionError as error:
-        variant.error = error
+        variant.error = without_frames(error)
     except Exception as error:
-        variant.error = _located(error)
+        variant.error = without_frames(_located(error))
     finally:
         restore(trace.outside)
     variant.guards = list(trace.guards.values())
@@ -370,4 +370,5 @@ def _located(error: Exception) -> Exception:
     place = raised_at(error)
     if place is not None and not getattr(error, "__notes__", None):
         error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
+        error.__source__ = place  # type: ignore[attr-defined]
     return error

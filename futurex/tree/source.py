@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import CodeType, FrameType, FunctionType
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import TypeVar
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = tuple(
@@ -94,6 +95,7 @@ def source_at(code: CodeType, line: int, last: int) -> Source:
 
 
 Columns = tuple[int, int]
+E = TypeVar("E", bound=BaseException)
 _columns: dict[tuple[int, int], tuple[CodeType, Columns | None]] = {}
 
 
@@ -106,14 +108,27 @@ def _columns_of(code: CodeType, line: int, last: int) -> Columns | None:
 
 
 def raised_at(error: BaseException) -> Source | None:
-    """The innermost line of the user's program that an exception went through."""
-    traceback, found = error.__traceback__, None
+    """The innermost line of the user's program that an exception went through, and those that called it."""
+    traceback: TracebackType | None = error.__traceback__
+    found: Source | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not is_machinery(code.co_filename):
-            found = source_at(code, traceback.tb_lineno, traceback.tb_lasti)
+            place = source_at(code, traceback.tb_lineno, traceback.tb_lasti)
+            found = place if found is None else replace(place, caller=found)
         traceback = traceback.tb_next
     return found
+
+
+def without_frames(error: E) -> E:
+    """An exception to keep: where it came through is forgotten, and so is what callers hold in their variables."""
+    chain: list[BaseException | None] = [error]
+    while chain:
+        each = chain.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            chain += [each.__cause__, each.__context__]
+    return error
 
 
 @contextmanager
