@@ -136,6 +136,7 @@ _REALLOC = [
 ]
 _FREE = [
     "declare void @free(ptr)",
+    "declare i64 @malloc_usable_size(ptr)",
     "declare i32 @madvise(ptr, i64, i32)",
     "define void @region(ptr %state, ptr %block, i64 %size) {",
     f"  %few = icmp ult i64 %size, {LEAST_BYTES}",
@@ -146,15 +147,18 @@ _FREE = [
     "  call void @free(ptr %block)",
     "  ret void",
     "large:",
-    *_ROUNDED,
+    "  %usable = call i64 @malloc_usable_size(ptr %block)",  # the C library's word, whatever size NumPy says
+    f"  %bytes = and i64 %usable, -{_PAGE}",
     f"  %clock = getelementptr {{ptr, i64}}, ptr %state, i64 {KEPT}",
     "  %limit.at = getelementptr i64, ptr %clock, i64 1",
     "  %limit = load i64, ptr %limit.at",
+    "  %nothing = icmp eq i64 %bytes, 0",
     "  %huge = icmp ugt i64 %bytes, %limit",
+    "  %odd.size = or i1 %nothing, %huge",
     "  %address = ptrtoint ptr %block to i64",
     f"  %odd = and i64 %address, {_PAGE - 1}",
     "  %moved = icmp ne i64 %odd, 0",  # by realloc
-    "  %drop = or i1 %huge, %moved",
+    "  %drop = or i1 %odd.size, %moved",
     "  br i1 %drop, label %end, label %keep",
     "keep:",
     f"  %told = call i32 @madvise(ptr %block, i64 %bytes, i32 {_MADV_FREE})",  # while nobody else can take it

@@ -198,6 +198,18 @@ def test_nothing_is_not_kept():
     assert ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(take.address)(state, size) is not None
 
 
+def test_a_block_is_kept_for_what_it_holds_whatever_size_is_said():
+    give, take = recycling.compiled(recycling._TEXTS[-1]), recycling.compiled(recycling._TEXTS[0])
+    words = [0] * (2 * recycling.KEPT + 1)
+    state = ctypes.create_string_buffer(struct.pack(f"={len(words) + 2}q", *words, 1 << 30, 0))
+    new = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(take.address)
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(give.address)
+    block = new(state, 2 << 20)
+    free(state, block, 8 << 20)
+    assert new(state, 8 << 20) != block
+    assert new(state, 2 << 20) == block
+
+
 PLACES = np.random.default_rng(2).integers(0, 600, (2, N))
 OF_NUMPY = {
     "elements by two arrays": lambda x: x[PLACES[0], PLACES[1]],
