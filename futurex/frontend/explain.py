@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from futurex.frontend import layouts
 from futurex.frontend.array import Array
 from futurex.frontend.variants import Variant
 from futurex.runtime.plan import Instruction, Plan
@@ -73,6 +74,9 @@ def lines_of(variant: Variant) -> list[str]:
     if isinstance(variant._plan, Plan):
         out += [text for each in variant._plan.instructions if (text := _of_loop(each)) is not None]
         out += list(dict.fromkeys(text for each in variant._plan.instructions if (text := _of_parts(each)) is not None))
+    steps = getattr(variant._plan, "instructions", None)
+    if steps is not None and (text := layouts.text_of(variant.graph, steps)) is not None:
+        out.append(text)
     whole = getattr(variant._plan, "whole", None)
     if whole is not None and (text := whole.text()) is not None:
         out.append(text)

@@ -433,7 +433,7 @@ class Futurized(Generic[P, R]):
         return [*itertools.chain(*self._variants.values()), *self._families.variants()]
 
     def explain(self) -> str:
-        """What was traced, what was not and why, one paragraph a trace."""
+        """What was traced, what was not and why, and how the arrays of a net lie in memory, one paragraph a trace."""
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
         for variant in traces:

@@ -144,7 +144,8 @@ class Compiled:
     """
 
     __slots__ = ("_bindings", "_bound", "_checks", "_execute", "_keep", "_local", "_privates", "_program",
-                 "_set_handle", "_set_threads", "_steps", "implementations", "scratch", "threads")  # fmt: skip
+                 "_set_handle", "_set_threads", "_steps", "implementations", "reordered", "scratch",
+                 "threads")  # fmt: skip
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -161,6 +162,7 @@ class Compiled:
         self._local = binding.per_thread()
         self.threads = program.threads
         self.implementations = tuple(program.implementations)
+        self.reordered = tuple(program.reordered)
 
     def __call__(self, out: Results, *inputs: np.ndarray) -> Results:
         arrays = (*out, *inputs) if isinstance(out, tuple) else (out, *inputs)
@@ -241,6 +243,7 @@ class Program:
         self.keep: list[Any] = []
         self.memories: list[tuple[Handle, Owned | Handle]] = []  # with their descriptions
         self.implementations: list[str] = []
+        self.reordered: list[int] = []  # positions of public arrays
         self.threads = binding.get_threads()
 
     def public(self, position: int, description: Owned) -> Operand:
@@ -266,6 +269,7 @@ class Program:
                 arguments[argument] = operand.memory
                 continue
             inner = self.private(wanted)
+            self.reordered.append(operand.position)
             arguments[argument] = inner.memory
             if operand.position < self.results:
                 after.append((inner, operand))
