@@ -25,13 +25,26 @@ PROGRAMS = {
     "any and all": lambda x: ((x > 3).any(axis=1), (x < 9).all()),
     "standardised": standardised,
     "two reductions of one value": lambda x: (np.tanh(x).sum(axis=1), np.tanh(x).max(axis=1), np.tanh(x)),
+    "spread along the other axis": lambda x: x[:, :64] - np.tanh(x[:, :64]).sum(axis=1),
+    "numbers of rows beside whole values": lambda x: (np.exp(x - x.max(axis=1, keepdims=True)), x.max(axis=1) * 2 + 1),
+    "given numbers of rows": lambda x: (x * x[:, :1] + x[0] - (x * x[:, 1:2]).sum(axis=1, keepdims=True)) * 2,
+    "several axes": lambda x: standardised(x.reshape(8, 8, 300).transpose(1, 0, 2).reshape(8, 8, 300)),
+    "one row": lambda x: x[0] / np.sqrt((x[0] * x[0]).sum()),
     "loss": lambda x: fx.nn.softmax_cross_entropy(x, np.arange(64) % 300).mean(),
 }
+
+
+IN_ONE = {
+    "softmax", "layer norm", "standardised", "two reductions of one value", "numbers of rows beside whole values",
+    "given numbers of rows", "several axes", "mean square of rows", "one row", "loss",
+}  # fmt: skip
+"""Those whose rows one kernel takes."""
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_region_with_reductions(name, dtype):
+    """Rows take turns in blocks of threads: the emulated device has fewer blocks than rows."""
     x = np.random.default_rng(0).normal(size=(64, 300)).astype(dtype)
     graph = fx.futurize(lambda x: PROGRAMS[name](x)).trace(x).graph
     plan = DevicePlan(graph, resident=False)
@@ -42,3 +55,24 @@ def test_a_region_with_reductions(name, dtype):
     sweeps = [step.kernel.call for step in plan.instructions if step.node.op == "fused_reduction"]
     assert [kernel.backend for kernel in sweeps] == ["cuda"] * len(sweeps)
     assert sweeps or name == "loss"
+    assert any(kernel._kernel._whole is not None for kernel in sweeps) == (name in IN_ONE), name
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "i8"])
+def test_rows_of_integers_and_truth_values_have_numpys_bits(dtype):
+    def program(x):
+        least = x.min(axis=-1, keepdims=True)
+        named = (x > 99).any(axis=-1, keepdims=True)
+        return x - least, np.where(named, x, least) * 3, (x * x).sum(axis=-1), named & (x == least)
+
+    x = np.random.default_rng(0).integers(0, 200, (3, 5, 70)).astype(dtype)
+    plan = DevicePlan(fx.futurize(program).trace(x).graph, resident=False)
+    for result, reference in zip(plan.run([x]), program(x), strict=True):
+        assert result.dtype == reference.dtype
+        np.testing.assert_array_equal(result, reference)
+    assert any(step.kernel.call._kernel._whole is not None for step in plan.instructions if "fused" in step.node.op)
+
+
+def test_no_rows_are_no_error():
+    x = np.zeros((0, 40), np.float32)
+    assert np.asarray(fx.futurize(fx.nn.softmax, device="gpu")(x)).shape == (0, 40)

@@ -6,7 +6,7 @@ a pattern. Each operand comes in one of four forms (:class:`Operand`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -36,12 +36,13 @@ OPTIONS = ("--fmad=false",)
 
 class Operand(Enum):
     """How an input reaches the kernel: by value; as the address of one element, of elements that lie as the result's
-    do, or of elements with strides of their own."""
+    do, or of elements with strides of their own; or the kernel has computed it itself, for the whole row."""
 
     VALUE = "value"
     ELEMENT = "element"
     DENSE = "dense"
     STRIDED = "strided"
+    ROW = "row"
 
 
 def uses_of(graph: Graph) -> dict[Node, list[Dtype]]:
@@ -78,16 +79,21 @@ class Body:
 
     ``loops``: how many extents the element's number ``i`` is taken apart into for strided operands. Values by value are
     the leaves of ``scalars``, in the order of the kernel's parameters. ``over``: dense operands that results overwrite.
+    ``rows``: the variables of operands that the kernel has computed; ``prefix``: of all names of parameters.
     """
 
-    def __init__(self, graph: Graph, operands: Sequence[Operand], loops: int, over: Sequence[int] = ()) -> None:
+    def __init__(
+        self, graph: Graph, operands: Sequence[Operand], loops: int, over: Sequence[int] = (), *,
+        rows: Mapping[int, str] | None = None, prefix: str = "",
+    ) -> None:  # fmt: skip
         self.graph, self.operands, self.loops, self.over = graph, tuple(operands), loops, frozenset(over)
+        self.rows, self.prefix = dict(rows or {}), prefix
         self.uses = uses_of(graph)
         self.scalars = [
             (node, dtype) for node, dtypes in self.uses.items() for dtype in dtypes
             if node.op == "const" or self.operands[graph.params.index(node)] is Operand.VALUE
         ]  # fmt: skip
-        self._names: dict[tuple[Node, Dtype], str] = {each: f"s{k}" for k, each in enumerate(self.scalars)}
+        self._names: dict[tuple[Node, Dtype], str] = {each: f"{prefix}s{k}" for k, each in enumerate(self.scalars)}
 
     @property
     def strided(self) -> list[int]:
@@ -96,31 +102,34 @@ class Body:
     def parameters(self) -> Iterator[str]:
         """Extents, addresses of operands, their strides, scalars."""
         if self.strided:
-            yield from (f"long long n{d}" for d in range(1, self.loops))
+            yield from (f"long long {self.prefix}n{d}" for d in range(1, self.loops))
         for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
-            if operand is not Operand.VALUE:
-                yield f"const {memory_type(node.dtype)}*{'' if k in self.over else ' __restrict__'} a{k}"
+            if operand not in (Operand.VALUE, Operand.ROW):
+                restricted = "" if k in self.over else " __restrict__"
+                yield f"const {memory_type(node.dtype)}*{restricted} {self.prefix}a{k}"
         for k in self.strided:
-            yield from (f"long long t{k}_{d}" for d in range(self.loops))
-        yield from (f"{c_type(dtype)} s{k}" for k, (_, dtype) in enumerate(self.scalars))
+            yield from (f"long long {self.prefix}t{k}_{d}" for d in range(self.loops))
+        yield from (f"{c_type(dtype)} {self.prefix}s{k}" for k, (_, dtype) in enumerate(self.scalars))
 
     def element(self, number: str) -> Iterator[str]:
         """Statements that compute the element; afterwards :meth:`value` names what any node is."""
         if self.strided:
             yield f"long long rest = {number};"
             for d in reversed(range(1, self.loops)):
-                yield f"long long i{d} = rest % n{d}; rest /= n{d};"
+                extent = f"{self.prefix}n{d}"
+                yield f"long long i{d} = rest % {extent}; rest /= {extent};"
             yield "long long i0 = rest;"
         for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
             if operand is Operand.VALUE or node not in self.uses:
                 continue
             place = {
-                Operand.ELEMENT: "0", Operand.DENSE: number,
-                Operand.STRIDED: " + ".join(f"i{d} * t{k}_{d}" for d in range(self.loops)),
+                Operand.ELEMENT: "0", Operand.DENSE: number, Operand.ROW: "",
+                Operand.STRIDED: " + ".join(f"i{d} * {self.prefix}t{k}_{d}" for d in range(self.loops)),
             }[operand]  # fmt: skip
+            lying = self.rows.get(k) or loaded(node.dtype, f"{self.prefix}a{k}[{place}]")
             for dtype in (node.dtype, *self.uses[node]):  # a Python number that lies on the device has several
                 self._names[node, dtype] = cast(f"x{k}", node.dtype, dtype)
-            yield f"{c_type(node.dtype)} x{k} = {loaded(node.dtype, f'a{k}[{place}]')};"
+            yield f"{c_type(node.dtype)} x{k} = {lying};"
         for number_, node in enumerate(each for each in self.graph.nodes if each.inputs):
             if node.op == "broadcast_to":
                 self._names[node, node.dtype] = self._names[node.inputs[0], node.dtype]

@@ -32,10 +32,11 @@ class Reduction:
         if out.op not in REDUCTIONS:
             raise ValueError(f"{out.op} is no reduction that can be generated")
         self.device, self.region, self.out = device, region, out
-        self._shape = shape = region.outs[0].shape
+        self.shape = shape = region.outs[0].shape
         axis = out.attrs["axis"]
         reduced = tuple(range(len(shape))) if axis is None else axis
         kept = [k for k in range(len(shape)) if k not in reduced]
+        self.result_shape = tuple(1 if k in reduced else extent for k, extent in enumerate(shape))
         inner = columns_of(shape, reduced)
         self._columns = math.prod(shape[k] for k in inner)
         self._by_columns = bool(inner)
@@ -52,7 +53,7 @@ class Reduction:
             raise ValueError("nothing to reduce")
         parts = self._parts()
         partial = xp.empty(kept * parts * columns, dtype)
-        self._launch(self.region, inputs, self._order, self._shape, self._reduced, parts, partial)
+        self._launch(self.region, inputs, self._order, self.shape, self._reduced, parts, partial)
         if parts == 1:
             return partial.reshape(self.out.shape)
         result = xp.empty(kept * columns, dtype)
@@ -60,6 +61,11 @@ class Reduction:
         whole = param(Aval(shape, dtype))
         self._launch(Graph([whole], [whole]), (partial,), (0, 1, 2), shape, parts, 1, result)
         return result.reshape(self.out.shape)
+
+    @property
+    def rows(self) -> int | None:
+        """How many results there are, if each is that of elements that follow each other; else None."""
+        return None if self._by_columns or self._order != tuple(range(len(self.shape))) else self._kept
 
     @property
     def _tiles(self) -> int:

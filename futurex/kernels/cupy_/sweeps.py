@@ -1,19 +1,23 @@
-"""Regions with reductions on arrays of the device: a generated kernel for each reduction and for what follows them.
+"""Regions with reductions on arrays of the device: one generated kernel where rows are reduced, else one for each
+reduction and one for what follows them.
 
-What comes before a reduction is computed where it is read, so a softmax is three kernels and stores nothing
-between them but a number a row.
+What comes before a reduction is computed where it is read. Between kernels nothing is stored but the reduced values.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from futurex.kernels.cuda_ import REDUCTIONS
+from futurex.kernels.cuda_.rows import Does
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.reductions import Reduction, columns_of
 from futurex.kernels.cupy_.regions import Region
+from futurex.kernels.cupy_.rows import Rows, Task, worth
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, param
 
@@ -40,8 +44,12 @@ class Sweep:
                 alike.setdefault(node.shape, []).append(node)
         for nodes in alike.values():
             self._region(nodes)
+        self._whole = _in_one(device, graph, self._steps)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        if self._whole is not None:
+            results = dict(zip(self._whole.outs, self._whole(*inputs), strict=True))
+            return tuple(results[node] for node in self.graph.outs)
         values = dict(zip(self.graph.params, inputs, strict=True))
         for targets, sources, kernel in self._steps:
             results = kernel(*(values[source] for source in sources))
@@ -58,7 +66,7 @@ class Sweep:
                 self._make(source)
             else:
                 self._region([source])
-            self._steps.append(([node], [source], lambda value: value.reshape(shape)))
+            self._steps.append(([node], [source], Reshape(shape)))
         elif node.op in REDUCTIONS and not _is_generated(node):
             source = node.inputs[0]
             if _is_leaf(source):
@@ -97,6 +105,52 @@ class Sweep:
         for node in found:
             self._make(node)
         return list(found)
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """A reduced value in another shape."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, value: Any) -> Any:
+        return value.reshape(self.shape)
+
+
+def _in_one(device: Device, graph: Graph, steps: Sequence[tuple[list[Node], list[Node], Any]]) -> Rows | None:
+    """The kernel of all steps, if they are reductions of the same rows and what is made of those; None otherwise.
+
+    A number of a row stands for that row wherever it is read: where NumPy would spread it along another axis, as in
+    ``x - x.sum(axis=1)`` of a square ``x``, kernels of their own see to it.
+    """
+    found = [kernel for _, _, kernel in steps if isinstance(kernel, Reduction)]
+    if not found or len(steps) < 2 or any(each in graph.params for each in graph.outs):
+        return None
+    shape, rows = found[0].shape, found[0].rows
+    if not rows or rows == math.prod(shape) or not worth(device, math.prod(shape) // rows, rows):
+        return None
+    tasks: list[Task] = []
+    same: dict[Node, Node] = {}
+    for made, leaves, kernel in steps:
+        numbers = [leaf.shape for leaf in leaves if leaf not in graph.params]
+        if isinstance(kernel, Reduction):
+            kept = kernel.result_shape
+            if (kernel.shape, kernel.rows) != (shape, rows) or not (rows == 1 or all(each == kept for each in numbers)):
+                return None
+            tasks.append(Task(Does.REDUCE, kernel.region, tuple(leaves), tuple(made)))
+        elif isinstance(kernel, Region):
+            whole = kernel.shape == shape
+            here = found[0].result_shape if whole else kernel.shape
+            if not (rows == 1 or all(each == here for each in numbers)):
+                return None
+            if kernel.size != (math.prod(shape) if whole else rows) or (whole and not set(made) <= set(graph.outs)):
+                return None
+            tasks.append(Task(Does.WRITE if whole else Does.COMPUTE, kernel.graph, tuple(leaves), tuple(made)))
+        elif isinstance(kernel, Reshape) and leaves[0] not in graph.params and leaves[0].size == rows:
+            same[made[0]] = leaves[0]
+        else:
+            return None
+    return Rows(device, graph.params, tasks, same, graph.outs, shape, rows)
 
 
 def _is_generated(node: Node) -> bool:
