@@ -6,7 +6,7 @@ A pass makes such nodes. What they mean is their sub-graph; :func:`loop_of` say 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ FORMATS = frozenset(("narrow", "widen"))
 """As exact; conversions between single precision and formats of fewer bits (:mod:`futurex.ops.precision`)."""
 APPROXIMATE = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
-    "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf",
+    "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf", "arcsinh", "arccosh", "arctanh",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
 OF_TWO = frozenset(("logaddexp", "arctan2", "power", "float_power", "hypot"))
@@ -158,15 +158,7 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     if loops & COMPLEX:
         known = SUPPORTED | COMPLEX
         return (inputs, result) if name in _OF_COMPLEX and all(d in known and d.isnative for d in loops) else None
-    if HALF in loops:
-        return (inputs, result) if _converts_halves(loops, result) else None
-    return (inputs, result) if all(dtype in SUPPORTED and dtype.isnative for dtype in loops) else None
-
-
-def _converts_halves(loops: Collection[Dtype], result: Dtype) -> bool:
-    """Are halves all that is converted to halves, or single precision is? Others NumPy rounds in ways of its own."""
-    wide = {np.dtype(bool), HALF, np.dtype(np.float32)}
-    return set(loops) <= (wide | {np.dtype(np.float64)} if result != HALF else wide)
+    return (inputs, result) if all(dtype in SUPPORTED | {HALF} and dtype.isnative for dtype in loops) else None
 
 
 def operand_kind(aval: Aval) -> Any:

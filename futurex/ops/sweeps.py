@@ -36,8 +36,9 @@ LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
 """Narrower arrays are left to NumPy along their leading axes, as there is nothing for vectors to hold; those of up to
 ``SMALL`` elements, where a call costs more than the work, only below ``FEWEST_COLUMNS``."""
 LONGEST_ROW = 8192
-"""Elements of a row up to which it is read again from the cache."""
-FEWEST_ROWS = 8
+"""Elements of a row up to which it is read again from the cache nearby, and what was costly is kept."""
+FEWEST_ROWS, SHARED = 8, 128 * 1024
+"""Of longer rows as many as are worth one kernel: as threads share rows, from so many elements on there must be some."""
 LEAST_ROW, MANY_ROWS = 8, 1024
 """Elements of a row below which a function of what it is reduced to is better done for so many rows at once."""
 
@@ -81,7 +82,8 @@ class Space:
     def returns(self) -> bool:
         """May reduced values enter full ones again within one kernel?"""
         rows = math.prod(self.shape) // self.count
-        return self.pattern in ("R", "KR") and self.count <= LONGEST_ROW and (rows >= FEWEST_ROWS or rows == 1)
+        fits = self.count <= LONGEST_ROW or rows >= FEWEST_ROWS or math.prod(self.shape) < SHARED
+        return self.pattern in ("R", "KR") and fits
 
     def crosses(self, other: Space) -> bool:
         """Does this one add up over the rows along which the other reduces?"""

@@ -15,7 +15,8 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED, COMPLEX
-from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS, LONGEST_ROW
+from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS
+from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt
@@ -24,7 +25,7 @@ from futurex.tree.record import record
 
 
 def expand(graph: Graph, *, free: bool = True) -> Graph:
-    """The graph with row-wise operations in terms of simpler ones, where rows fit the cache.
+    """The graph with operations on rows or columns in terms of simpler ones, where kernels are generated for these.
 
     ``free``: their sums, which are none of the program's own, may be added up in any order.
     """
@@ -82,11 +83,11 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if node.op not in _ROWWISE:
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
-    if not node.is_static or x.ndim < 2 or x.dtype not in APPROXIMATED:
+    if not node.is_static or not x.size or x.dtype not in APPROXIMATED:
         return None
     if any(source.dtype != x.dtype for source in node.inputs if source.dtype.kind == "f"):
         return None
-    if not (_by_columns(x) if node.op in _COLUMNWISE else _by_rows(node, x)):
+    if not (_by_columns(x) if node.op in _COLUMNWISE else _along_one_axis(node, x)):
         return None
     made = _ROWWISE[node.op]
     made = made or record(node.op).decompose
@@ -113,11 +114,16 @@ def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(map(made, results))
 
 
-def _by_rows(node: Node, x: Node) -> bool:
-    """Does it work along rows that fit the cache?"""
-    if node.attrs.get("axis", x.ndim - 1) not in (x.ndim - 1, (x.ndim - 1,)):
-        return False
-    return 2 <= x.shape[-1] <= LONGEST_ROW and math.prod(x.shape[:-1]) >= FEWEST_ROWS
+def _along_one_axis(node: Node, x: Node) -> bool:
+    """Does it work along one axis, the last one or one with columns enough behind it for vectors to hold?"""
+    axis = node.attrs.get("axis", x.ndim - 1)
+    if not isinstance(axis, int):
+        if axis is None or len(axis) != 1:
+            return False
+        (axis,) = axis
+    columns = math.prod(x.shape[axis + 1 :])
+    large = x.size >= FEWEST_ELEMENTS or x.size >= FEWEST_ROWS * x.shape[axis] * columns
+    return large and x.shape[axis] >= 2 and (columns == 1 or columns >= LEAST_COLUMNS)
 
 
 def _by_columns(x: Node) -> bool:
@@ -125,32 +131,32 @@ def _by_columns(x: Node) -> bool:
     return x.shape[-1] >= LEAST_COLUMNS and math.prod(x.shape[:-1]) >= FEWEST_ROWS
 
 
-def _top(x: Node) -> Node:
-    return apply("max", x, axis=(x.ndim - 1,), keepdims=True)
+def _top(x: Node, axis: int) -> Node:
+    return apply("max", x, axis=(axis,), keepdims=True)
 
 
-def _total(x: Node) -> Node:
-    return apply("sum", x, axis=(x.ndim - 1,), keepdims=True, dtype=None)
+def _total(x: Node, axis: int) -> Node:
+    return apply("sum", x, axis=(axis,), keepdims=True, dtype=None)
 
 
 def _softmax(x: Node, axis: int) -> Node:
     """A row has one divisor: the product with one over it takes a fraction of a quotient's time."""
-    e = apply("exp", x - _top(x))
-    return e * (1.0 / _total(e))
+    e = apply("exp", x - _top(x, axis))
+    return e * (1.0 / _total(e, axis))
 
 
 def _cross_entropy(logits: Node, labels: Node) -> Node:
     """As the reference kernel has it: the logarithm of the softmax at the label, which need not be made elsewhere."""
-    top = _top(logits)
-    total = apply("log", _total(apply("exp", logits - top)))
-    named = apply("max", where(_hit(logits, labels), logits, float("-inf")), axis=(logits.ndim - 1,), keepdims=True)
+    last = logits.ndim - 1
+    top = _top(logits, last)
+    total = apply("log", _total(apply("exp", logits - top), last))
+    named = apply("max", where(_hit(logits, labels), logits, float("-inf")), axis=(last,), keepdims=True)
     named, top, total = (apply("reshape", each, shape=labels.shape) for each in (named, top, total))
     return -((named - top) - total)
 
 
 def _cross_entropy_grad(g: Node, logits: Node, labels: Node) -> Node:
-    e = apply("exp", logits - _top(logits))
-    likely = e * (1.0 / _total(e))
+    likely = _softmax(logits, logits.ndim - 1)
     return where(_hit(logits, labels), likely - 1.0, likely) * apply("reshape", g, shape=(*labels.shape, 1))
 
 

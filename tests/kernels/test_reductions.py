@@ -160,7 +160,7 @@ def normalised(x, axis=1):
 
 def test_rows_in_several_passes():
     rng = np.random.default_rng(4)
-    for shape in ((64, 100), (9, 1000), (16, LONGEST_ROW)):
+    for shape in ((64, 100), (9, 1000), (16, LONGEST_ROW), (8, LONGEST_ROW + 1000), (2, 300), (3, 2 * LONGEST_ROW + 77)):
         x, g = p(shape), p(shape[1:])
         y = normalised(x) * g
         again = normalised(y)  # a fifth pass
@@ -180,6 +180,55 @@ def test_functions_are_kept_for_later_passes_and_large_angles_given_to_numpy():
         actual = kernel.call(np.empty((32, 300)), values)
         assert np.allclose(actual, expected, rtol=1e-12)
         assert kernel.late.interpreted == (scale > 1)
+
+
+SOFTMAX, LOG_SOFTMAX = ("softmax", "log_softmax_grad"), ("log_softmax", "softmax_grad")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype", "names"),
+    [((300, 400), 0, "f4", SOFTMAX), ((3, 200), 1, "f8", LOG_SOFTMAX), ((1, 700), 1, "f4", SOFTMAX),
+     ((9, 20011), 1, "f4", SOFTMAX), ((150000,), 0, "f8", LOG_SOFTMAX), ((5, 130, 33), 1, "f4", LOG_SOFTMAX)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_softmax_along_any_axis_is_generated(shape, axis, dtype, names):
+    """Few rows, long ones and columns, with numbers that are none among them."""
+    rng = np.random.default_rng(9)
+    values, g = draw(rng, shape, dtype), draw(rng, shape, dtype)
+    values.flat[-1] = 40
+    if len(shape) > 1 and shape[0] > 2:
+        values[(1,) + (0,) * (len(shape) - 1)] = np.nan
+    for name in names:
+        params = [p(shape, dtype) for _ in range(1 + name.endswith("grad"))]
+        whole = Graph(params, [apply(name, *params, axis=axis)])
+        graph = optimise(whole)
+        assert any(op.startswith("fused") for op in ops_of(graph)) and name not in ops_of(graph)
+        values.flat[3] = 1 if name.endswith("grad") else -np.inf
+        inputs = [values] if len(params) == 1 else [g, values]
+        actual, expected = by_kernels(graph, inputs), whole(*inputs)[0]
+        assert np.array_equal(np.isnan(actual), np.isnan(expected)), name
+        largest = np.abs(expected[np.isfinite(expected)]).max()
+        eps = 1e-5 if dtype == "f4" else 1e-12
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=eps * largest, err_msg=name)
+
+
+def by_kernels(graph, inputs):
+    """The graph with its regions as generated kernels."""
+    values = dict(zip(graph.params, inputs, strict=True))
+    for node in graph.nodes:
+        if node in values:
+            continue
+        sources = [values[source] for source in node.inputs]
+        kernel = BACKEND.claim(node, 2) if node.op.startswith("fused") else None
+        assert (kernel is not None) == node.op.startswith("fused"), node
+        if kernel is None:
+            values[node] = node.value if node.op == "const" else node.record.run(sources, node.attrs)
+            continue
+        outs = tuple(np.full(a.shape, 7, a.dtype) for a in (node.aval if isinstance(node.aval, tuple) else [node.aval]))
+        kernel.call(outs if isinstance(node.aval, tuple) else outs[0], *sources)
+        values[node] = outs if isinstance(node.aval, tuple) else outs[0]
+    return values[graph.outs[0]]
 
 
 def ops_of(graph):

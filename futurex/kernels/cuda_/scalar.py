@@ -244,7 +244,7 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "expit": lambda dtype, x: f"expit_({x})",
     **{name: _called(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh",
                                         "sin", "cos", "tan", "erf")},
-    **{f"arc{name}": _called(f"a{name}") for name in ("sin", "cos", "tan")},
+    **{f"arc{name}": _called(f"a{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "arctan2": lambda dtype, y, x: f"atan2({y}, {x})",
     "hypot": lambda dtype, x, y: f"hypot({x}, {y})",
     "logaddexp": lambda dtype, x, y: f"logaddexp_({x}, {y})",

@@ -1,12 +1,13 @@
 """Kernels that reduce along leading dimensions: rows are added to the results one after the other, as NumPy does.
 
 A task is a range of columns of one block of rows; its totals stay in the nearest cache, and in lines that no other
-thread writes to, while the rows stream by, four at a time.
+thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow each
+other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead.
 """
 
 from __future__ import annotations
 
-from futurex.kernels.numba_ import pairwise, past
+from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -15,41 +16,38 @@ from futurex.ops.sweeps import REDUCTIONS, Level
 from futurex.tree.node import Node
 
 AT_ONCE = 4
-"""Rows that one trip over the columns takes, where they lie in a cache or threads share them."""
+"""Rows that one trip over the columns takes, where totals are in memory."""
 LANES = 16
 """Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
 MOST_COLUMNS = 1024
 """Of one task."""
-STREAM = 2 * 1024 * 1024
-"""Bytes from which on an operand does not lie in a cache near by."""
 NARROW = 1024
-"""Bytes of a row below which threads that share its columns read memory no faster than one that has them all."""
-
-
-def streamed(sweep: Sweep) -> Operand | None:
-    """The one large operand, which streams by; several are memory's work enough, and small ones lie in a cache."""
-    found = [operand for operand in sweep.operands if sweep.mask(operand)[-2:] == (True, True)]
-    return found[0] if len(found) == 1 and found[0].node.aval.nbytes >= STREAM else None
-
-
-def _narrow(sweep: Sweep, operand: Operand) -> bool:
-    return sweep.layout.extents[-1] * operand.node.dtype.itemsize < NARROW
+"""Bytes of a row below which threads that share its columns read memory no faster than one that has them all, and up to
+which registers hold its totals."""
 
 
 def divisible(sweep: Sweep) -> bool:
-    """Is it faster if threads share the columns? Not where narrow rows come from memory."""
-    operand = streamed(sweep)
-    return operand is None or not _narrow(sweep, operand) or operand.node.aval.nbytes < past.last_cache()
+    """Is it faster if threads share the columns? Not where narrow rows of one operand come from memory."""
+    large = [operand.node for operand in sweep.operands if sweep.mask(operand)[-2:] == (True, True)]
+    if len(large) != 1 or large[0].aval.nbytes < past.last_cache():
+        return True
+    return sweep.layout.extents[-1] * large[0].dtype.itemsize >= NARROW
+
+
+def in_registers(sweep: Sweep, tile: int) -> bool:
+    """Do registers hold the totals of so many columns?"""
+    reduced = [node for node in sweep.graph.outs if sweep.level[node] is Level.REDUCED]
+    return tile * sum(node.dtype.itemsize for node in reduced) <= NARROW
 
 
 class Columns:
-    """The text of one kernel. ``whole``: a task has all columns of its rows, and reads memory in its order: a row
-    after the other, or two narrow ones, whose totals would wait for themselves."""
+    """The text of one kernel. ``width``: the columns of every task, if they are few: part of the text then, so that the
+    compiler keeps their totals in registers."""
 
-    def __init__(self, sweep: Sweep, whole: bool = False) -> None:
+    def __init__(self, sweep: Sweep, width: int = 0) -> None:
         self.sweep = sweep
-        self.streamed = streamed(sweep)
-        self.at_once = AT_ONCE if self.streamed is None or not whole else 2 if _narrow(sweep, self.streamed) else 1
+        self.width = width
+        self.at_once = 1 if width else AT_ONCE
         self.outer = len(sweep.layout.extents) - 2
         self.numbers = ["tasks", "n", "columns", "tile", "tiles", *(f"e{d}" for d in range(self.outer))]
         self.parameters = parameters_of(sweep, self.numbers)
@@ -70,16 +68,15 @@ class Columns:
         with code.loop("%low", "%high") as (task, _):
             outer = code.do(f"udiv i64 {task}, %tiles")
             first = code.multiply(code.do(f"urem i64 {task}, %tiles"), "%tile")
-            width = code.least("%tile", code.do(f"sub i64 %columns, {first}"))
+            width = str(self.width) if self.width else code.least("%tile", code.do(f"sub i64 %columns, {first}"))
             place = code.add(code.multiply(outer, "%columns"), first)
             begin = Elements(sweep, code)
             with code.loop("0", width) as (column, _):
                 for node, pointer in totals.items():
                     value = literal(node.dtype, start_of(node))
                     begin.body.store(node.dtype, value, code.at(memory_type(node.dtype), pointer, column))
-            blocks = code.do(f"and i64 {width}, -{LANES}")
+            blocks = str(self.width // LANES * LANES) if self.width else code.do(f"and i64 {width}, -{LANES}")
             index = self._index(code, outer)
-            ahead = self._ahead(code)
             rest = code.do(f"urem i64 %n, {self.at_once}")
             whole = code.do(f"sub i64 %n, {rest}")
             for low, high, count in (("0", whole, self.at_once), (whole, "%n", 1))[: self.at_once]:
@@ -87,10 +84,15 @@ class Columns:
                     rows = [
                         _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
                     ]
-                    with code.loop("0", blocks, str(LANES)) as (block, _):
-                        for each in rows if count == self.at_once else ():
-                            each.ask(block, ahead)
-                        with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
+                    for begun, ended in self._spans():
+                        vectors = (ended - begun) // LANES
+                        with code.loop(str(begun), str(ended), lanes=LANES, abreast=vectors) as (column, _):
+                            self._column(code, rows, column, totals)
+                    if not self.width:
+                        with (
+                            code.loop("0", blocks, str(LANES)) as (block, _),
+                            code.loop("0", str(LANES), lanes=LANES) as (lane, _),
+                        ):
                             self._column(code, rows, code.add(block, lane), totals)
                     with code.loop(blocks, width) as (column, _):
                         self._column(code, rows, column, totals)
@@ -101,19 +103,18 @@ class Columns:
                     kind = memory_type(node.dtype)
                     value = begin.body.load(node.dtype, code.at(kind, totals[node], column))
                     begin.body.store(node.dtype, value, code.at(kind, f"%o{k}", code.add(place, column)))
-        if ahead:
-            declared.add(pairwise.PREFETCH)
         if sweep.guarded:
             report(code)
         return module(self.parameters, code, threaded, sorted(declared))
 
-    def _ahead(self, code: Code) -> dict[Operand, str]:
-        """How far ahead what streams by is asked for: whole rows, the next ones being on their way."""
-        if self.streamed is None:
-            return {}
-        row = code.multiply("%columns", str(self.streamed.node.dtype.itemsize))
-        count = code.most(code.do(f"udiv i64 {pairwise.AHEAD}, {row}"), str(self.at_once))
-        return {self.streamed: code.multiply(row, count)}
+    def _spans(self) -> list[tuple[int, int]]:
+        """Columns whose vectors are side by side, which the compiler has as many of as a power of two."""
+        found, begun = [], 0
+        for bit in reversed(range((self.width // LANES).bit_length())):
+            if self.width // LANES >> bit & 1:
+                found.append((begun, begun + (LANES << bit)))
+                begun = found[-1][1]
+        return found
 
     def _index(self, code: Code, outer: str) -> list[str]:
         found = []
@@ -183,14 +184,6 @@ class _Row(Elements):
                 scaled = offset if offset == "0" else self.code.multiply(offset, name)
                 offset = counter if scaled == "0" else self.code.add(scaled, counter)
         return offset
-
-    def ask(self, block: str, ahead: dict[Operand, str]) -> None:
-        """Ask for what lies ahead of a block of columns."""
-        for operand, distance in ahead.items():
-            dtype, pointer = operand.node.dtype, self.pointers[self.sweep.operands.index(operand)]
-            place = self.code.at("i8", self.code.at(memory_type(dtype), pointer, block), distance)
-            for byte in range(0, LANES * dtype.itemsize, pairwise.LINE):
-                self.code.run(pairwise.prefetch(self.code.at("i8", place, str(byte))))
 
     def begin(self, column: str) -> None:
         self.column = column

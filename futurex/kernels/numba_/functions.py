@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import exponentials, inverses, logarithms, powers, trigonometry
+from futurex.kernels.numba_ import areas, exponentials, inverses, logarithms, powers, trigonometry
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body
 from futurex.ops.fusion import function_of
@@ -20,7 +20,7 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
         logarithms.logaddexp, powers.power, powers.float_power, powers.hypot,
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
-        inverses.arccos, inverses.erf,
+        inverses.arccos, inverses.erf, areas.arcsinh, areas.arccosh, areas.arctanh,
     )
 }  # fmt: skip
 

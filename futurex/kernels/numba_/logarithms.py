@@ -111,6 +111,17 @@ def log1p(x: Real) -> Real:
     return _ends(u, _natural(exponent.to_real(), f)).with_sign_of(x)
 
 
+def log_of_words(x: Real, low: Real, doubled: str | None = None) -> Real:
+    """log(1 + x + low) where x is not negative and low within its rounding errors; where ``doubled`` holds, log 2x of an
+    x beside which one is nothing."""
+    u = x + 1.0
+    exponent, _ = _exponent(u)
+    one = (-exponent).scale(x.const(1.0))
+    f = low.fma(one, (-exponent).scale(x) - (1.0 - one))
+    e = exponent.to_real()
+    return _ends(u, _natural(e if doubled is None else (e + 1.0).choose(doubled, e), f))
+
+
 def logaddexp(x: Real, y: Real) -> Real:
     """log(e^x + e^y) as NumPy has it: the larger operand, plus log1p(e^-d) of how far the other lies below."""
     top = x.choose(x.compare("ogt", y), y)

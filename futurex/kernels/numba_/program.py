@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_ import crossings, past
-from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible
+from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
@@ -90,7 +90,8 @@ def reducing(node: Node, threads: int) -> Program:
         tile = min(MOST_COLUMNS, math.ceil(columns / ranges / LANES) * LANES)
         tiles = math.ceil(columns / tile)
         numbers = (shares * tiles, count, columns, tile, tiles, *outer)
-        kernel = Columns(sweep, whole=tiles == 1)
+        even = columns % tile == 0 or tiles == 1
+        kernel = Columns(sweep, min(tile, columns) if even and in_registers(sweep, tile) else 0)
     else:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)

@@ -223,10 +223,12 @@ class Rows:
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
         """Before line ``mark``: ask for what lies ahead of a block. Of several passes each asks for its part of it, so
-        that memory is busy while they compute."""
+        that memory is busy while they compute; a long row comes from memory in each."""
         body = code.lines[mark:]
         del code.lines[mark:]
         sweep, stages, stage = self.sweep, self.sweep.stages, elements.stage
+        if sweep.space.count > LONGEST_ROW:
+            stages, stage = 1, 0
         read = filter(self._streams, elements.loaded if stages == 1 else sweep.operands)
         asked = [(f"%a{sweep.operands.index(operand)}.row", operand.node.dtype, False) for operand in read]
         if stages > 1:

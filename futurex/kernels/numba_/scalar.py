@@ -73,6 +73,8 @@ class Body:
         old, new = register_type(source), register_type(target)
         if target.kind == "b":
             return self.emit(f"fcmp une {old} {value}, 0.0" if source.kind == "f" else f"icmp ne {old} {value}, 0")
+        if target.itemsize == 2 and target.kind == "f" and (source.kind in "iu" or source.itemsize == 8):
+            return self._cast_to_half(value, source)
         if source.kind == "f":
             return self.emit(f"{'fpext' if source.itemsize < target.itemsize else 'fptrunc'} {old} {value} to {new}")
         signed = source.kind == "i"
@@ -82,6 +84,21 @@ class Body:
             return value
         narrower = source.kind != "b" and source.itemsize > target.itemsize
         return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
+
+    def _cast_to_half(self, value: str, source: Dtype) -> str:
+        """By way of single precision, as NumPy converts integers. What a double loses on the way is put into the last
+        bit (rounding to odd), so that it counts when the number is rounded to half precision, and once alone."""
+        if source.kind != "f":
+            single = self.emit(f"{'sitofp' if source.kind == 'i' else 'uitofp'} {register_type(source)} {value} to float")
+            return self.emit(f"fptrunc float {single} to half")
+        single = self.emit(f"fptrunc double {value} to float")
+        back = self.emit(f"fpext float {single} to double")
+        sizes = [self.intrinsic("fabs", source, each) for each in (back, value)]
+        above = self.emit(f"zext i1 {self.emit('fcmp ogt double {}, {}'.format(*sizes))} to i32")
+        lost = self.emit(f"zext i1 {self.emit(f'fcmp one double {back}, {value}')} to i32")
+        bits = self.emit(f"sub i32 {self.emit(f'bitcast float {single} to i32')}, {above}")
+        odd = self.emit(f"bitcast i32 {self.emit(f'or i32 {bits}, {lost}')} to float")
+        return self.emit(f"fptrunc float {odd} to half")
 
     def _cast_complex(self, value: str, source: Dtype, target: Dtype) -> str:
         if source.kind != "c":

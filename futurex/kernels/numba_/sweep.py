@@ -17,7 +17,7 @@ from futurex.kernels.numba_.emit import Scalar
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout, collapse
 from futurex.ops.fusion import function_of
-from futurex.ops.sweeps import REDUCTIONS, Level, Shape, Space, aligned, holds_reduction, levels
+from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Level, Shape, Space, aligned, holds_reduction, levels
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -119,8 +119,10 @@ class Sweep:
 
     @functools.cached_property
     def kept_values(self) -> list[Node]:
-        """Costly full values that a later pass than their own reads, and that are no results."""
+        """Costly full values that a later pass than their own reads, and that are no results; none of long rows."""
         found: dict[Node, None] = {}
+        if self.space.count > LONGEST_ROW:
+            return []
         for stage in range(1, self.stages):
             pending = [node.inputs[0] for node in self._reduced_in(stage)] + self.results(stage)
             while pending:
