@@ -38,7 +38,7 @@ LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
 LONGEST_ROW = 8192
 """Elements of a row up to which it is read again from the cache nearby, and what was costly is kept."""
 FEWEST_ROWS, SHARED = 8, 128 * 1024
-"""Of longer rows as many as are worth one kernel: as threads share rows, from so many elements on there must be some."""
+"""Of longer rows as many as are worth one kernel: threads share rows, so that large arrays must have some."""
 LEAST_ROW, MANY_ROWS = 8, 1024
 """Elements of a row below which a function of what it is reduced to is better done for so many rows at once."""
 

@@ -1,8 +1,8 @@
 """Kernels that reduce along leading dimensions: rows are added to the results one after the other, as NumPy does.
 
 A task is a range of columns of one block of rows; its totals stay in the nearest cache, and in lines that no other
-thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow each
-other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead.
+thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow
+each other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead.
 """
 
 from __future__ import annotations

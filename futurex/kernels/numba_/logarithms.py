@@ -112,8 +112,8 @@ def log1p(x: Real) -> Real:
 
 
 def log_of_words(x: Real, low: Real, doubled: str | None = None) -> Real:
-    """log(1 + x + low) where x is not negative and low within its rounding errors; where ``doubled`` holds, log 2x of an
-    x beside which one is nothing."""
+    """log(1 + x + low) where x is not negative and low within its rounding errors; where ``doubled`` holds, log 2x of
+    an x beside which one is nothing."""
     u = x + 1.0
     exponent, _ = _exponent(u)
     one = (-exponent).scale(x.const(1.0))

@@ -15,11 +15,12 @@ from futurex.tree.node import Node
 
 class OfRows(Protocol):
     """What a kernel over rows tells of itself: reductions that end in cells of memory, results that go past the caches,
-    and whether there is one long row."""
+    those of them that passes send on themselves, and whether there is one long row."""
 
     sweep: Sweep
     joins: list[Node]
     aside: list[Node]
+    sent: list[Node]
     whole: bool
 
 
@@ -66,7 +67,8 @@ class RowValues(Elements):
             if sweep.level[node] is Level.FULL:
                 self.results[node] = code.at(memory_type(node.dtype), f"%o{k}", code.multiply(row, "%n"))
                 aside = self.rows.aside
-                self.pointers[f"%o{k}.row"] = f"%w{aside.index(node)}" if node in aside else self.results[node]
+                waits = node in aside and node not in self.rows.sent
+                self.pointers[f"%o{k}.row"] = f"%w{aside.index(node)}" if waits else self.results[node]
         for k, operand in enumerate(sweep.operands):
             mask = sweep.mask(operand)
             offset = "0"
@@ -118,6 +120,8 @@ class RowValues(Elements):
     def write(self) -> None:
         """Store the row's reduced results, and send on what goes past the caches."""
         for k, node in enumerate(self.rows.aside):
+            if node in self.rows.sent:
+                continue
             count = self.code.multiply("%n", str(node.dtype.itemsize))
             self.code.run(past.row_sent(self.results[node], f"%w{k}", count))
         self.write_reduced()

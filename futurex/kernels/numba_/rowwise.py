@@ -97,6 +97,7 @@ class Rows:
             raise ValueError(f"{sweep.graph!r} needs more buffers than a thread's stack should hold")
         if self._buffers() + len(sweep.kept_values) + len(self.aside) > _MOST_BUFFERS:
             self.aside = []
+        self.sent = [node for node in self.aside if self._in_pieces(node)]
         depth = len(sweep.layout.extents)
         self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
         if sweep.crossed:
@@ -106,6 +107,12 @@ class Rows:
         self.declared: set[str] = set()
         self.laid: set[tuple[str, str, int, bool]] = set()
         self.joins = [node for node in sweep.nodes if node.op in REDUCTIONS and not self._by_tree(node)]
+
+    def _in_pieces(self, node: Node) -> bool:
+        """Is a result sent on while its row is computed? Its rows are whole lines then, and no later pass reads it."""
+        sweep, last = self.sweep, self.sweep.stages - 1
+        lines = sweep.space.count * node.dtype.itemsize % pairwise.LINE == 0
+        return lines and sweep.stage[node] == last and all(map(freely.suits, sweep.reductions(last)))
 
     def _by_tree(self, node: Node) -> bool:
         return node.op == "sum" and node.dtype.kind == "f"
@@ -161,7 +168,11 @@ class Rows:
             pointer = f"%j{self.joins.index(node)}"
             carried.append((register_type(node.dtype), elements.body.load(node.dtype, pointer)))
 
-        def each(place: str, held: list[str], slot: str = "") -> None:
+        sent = [node for node in self.sent if sweep.stage[node] == stage]
+        for k, node in enumerate(sent):
+            code.run(f"%p{k} = alloca [{TURN} x {memory_type(node.dtype)}], align {_ALIGN}")
+
+        def each(place: str, held: list[str], slot: str = "", in_piece: bool = False) -> None:
             elements.values, elements.loaded = dict(common), {}
             elements.begin(place, code.do(f"sub i64 {place}, %start"))
             for k, node in enumerate(joins):
@@ -176,9 +187,11 @@ class Rows:
                     pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
                     elements.body.store(node.dtype, self._taken(elements, node), pointer)
             for node in sweep.results(stage):
-                name = f"%o{sweep.graph.outs.index(node)}.row"
+                name, at = f"%o{sweep.graph.outs.index(node)}.row", place
+                if node in sent and in_piece:
+                    name, at = f"%p{sent.index(node)}", slot
                 value = elements.computed(node)
-                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
+                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, at))
             for k, node in enumerate(sweep.kept_values):
                 if sweep.stage[node] == stage:
                     value = elements.computed(node)
@@ -199,7 +212,11 @@ class Rows:
             with code.loop("%start", whole, str(TURN)) as (block, _):
                 mark = len(code.lines)
                 with code.loop("0", str(TURN), lanes=LANES, abreast=abreast(sweep)) as (lane, _):
-                    each(code.add(block, lane), [], lane)
+                    each(code.add(block, lane), [], lane, True)
+                for k, node in enumerate(sent):
+                    row = f"%o{sweep.graph.outs.index(node)}.row"
+                    target = f"getelementptr inbounds {memory_type(node.dtype)}, ptr {row}, i64 {block}"
+                    code.insert(past.sent(f".{k}", target, f"%p{k}", TURN * node.dtype.itemsize))
                 self._prefetch(code, elements, block, mark, TURN)
             with code.loop(whole, last) as (place, _):
                 each(place, [], code.do(f"sub i64 {place}, {whole}"))
@@ -235,7 +252,7 @@ class Rows:
             full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL and node not in self.aside]
             asked += [(f"%o{sweep.graph.outs.index(node)}.row", node.dtype, True) for node in full]
         for name, dtype, write in asked:
-            ahead = str(pairwise.AHEAD)
+            ahead = str(pairwise.AHEAD // (len(asked) if stages > 1 else 1))
             if stages > 1:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
@@ -360,6 +377,8 @@ class Rows:
         for k, node in enumerate(sweep.kept_values):
             code.lines.append(f"  %k{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
         for k, node in enumerate(self.aside):
+            if node in self.sent:
+                continue
             code.lines.append(f"  %w{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
 
     def _rows(self, passes: list[MadePass]) -> Code:

@@ -89,7 +89,8 @@ class Body:
         """By way of single precision, as NumPy converts integers. What a double loses on the way is put into the last
         bit (rounding to odd), so that it counts when the number is rounded to half precision, and once alone."""
         if source.kind != "f":
-            single = self.emit(f"{'sitofp' if source.kind == 'i' else 'uitofp'} {register_type(source)} {value} to float")
+            word = "sitofp" if source.kind == "i" else "uitofp"
+            single = self.emit(f"{word} {register_type(source)} {value} to float")
             return self.emit(f"fptrunc float {single} to half")
         single = self.emit(f"fptrunc double {value} to float")
         back = self.emit(f"fpext float {single} to double")

@@ -29,24 +29,23 @@ Dtype = np.dtype[Any]
 NEAR = 12 * 1024
 """Bytes of a row up to which it is worth while."""
 NEAREST = 8 * 1024
-"""Bytes of the rows on their way up to which they stay in the nearest cache, beside what is asked for ahead."""
+"""Bytes of the rows on their way, of each operand, up to which they stay in the nearest cache beside what is asked for
+ahead."""
 MOST_PASSES = 4
 
 
 def suits(sweep: Sweep, count: int) -> bool:
     """Does a kernel gain by this? Its passes are several, its reductions free, and its results those of the last one.
 
-    Passes that compute little gain as long as rows on their way are few bytes, or where they add to sums over all rows.
+    Passes that compute little gain as long as rows on their way are few bytes.
     """
     reductions = [node for stage in range(sweep.stages) for node in sweep.reductions(stage)]
     full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL]
-    sizes = [each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))]
-    size = max(sizes, default=1)
-    light = not sweep.approximate and not sweep.crossed
+    size = max((each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))), default=1)
     return (
         2 <= sweep.stages <= MOST_PASSES
         and TURN <= count <= NEAR // size
-        and not (light and sweep.stages * count * sum(sizes) > NEAREST)
+        and (sweep.approximate or sweep.stages * count * size <= NEAREST)
         and not sweep.guarded
         and all(map(freely.suits, reductions))
         and all(sweep.stage[node] == sweep.stages - 1 for node in full)
@@ -202,7 +201,7 @@ class Staggered(Rows):
         for name, dtype, write in wanted:
             start = code.at(memory_type(dtype), name, block)
             for byte in range(0, TURN * dtype.itemsize, pairwise.LINE):
-                code.run(pairwise.prefetch(code.at("i8", start, str(pairwise.AHEAD + byte)), write))
+                code.run(pairwise.prefetch(code.at("i8", start, str(pairwise.AHEAD // len(wanted) + byte)), write))
             self.declared.add(pairwise.PREFETCH)
         code.lines += body
 
