@@ -49,7 +49,7 @@ class Cases(list):
 def plain(value):
     """A result with every future replaced by its value."""
     if isinstance(value, fx.Array):
-        return value.result(timeout=30)
+        return value.result()
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if type(value) in (list, tuple):

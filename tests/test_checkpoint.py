@@ -209,7 +209,7 @@ def die(path, content, real=checkpoint._write_durably):
 checkpoint._write_durably = die
 checkpoint.save({str(tmp_path)!r}, checkpoint.Checkpoint(7, {{"w": np.zeros(9)}}, [np.zeros(4)]))
 """
-    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 9
+    assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == 9
     assert len(list(tmp_path.iterdir())) == 1
     assert latest(tmp_path) is None
     save(tmp_path, Checkpoint(8, {"w": np.zeros(9)}))

@@ -13,7 +13,7 @@ LATE = [name for name in fx.__all__ if name in (*fx._LATE, *fx._MODULES)]
 @pytest.mark.parametrize("name", LATE)
 def test_a_name_that_is_imported_when_it_is_asked_for(name):
     program = f"import futurex as fx; print(type(fx.{name}).__name__, {name!r} in dir(fx))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1] == "True"
 

@@ -67,9 +67,9 @@ class Bus:
         for member in self.members.values():
             member.close()
         self._inbox.put(None)
-        self._thread.join(20)
+        self._thread.join(60)
         for member in self.members.values():
-            assert member.join(30), "a member did not end"
+            assert member.join(60), "a member did not end"
 
     def _add(self, name: str) -> None:
         def send(message) -> None:

@@ -112,7 +112,7 @@ def test_a_member_dies_in_a_step_and_the_others_go_on_from_the_commit(start, vic
     ready = threading.Event()
 
     def die(locality):
-        ready.wait(30)
+        ready.wait(60)
         bus.lose(victim)
         time.sleep(0.01)
 
@@ -165,7 +165,7 @@ def test_a_member_that_falls_silent_is_left_out_may_not_act_and_comes_back(start
     silent = threading.Event()
 
     def fall_silent(locality):
-        silent.wait(30)
+        silent.wait(60)
         bus.silenced.add("b")
 
     def tarry(locality):
@@ -287,7 +287,7 @@ def test_a_lost_part_is_with_the_next_locality(start, names, kind):
     program, ready = Cut(), threading.Event()
 
     def die(locality):
-        ready.wait(30)
+        ready.wait(60)
         bus.lose(names[1])
 
     program.faults[7] = [die]
@@ -317,7 +317,7 @@ def test_two_neighbours_lost_at_once_are_too_many_and_the_run_says_so(start):
     program, ready = Cut(), threading.Event()
 
     def die(locality):
-        ready.wait(30)
+        ready.wait(60)
         bus.silenced.update("ab")
         for name in "ab":
             bus.members[name].close()
@@ -342,7 +342,7 @@ def test_an_unfinished_commit_is_left_for_the_one_before(start):
 
     def begin(point, where):
         if point == "commit" and where.step == 6 and where.rank == 1 and where.generation == 1:
-            ready.wait(30)
+            ready.wait(60)
             bus.lose("b")
             raise Dies
 

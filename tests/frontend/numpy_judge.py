@@ -89,7 +89,7 @@ def function_of(code, names, then="nothing"):
 def kinds(value):
     """The types in a result: arrays, NumPy scalars and Python numbers are told apart, and kinds of sequences."""
     if isinstance(value, fx.Array):
-        value = value.result(timeout=30)
+        value = value.result()
     if isinstance(value, tuple | list):
         return (type(value).__name__, [kinds(entry) for entry in value])
     return type(value).__name__

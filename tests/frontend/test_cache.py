@@ -68,7 +68,7 @@ def test_disabling():
 def test_the_environment_variable():
     program = "import numpy as np, futurex as fx; print(type(fx.futurize(lambda x: x + 1)(np.ones(1))).__name__)"
     environment = {**os.environ, "FUTUREX": "off"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, env=environment)
     assert run.stdout.strip() == "ndarray", run.stderr
 
 

@@ -83,7 +83,7 @@ class NcclCommunicator:
         with self._world.changed:
             self._world.joined += 1
             self._world.changed.notify_all()
-            if not self._world.changed.wait_for(lambda: self._world.joined == ndev, timeout=30):
+            if not self._world.changed.wait_for(lambda: self._world.joined == ndev, timeout=60):
                 raise NcclError("not all ranks came")
         self._rank, self._number, self._error, self._last = rank, 0, None, None
 

@@ -148,9 +148,9 @@ def test_what_nobody_waited_for_is_not_taken_for_the_next_end():
     """Somebody was interrupted while he waited."""
     helper, begun = helpers._Helper(0), []
     abandoned = helper.begin(lambda: [][0])
-    assert helper.begin(lambda: begun.append(1)).get(timeout=30) is None
+    assert helper.begin(lambda: begun.append(1)).get(timeout=60) is None
     assert begun == [1]
-    assert isinstance(abandoned.get(timeout=30), IndexError)
+    assert isinstance(abandoned.get(timeout=60), IndexError)
 
 
 def test_a_plan_cuts_and_has_the_whole_budget():

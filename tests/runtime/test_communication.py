@@ -199,7 +199,7 @@ def test_the_time_without_anything_else_to_do_is_told(monkeypatch):
 
     def when_waited_for(pending):
         def finish():
-            assert waiting.wait(30)
+            assert waiting.wait(60)
             pending.finish()
 
         threading.Thread(target=finish).start()
@@ -319,7 +319,7 @@ def test_submitted_runs_that_communicate_go_one_by_one_in_order():
     assert not any(run.done() for run in runs)
     first.set_result(left)
     for run in runs:
-        np.testing.assert_allclose(run.result(30), 2 * left @ right)
+        np.testing.assert_allclose(run.result(60), 2 * left @ right)
     assert communicator.tags == [0, 1, 2]
     executor.shutdown()
 

@@ -267,7 +267,7 @@ def test_what_another_thread_does_is_not_ours(at_once):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         other = pool.submit(other_thread)
         try:
-            assert inside.wait(30)
+            assert inside.wait(60)
             assert not tracing()
             assert isinstance(staged(x), fx.Array)
             with np.errstate(all="raise"), pytest.raises(FloatingPointError):

@@ -27,7 +27,7 @@ def test_a_clock_that_is_off_is_measured_to_within_the_stated_error(kind):
     try:
         assert connect_all(endpoints) == [None] * len(SKEWS)
         for rank, clock in enumerate(clocks):
-            reading = clock.measure(timeout=10.0)
+            reading = clock.measure(timeout=60.0)
             assert reading == clock.latest
             # Both clocks are read one after the other; what passes between is counted as error of the test.
             before = nows[0]()
@@ -47,7 +47,7 @@ def test_without_an_answer_the_latest_reading_is_kept_and_its_error_grows():
     try:
         assert clocks[1].measure(timeout=0.1) is None
         connect_all(endpoints)
-        first = clocks[1].measure(timeout=10.0)
+        first = clocks[1].measure(timeout=60.0)
         endpoints[0].close()
         later = clocks[1].measure(timeout=0.1)
         assert later.offset == first.offset

@@ -73,8 +73,8 @@ def test_the_structures_have_the_layout_of_the_header_files(tmp_path: Path) -> N
     source = tmp_path / "offsets.c"
     source.write_text(program % "\n".join(lines))
     include = Path(libucx.__file__).parent / "include"
-    subprocess.run(["gcc", f"-I{include}", str(source), "-o", str(tmp_path / "offsets")], check=True, timeout=30)
-    output = subprocess.run([str(tmp_path / "offsets")], capture_output=True, text=True, check=True, timeout=30).stdout
+    subprocess.run(["gcc", f"-I{include}", str(source), "-o", str(tmp_path / "offsets")], check=True, timeout=100)
+    output = subprocess.run([str(tmp_path / "offsets")], capture_output=True, text=True, check=True, timeout=100).stdout
     values = [int(line) for line in output.split()]
     ours = [getattr(python, name).offset for python, names in fields.values() for name in names]
     assert values[: len(ours)] == ours
