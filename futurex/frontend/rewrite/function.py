@@ -15,7 +15,7 @@ from futurex.frontend.rewrite.syntax import FX, OWN, arguments, definition
 
 def rewrite(function: types.FunctionType, runtime: Any, rewriter: Any = Rewriter) -> types.FunctionType:
     """The staged twin of a function: same globals, closure cells and defaults, rewritten body. Raises NoSource."""
-    code = _rewritten_code(function.__code__, function.__code__.co_freevars, find(function), rewriter)
+    code = _rewritten_code(function, rewriter)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[FX] = types.CellType(runtime)
     closure = tuple(cells[name] for name in code.co_freevars)
@@ -27,12 +27,11 @@ def rewrite(function: types.FunctionType, runtime: Any, rewriter: Any = Rewriter
 _code_cache: dict[tuple[str, types.CodeType, Any], types.CodeType] = {}  # equal code may stand in several files
 
 
-def _rewritten_code(
-    code: types.CodeType, freevars: Sequence[str], node: FunctionNode, rewriter: Any
-) -> types.CodeType:
+def _rewritten_code(function: types.FunctionType, rewriter: Any) -> types.CodeType:
+    code = function.__code__
     key = code.co_filename, code, rewriter
-    if key not in _code_cache:
-        _code_cache[key] = _compiled(code, freevars, copy.deepcopy(node), rewriter)
+    if key not in _code_cache:  # only then is its source looked for: whole files are parsed for it
+        _code_cache[key] = _compiled(code, code.co_freevars, copy.deepcopy(find(function)), rewriter)
         if rewriter is Rewriter:
             _remember(_code_cache[key])
     return _code_cache[key]
