@@ -36,6 +36,7 @@ from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.texts import f_string
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
+from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
@@ -139,6 +140,14 @@ class Runtime:
     def listed(self, values: list[Any], line: int, column: int) -> Any:
         """A list that the function wrote out."""
         return listed(values, Site(self.function.__code__, line, column))
+
+    def comprehended(self, values: Any, make: Callable[[Any], list[Any]], line: int, column: int) -> Any:
+        """A list comprehension: a list that grows in a staged loop where only the run knows how long it is."""
+        if not _is_open(values):
+            return current().remember(make(items(values)))
+        made = self.listed([], line, column)
+        control.for_(values, lambda value: call(made.append, tuple(make([value])), {}), lambda: (), _nothing, (), None)
+        return made
 
     @staticmethod
     def refuse(why: str) -> None:
@@ -361,6 +370,19 @@ class Runtime:
 def _owner(value: Any) -> Any:
     """The object that ``super()`` stands for."""
     return getattr(value, "__self__") if type(value) is super else value  # noqa: B009
+
+
+def _nothing(state: Any) -> None:
+    """A statement that binds no names."""
+
+
+def _is_open(values: Any) -> bool:
+    """Does only the run know how many entries there are?"""
+    if isinstance(values, Tracer):
+        return bool(values.ndim) and isinstance(values.shape[0], Dim)
+    if isinstance(values, control.Rows):
+        return isinstance(values.length, Tracer)
+    return isinstance(values, TracedList | control.TracedRange)
 
 
 def _stored(value: Any, name: str) -> Any:

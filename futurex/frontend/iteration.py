@@ -17,10 +17,10 @@ from futurex.frontend.calls import SPECIAL, call, special
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.lists import TracedList
+from futurex.frontend.lists import TracedList, len_of
 from futurex.frontend.outside import any_traced, items
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer
+from futurex.frontend.tracer import Tracer, as_number, node_of
 from futurex.tree.aval import Aval
 
 _NETWORK = 8  # traced integers that are sorted by exchanges, which are half their number's square
@@ -31,15 +31,29 @@ Column = tuple[Any, Callable[[Any], Any]]  # a length, and the entry with a numb
 
 def _column(value: Any) -> Column | None:
     """An iterable whose entries are known by number; None for any other."""
-    if isinstance(value, Tracer) and value.ndim and isinstance(value.shape[0], int):
-        return value.shape[0], lambda i: value[i]
+    if isinstance(value, Tracer) and value.ndim:
+        return as_number(value.shape[0]), lambda i: value[i]
     if isinstance(value, range):
         return len(value), lambda i: value.start + i * value.step
     if isinstance(value, TracedRange):
         return _length(value), lambda i: value.start + i * value.step
     if isinstance(value, Rows) and current().is_newest(value):
         return value.rest()
-    return None
+    return _entries(value) if isinstance(value, TracedList) else None
+
+
+def _entries(values: TracedList) -> Column | None:
+    """The entries of a list whose length only the run knows, and that keeps it meanwhile."""
+    length = as_number(len_of(values))
+    if not isinstance(length, Tracer):
+        return None
+
+    def entry(i: Any) -> Any:
+        if node_of(len_of(values)) is not node_of(length):
+            raise Escape("a list that grows or shrinks while zip or enumerate goes over it", "it is traced as an array")
+        return values[i]
+
+    return length, entry
 
 
 def _length(bounds: TracedRange) -> Any:
@@ -56,7 +70,8 @@ def _rows(columns: list[Any], row: Callable[..., Any]) -> Rows | None:
     if len(known) < len(found) or not known:
         return None
     lengths = [length for length, _ in known]
-    shortest = lengths[0] if len(lengths) == 1 else call(builtins.min, tuple(lengths), {})
+    one = all(length is lengths[0] or node_of(length) is node_of(lengths[0]) for length in lengths)
+    shortest = lengths[0] if one else call(builtins.min, tuple(lengths), {})
     return current().remember(Rows(shortest, lambda i: row(*(entry(i) for _, entry in known))))
 
 

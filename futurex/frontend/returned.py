@@ -34,7 +34,7 @@ def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwi
     """``call(function, args, kwargs)``: what the function returns, in futures.
 
     ``kinds``: of each leaf of the result, its abstract value and whether it is an array, or the type of what stays as
-    it is. Arrays are those that nobody else refers to and that are no views. Raises Unwritten.
+    it is. Arrays are those that nobody else refers to, and views of such. Raises Unwritten.
     """
     if len(kinds) > _LONGEST:
         raise Unwritten
@@ -61,7 +61,7 @@ class _Writer:
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.known: dict[str, Any] = {
-            "Array": Array, "Aval": Aval, "Done": Done, "ndarray": np.ndarray, "refs": getrefcount,
+            "Array": Array, "Aval": Aval, "Done": Done, "ndarray": np.ndarray, "owns": owns, "refs": getrefcount,
         }  # fmt: skip
         self.lines: list[str] = []
         self.names: list[str] = []
@@ -95,10 +95,8 @@ class _Writer:
         aval, is_array = kind
         value, dtype = self._constant(aval), self._constant(aval.dtype)
         if is_array:
-            self._unless(
-                f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.base is None"
-                f" and refs({name}) == {_ALONE}"
-            )
+            self._unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and refs({name}) == {_ALONE}")
+            self._unless(f"{name}.base is None or (refs({name}.base) == {_ALONE_BASE} and owns({name}.base))")
             if aval.static:
                 self._unless(f"{name}.shape == {self._constant(aval.shape)}")
                 return f"Array(Done({name}), {value}, None, True)"
@@ -126,11 +124,16 @@ class _Writer:
         return name
 
 
-def _alone() -> int:
-    """References to an array that a result, a name and the function that counts them hold."""
-    result = (np.empty(1),)
+def owns(base: Any) -> bool:
+    """Does an array hold its elements itself? A view of one that nobody else refers to is nobody else's, either."""
+    return type(base) is np.ndarray and base.flags.owndata
+
+
+def _alone() -> tuple[int, int]:
+    """References to a view that a result, a name and the function that counts them hold, and to its base."""
+    result = (np.empty(2)[:1],)
     (first,) = result
-    return getrefcount(first)
+    return getrefcount(first), getrefcount(first.base)
 
 
-_ALONE = _alone()
+_ALONE, _ALONE_BASE = _alone()

@@ -522,3 +522,81 @@ def a_walk(directions):
         di, dj = MOVES[d]
         i, j = i + di, j + dj
     return i, j
+
+
+@cases(IMAGE)
+@cases(IMAGE & False)
+def places_of_a_mask(image):
+    total, count = 0.0, 0
+    for i, j in zip(*np.nonzero(image)):  # noqa: B905
+        total += i * 1.5 + j
+    stack = [(i, j) for i, j in zip(*np.nonzero(image))]  # noqa: B905
+    while stack:
+        i, j = stack.pop()
+        count += i * j
+    return total, count
+
+
+@cases(LONG)
+@cases(np.abs(LONG) + 0.1)
+def comprehensions_over_what_data_selects(v):
+    scale = 2.0
+    twice = [x * scale for x in v[v > 0.5]]
+    squares = [k * k for k in range(int(v[3] * 10) + 2)]
+    rows = [np.array([x, y]) for x, y in zip(v[v > 0.2], v, strict=False)]
+    pairs = sum(x * y for x, y in zip(v[:4], v[4:8], strict=True))
+    return np.array(twice), len(squares), squares[-1], len(rows), rows[0].sum(), pairs
+
+
+@cases(LONG)
+def one_within_the_other(v):
+    n = int(v[1] * 4)
+    rows = [np.array([k + i for i in range(3)]) for k in range(n)]
+    return np.array(rows), n
+
+
+@cases(LONG)
+@cases(-np.abs(LONG))
+def comprehensions_that_raise_or_are_empty(v):
+    found = [v[int(x * 60)] for x in v[v > 0.5]]
+    return len(found)
+
+
+@cases(LONG)
+@cases(-np.abs(LONG))
+def a_comprehension_in_a_branch(v):
+    found = [v[0]]
+    if v.sum() > 0:
+        found = [x + 1 for x in v[v > 0]]
+    return len(found)
+
+
+@cases(LONG)
+@cases(-np.abs(LONG))
+def numbered_entries(v):
+    found, runs = [], []
+    for k in range(len(v)):
+        if v[k] > 0.3:
+            found.append(v[k])
+            runs.append((k, v[k] * 2))
+    total, last = 0.0, 0
+    for n, x in enumerate(found):
+        total += n * x
+    for n, (k, twice) in enumerate(runs, 1):
+        last = n * k
+        found[n - 1] = twice
+    for x, (_, twice) in zip(found, runs):  # noqa: B905
+        total += x - twice
+    return total, last
+
+
+@cases(LONG, staged=False)
+def numbered_entries_that_grow_meanwhile(v):
+    found = []
+    for x in v:
+        if x > 0.9:
+            found.append(x)
+    for n, x in enumerate(found):
+        if n < 12:
+            found.append(x / 2)
+    return len(found), found[-1]

@@ -19,15 +19,14 @@ NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if 
 # Programs that are not one graph, and why. They run as plain NumPy, whole or in fragments, and mean the same.
 NOT_STAGED = {
     "adaptive_integration": "a recursion whose end depends on data",
-    "edge_detection": "a stack of pairs, and what is found by it",
     "histogram_equalisation": "masked arrays",
 }
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
 # those that take exponentials, logarithms or lengths in compiled regions.
 ROUNDED = {
-    "attention", "gram_schmidt", "matrix_completion", "molecular_dynamics", "option_pricing", "point_in_polygon",
-    "qr_iteration", "spectrogram",
+    "attention", "gram_schmidt", "matrix_completion", "model_predictive", "molecular_dynamics", "option_pricing",
+    "point_in_polygon", "qr_iteration", "spectrogram",
 }  # fmt: skip
 
 # Programs whose plans have one instruction, a loop that is compiled itself.

@@ -466,11 +466,13 @@ def _initial_aliases(entry: _Carried) -> list[Cell]:
 
 
 def _is_compact(body: Graph) -> bool:
-    """Are all values small and of known size? Then the loop, compiled, outruns its rounds written one by one."""
+    """Are all values small and of known size, or lists? Then the loop, compiled, outruns its rounds written one by one.
+    """
     inner = (value for node in body.nodes for value in node.attrs.values() if isinstance(value, Graph))
     return all(map(_is_small, body.nodes)) and all(map(_is_compact, inner))
 
 
 def _is_small(node: Node) -> bool:
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    return all(aval.static and aval.size <= COMPACT for aval in avals)
+    lists = bool(current().stacks)
+    return all(aval.size <= COMPACT if aval.static else lists for aval in avals)

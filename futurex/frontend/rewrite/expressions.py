@@ -5,7 +5,19 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from futurex.frontend.rewrite.syntax import FX, OWN, Ready, contains, fx, load, names_of, place_missing, stored, thunk
+from futurex.frontend.rewrite.syntax import (
+    FX,
+    OWN,
+    Ready,
+    arguments,
+    contains,
+    fx,
+    load,
+    names_of,
+    place_missing,
+    stored,
+    thunk,
+)
 
 BINARY = {
     ast.Add: "add",
@@ -112,7 +124,15 @@ class Expressions(ast.NodeTransformer):
         return self._born(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
-        return self._comprehension(node, ["elt"])
+        """One over a single iterable is a function of what that gives: it may be so long as only the run knows."""
+        over, line, column = node.generators[0], node.lineno, node.col_offset
+        made = self._comprehension(node, ["elt"])
+        if len(node.generators) > 1 or over.ifs or over.is_async or contains([node], (ast.NamedExpr, ast.Await)):
+            return made
+        assert isinstance(over.iter, ast.Call)
+        values, over.iter = over.iter.args[0], load(f"{OWN}values")
+        make = ast.Lambda(arguments([f"{OWN}values"]), node)
+        return self._expression(fx("comprehended", values, make, ast.Constant(line), ast.Constant(column)), node)
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:
         return self._comprehension(node, ["elt"])
