@@ -183,6 +183,31 @@ def test_arguments_that_a_gpu_would_read_otherwise_are_refused():
     assert out.get().tolist() == [2.0] * 8
 
 
+SHIFTED = """extern "C" __global__ void region(const float* x, float* o) {
+    extern __shared__ double shared_memory[];
+    float* shared = (float*)shared_memory;
+    long long first = (long long)blockIdx.x * blockDim.x;
+    shared[threadIdx.x] = x[first + threadIdx.x];
+    %s
+    o[first + threadIdx.x] = shared[(threadIdx.x + %s) %% blockDim.x];
+    __syncthreads();
+}
+"""
+
+
+@compiles
+@pytest.mark.parametrize("step", ["1", "blockDim.x - 1"], ids=["after it", "before it"])
+def test_a_barrier_that_is_missing_is_found(step):
+    """Threads take turns forwards in one block and backwards in the next: whichever neighbour is read, it is late."""
+    x = np.arange(1, 65, dtype=np.float32)
+    expected = np.roll(x.reshape(2, 32), -1 if step == "1" else 1, axis=1)
+    for barrier in ("__syncthreads();", ""):
+        out = NAMESPACE.zeros(64, np.float32)
+        kernel = NAMESPACE.RawKernel(SHIFTED % (barrier, step), "region")
+        kernel((2,), (32,), (EMULATED.to_device(x), out), shared_mem=128)
+        assert np.array_equal(out.get().reshape(2, 32), expected) == bool(barrier)
+
+
 @compiles
 @pytest.mark.parametrize(
     "reduce, dtype, axis, keepdims",
