@@ -325,6 +325,96 @@ def small_systems(stack: Any) -> Any:
     return np.linalg.inv(stack @ stack.transpose(0, 2, 1) + np.eye(8))
 
 
+@case("image")
+def box_blur(image: Any) -> Any:
+    """Return means of 3 x 3 points of one colour."""
+    wide = np.pad(image[..., 0].astype(np.float32), 1, mode="edge")
+    rows, columns = image.shape[:2]
+    return sum(wide[i : i + rows, j : j + columns] for i in range(3) for j in range(3)) / 9
+
+
+@case("image")
+def shifted_colours(image: Any) -> Any:
+    """Return a picture whose colours lie the other way round, a shade brighter."""
+    return image[:, :, ::-1] + np.uint8(1)
+
+
+@case("x")
+def spread_in_windows(x: Any) -> Any:
+    """Return standard deviations of twenty elements, by running sums."""
+    first, second = np.cumsum(x), np.cumsum(x * x)
+    mean = (first[20:] - first[:-20]) / 20
+    return np.sqrt(np.maximum((second[20:] - second[:-20]) / 20 - mean * mean, 0))
+
+
+@case("a")
+def centred_rows(a: Any) -> Any:
+    """Return rows of mean 0, by transposing twice."""
+    return (a.T - a.mean(1)).T
+
+
+@case("a")
+def part_of_an_array(a: Any) -> Any:
+    """Return the standard scores of what lies inside of an edge."""
+    inner = a[100:900, 100:900]
+    return (inner - inner.mean()) / inner.std()
+
+
+@case("a")
+def sum_inside(a: Any) -> Any:
+    """Return a sum over what lies inside of an edge."""
+    return a[1:-1, 1:-1].sum()
+
+
+@case("a")
+def edges_set(a: Any) -> Any:
+    """Return a copy whose edges are set."""
+    u = a.copy()
+    u[:, 0] = 0
+    u[:, -1] = 1
+    u[0] = u[-1]
+    return u
+
+
+@case("x")
+def all_of_one_row(x: Any) -> Any:
+    """Return a sum, the smallest and the largest element."""
+    return x.sum(), x.min(), x.max()
+
+
+@case("places")
+def years(places: Any) -> Any:
+    """Return the years of days since 1970."""
+    days = places * 20 + 719468
+    era = days // 146097
+    day = days - era * 146097
+    return (day - day // 1460 + day // 36524 - day // 146096) // 365 + era * 400
+
+
+@case("a", "places")
+def columns_picked(a: Any, places: Any) -> Any:
+    """Return columns by place."""
+    return a[:, places[:1000]] * 2
+
+
+@case("x")
+def four_formulas(x: Any) -> Any:
+    """Return one of four formulas for each element."""
+    return np.select([x < -1, x < 0, x < 1], [x, x * 2, x * 3], 0.0)
+
+
+@case("x")
+def elements_repeated(x: Any) -> Any:
+    """Return every element four times."""
+    return np.repeat(x[:250_000], 4)
+
+
+@case("x")
+def simulated(x: Any) -> Any:
+    """Return noise of a seed added."""
+    return x + 0.1 * np.random.default_rng(5).standard_normal(x.size)
+
+
 class Call:
     """One function on its arguments; a step is a call whose results are waited for."""
 

@@ -13,6 +13,7 @@ from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
 from futurex.passes.low_rank import join_updates
+from futurex.passes.orders import keep_orders
 from futurex.passes.pooling import keep_places
 from futurex.passes.recompute import recompute
 from futurex.passes.reductions import arrange_reductions
@@ -31,7 +32,8 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
-    keep_places, join_epilogues, join_row_products, arrange_reductions, fuse, join_updates, recompute, join_siblings,
+    keep_places, join_epilogues, join_row_products, arrange_reductions, keep_orders, fuse, join_updates, recompute,
+    join_siblings,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

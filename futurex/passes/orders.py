@@ -1,0 +1,116 @@
+"""Elementwise operations on transposed arrays are done in the order in which these lie in memory, as NumPy does them.
+
+``(x.T - m) / s`` reads ``x`` across its rows, and writes another order than it reads. NumPy's results lie as its
+operands do; here the operations are those on ``x`` itself, with vectors that are turned round, and what comes out is
+transposed: a view. That is done where all who read such a value go on so, transpose it, or are the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from futurex.passes.rewrite import Maker, rewrite, users_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply
+
+LEAST_ELEMENTS = 16 * 1024
+"""Smaller arrays lie in the nearest caches, in whatever order they are read."""
+
+Axes = tuple[int, ...]
+
+
+def keep_orders(graph: Graph) -> Graph:
+    """The graph with such operations on the arrays themselves."""
+    if not any(node.op == "transpose" for node in graph.nodes):
+        return graph
+    axes = _turned(graph)
+    makers: dict[Node, Maker] = {}
+    straight: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node in axes and node.op != "transpose":
+            makers[node] = _maker(node, axes, straight)
+        elif node.op == "transpose" and node.inputs[0] in makers:
+            makers[node] = _view(node, axes[node.inputs[0]], straight)
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _turned(graph: Graph) -> dict[Node, Axes]:
+    """The transposes of a graph, and the operations that may be done before them, each with its axes."""
+    users, outs = users_of(graph), set(graph.outs)
+    axes: dict[Node, Axes] = {}
+    for node in graph.nodes:
+        found = node.attrs["axes"] if node.op == "transpose" and node.is_static else _axes_of(node, axes)
+        if found is not None:
+            axes[node] = tuple(found)
+    while True:
+        lost = [
+            node for node in axes
+            if node.op != "transpose" and not (
+                all(user in axes or user.op == "transpose" for user in users[node])
+                and all(source in axes for source in node.inputs if source.shape == node.shape)
+                and (users[node] or node in outs)
+            )
+        ]  # fmt: skip
+        if not lost:
+            return axes
+        for node in lost:
+            del axes[node]
+
+
+def _axes_of(node: Node, axes: Mapping[Node, Axes]) -> Axes | None:
+    """Those by which all operands of the node's shape are transposed; None where others are among them."""
+    if not isinstance(node.aval, Aval) or not node.is_static or not node.record.elementwise or not node.inputs:
+        return None
+    if node.ndim < 2 or node.size < LEAST_ELEMENTS or "dims" in node.attrs:
+        return None
+    if not all(isinstance(source.aval, Aval) and source.is_static for source in node.inputs):
+        return None
+    full = {axes.get(source) for source in node.inputs if source.shape == node.shape}
+    found = next(iter(full)) if len(full) == 1 else None
+    if found is None or any(_before(source, found) is None for source in node.inputs if source.shape != node.shape):
+        return None
+    return found
+
+
+def _before(source: Node, axes: Axes) -> Axes | None:
+    """The shape that a smaller operand has before the axes are exchanged; None where its elements would be, too."""
+    if source.ndim > len(axes):
+        return None
+    padded = (1,) * (len(axes) - source.ndim) + source.shape
+    moving = [axis for axis, extent in zip(axes, padded, strict=True) if extent != 1]
+    shape = [1] * len(axes)
+    for axis, extent in zip(axes, padded, strict=True):
+        shape[axis] = extent
+    return tuple(shape) if moving == sorted(moving) else None
+
+
+def _maker(node: Node, axes: Mapping[Node, Axes], straight: dict[Node, Node]) -> Maker:
+    own = axes[node]
+
+    def make(new: Mapping[Node, Node]) -> Node:
+        inputs = []
+        for source in node.inputs:
+            if source.shape != node.shape:
+                shape = _before(source, own)
+                assert shape is not None
+                inputs.append(apply("reshape", new[source], shape=shape) if source.ndim else new[source])
+            elif source in straight:
+                inputs.append(straight[source])
+            else:
+                inputs.append(new[source].inputs[0])
+        straight[node] = apply(node.op, *inputs, **node.attrs)
+        return apply("transpose", straight[node], axes=own)
+
+    return make
+
+
+def _view(node: Node, before: Axes, straight: Mapping[Node, Node]) -> Maker:
+    """A transpose of a transposed value."""
+
+    def make(new: Mapping[Node, Node]) -> Node:
+        axes = tuple(before[axis] for axis in node.attrs["axes"])
+        value = straight[node.inputs[0]]
+        return value if axes == tuple(range(len(axes))) else apply("transpose", value, axes=axes)
+
+    return make

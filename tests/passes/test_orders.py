@@ -1,0 +1,69 @@
+"""Operations on transposed arrays are done on the arrays themselves; results lie in memory as NumPy's do."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.passes.orders import keep_orders
+from futurex.tree import Aval, Graph, apply, param
+
+RNG = np.random.default_rng(21)
+A, B, V = RNG.standard_normal((200, 300)), RNG.standard_normal((200, 300)), RNG.standard_normal((20, 30, 40))
+CASES = {
+    "a number": lambda a, b, v: a.T * 2,
+    "two arrays": lambda a, b, v: a.T + b.T,
+    "a vector along rows": lambda a, b, v: (a.T - a[:, 0]).T,
+    "a vector along columns": lambda a, b, v: a.T / b[0][:, None],
+    "sums of rows": lambda a, b, v: (a.T - a.mean(1)).T,
+    "three axes": lambda a, b, v: v.transpose(2, 0, 1) * v[0, 0][:, None, None] + 1,
+    "a plane": lambda a, b, v: v.transpose(2, 0, 1) - v[:, :, 0],
+    "a choice": lambda a, b, v: np.where(a.T > 0, a.T, b.T).T + a,
+    "several": lambda a, b, v: (a.T + 1, (a.T + 1) * 2, ((a.T + 1) * 3).T),
+    "another type": lambda a, b, v: a.T.astype(np.float32) * 2,
+    "an axis moved": lambda a, b, v: np.moveaxis(v, 0, -1) * 2 + 1,
+    "complex": lambda a, b, v: (a.T + 1j * b.T) * 2,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_numpys_and_lie_as_numpys(name):
+    f = CASES[name]
+    expected, found = f(A, B, V), fx.futurize(f)(A, B, V)
+    many = isinstance(expected, tuple)
+    for result, each in zip(found if many else [found], expected if many else [expected], strict=True):
+        result = np.asarray(result)
+        assert (result.dtype, result.shape, result.strides) == (each.dtype, each.shape, each.strides)
+        assert np.array_equal(result, each)
+
+
+MIXED = {
+    "another order beside it": lambda a, b, v: a.T[:200] + b[:, :200],
+    "read as it is, too": lambda a, b, v: (a.T * 2) @ b,
+    "summed": lambda a, b, v: np.abs(a.T - b[:, 0]).max(0),
+    "a plane turned round": lambda a, b, v: v.transpose(2, 1, 0) - v[:, :, 0].T,
+    "there and back": lambda a, b, v: v.transpose(1, 2, 0).transpose(1, 2, 0) * 3,
+    "little": lambda a, b, v: a[:5, :7].T * 2,
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_the_rest_is_right(name):
+    f = MIXED[name]
+    np.testing.assert_allclose(fx.futurize(f)(A, B, V), f(A, B, V), rtol=1e-12)
+
+
+def test_the_view_is_behind_the_operations():
+    x = param(Aval((200, 300), np.dtype(float)), "x")
+    y = param(Aval((200,), np.dtype(float)), "y")
+    turned = apply("transpose", x, axes=(1, 0))
+    after = keep_orders(Graph([x, y], [(turned - y) * 2.0], "turned"))
+    (out,) = after.outs
+    assert out.op == "transpose"
+    assert out.inputs[0].op == "multiply"
+    assert {node.shape for node in after.nodes if node.op in ("multiply", "subtract")} == {(200, 300)}
+
+
+def test_what_others_read_in_its_own_order_stays():
+    x = param(Aval((200, 300), np.dtype(float)), "x")
+    graph = Graph([x], [apply("cumsum", apply("transpose", x, axes=(1, 0)) * 2.0, axis=0, dtype=None)], "read")
+    assert keep_orders(graph) is graph
