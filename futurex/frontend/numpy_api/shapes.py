@@ -16,6 +16,7 @@ from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
+from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.node import const, size_node
 
 
@@ -106,11 +107,16 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
 
 @handles(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    tracers = [as_tracer(part) for part in arrays]
+    given = [*arrays]
+    tracers = [as_tracer(part) for part in given]
     parts = [part._node for part in tracers]
     if not parts:
         raise ValueError("need at least one array to concatenate")
     if axis is None:
+        weak = [type(part) in PYTHON_SCALARS or (isinstance(part, Tracer) and part.aval.weak) for part in given]
+        kinds = (part.dtype.type(0).item() if own else part.dtype for part, own in zip(parts, weak, strict=True))
+        common = np.result_type(*kinds)
+        parts = [as_dtype(part, common) if own else part for part, own in zip(parts, weak, strict=True)]
         parts, axis = [emit("reshape", part, shape=(part.size,)) for part in parts], 0
     if builtins.any(part.ndim == 0 for part in parts):
         raise ValueError("zero-dimensional arrays cannot be concatenated")
