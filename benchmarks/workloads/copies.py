@@ -13,6 +13,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.pairwise import AHEAD, PREFETCH, prefetch
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 
 _LINE = 64
@@ -40,7 +41,7 @@ def reading(nbytes: int, threads: int) -> tuple[Callable[[], Any], int]:
 
 def _run(entry: Entry, block: bytes, threads: int, *kept: Any) -> None:
     if threads > 1 and openmp() is not None:
-        entry.on_threads(block, threads)
+        entry.on_threads(block, Share(threads, threads))
     else:
         entry(block)
 

@@ -19,6 +19,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, products
 from futurex.kernels.numba_.compiler import Entry, compiled
+from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
@@ -31,15 +32,20 @@ PARALLEL_PRODUCT = 1 << 19
 """Multiply-adds from which a second thread is worth its start."""
 _TASKS, _SHORTEST = 8, 48
 """Tasks for each thread that are enough, and rows of one that are worth the packing."""
+_TICKETS = 4
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
-_THIN = 16
-"""Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty."""
+_THIN, _THINNEST = 16, 7
+"""Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty; and the
+same for little products."""
 _DEEPEST_TURNED = 512, 256
 """Inner elements of a first and of a second operand that is turned above which the library is faster: of the first a
 tile reads as many lines, which strides of powers of two drive out of the caches; the second is packed on its own."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
+_LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
+"""Multiply-adds, of one whose second operand is turned and of a thin one, up to which it is little: the library's few
+per cent are less than waking its threads takes, where nothing else in a plan runs on them."""
 Turned = tuple[bool, bool]
 
 
@@ -75,8 +81,12 @@ class GemmBackend:
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
-    fits = fits and all(inner <= most for most, each in zip(_DEEPEST_TURNED, turned, strict=True) if each)
-    return fits and batch * rows * inner * columns > LEAST_PRODUCT and min(inner, columns) > _THIN
+    count = batch * rows * inner * columns
+    if not fits or count <= LEAST_PRODUCT or (turned[0] and inner > _DEEPEST_TURNED[0]):
+        return False
+    if turned[1] and inner > _DEEPEST_TURNED[1] and count > _LITTLE:
+        return False
+    return min(inner, columns) > (_THIN if count > _LITTLE_THIN else _THINNEST)
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,11 @@ class Product:
         )  # fmt: skip
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 
+    def share(self, block: Any) -> Share:
+        """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
+        tickets = min(int(np.frombuffer(block, np.int64, 1)[0]), _TICKETS * self.threads)
+        return Share(self.threads, tickets, math.prod(self.sizes) < BRIEF_PRODUCT)
+
     def lies(self, arrays: Sequence[Any]) -> tuple[Lie, Lie] | None:
         """How the operands lie; None where the code cannot read one of them."""
         for array, shape in zip(arrays, self.shapes, strict=True):
@@ -201,7 +216,7 @@ class Product:
             return out
         block = self.block(lies, (out, *inputs))
         if self.threads > 1:
-            entry.on_threads(block, self.threads)
+            entry.on_threads(block, self.share(block))
         else:
             entry(block)
         return out
@@ -231,7 +246,7 @@ class _BoundProduct:
             self.words[:] = block
         else:
             self.entry, self.words = entry, block.copy()
-            self.steps = [entry.step(address_of(self.words), self.product.threads)]
+            self.steps = [entry.step(address_of(self.words), self.product.share(self.words))]
         return self.steps
 
 

@@ -17,6 +17,8 @@ from futurex.tree.node import Node
 
 LIBRARIES = ("gemm", "onednn")
 """Backends whose products in single precision have last bits of their own."""
+ON_OPENMP = "onednn"
+"""The backend whose kernels bring threads of their own."""
 
 
 class Late(Protocol):

@@ -1,4 +1,4 @@
-"""The process's one OpenMP library: oneDNN and generated kernels share its threads, so they never compete for cores.
+"""The process's one OpenMP library: oneDNN brings it, and generated kernels use its threads where both run in turns.
 
 libgomp gives every thread that starts a parallel region helpers of its own, and where the process then has more threads
 than processors, none of them waits for work any more, but sleeps at once: each region costs 50 µs for waking it. So one
@@ -44,8 +44,16 @@ class _Team:
     asked: set[int] = set()  # noqa: RUF012
 
 
-def take_team() -> None:
-    """The calling thread is about to run kernels of several threads."""
+LIBRARY_RUNS = ctypes.c_int64(0)
+"""Do generated kernels use OpenMP's threads, because a library's primitives run between them? Their code reads it:
+helpers of their own (:mod:`futurex.kernels.numba_.team`) and OpenMP's would take turns in waking and sleeping."""
+
+
+def take_team(*, library: bool) -> None:
+    """The calling thread is about to run kernels of several threads; ``library``: some of them are a library's."""
+    LIBRARY_RUNS.value = library
+    if not library:
+        return
     me = threading.get_ident()
     if _Team.owner == me:
         return

@@ -13,7 +13,7 @@ from typing import Any
 from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
 from futurex.kernels.contest import Contest
-from futurex.kernels.registry import Backend, Kernel, kernel_for, threads_of
+from futurex.kernels.registry import ON_OPENMP, Backend, Kernel, kernel_for, threads_of
 from futurex.kernels.threads import take_team
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
@@ -125,6 +125,7 @@ class Plan:
         self.cost = sum(each.cost for each in self.instructions)
         self.critical = max((each.priority for each in self.instructions), default=0.0)
         self.threads = max((threads_of(each.kernel, low.threads) for each in self.instructions), default=1)
+        self.library = any(map(_is_library, self.instructions))
         self._for_tasks = for_tasks
         self._tasks: Plan | None = None
         self.contest: Contest | None = None  # of this plan and its tasks, where both give the same bits
@@ -221,7 +222,7 @@ class Plan:
         localities do not answer. After an error donated arguments hold no valid values.
         """
         if self.threads > 1:
-            take_team()
+            take_team(library=self.library)
         if self.whole is not None:
             return self.whole.run(args, communicator, outs, checked)
         return self._replayed(args, communicator, outs, checked)
@@ -378,6 +379,12 @@ def _order(low: Lowering) -> list[int]:
     if len(order) != len(drafts):
         raise RuntimeError(f"{low.graph.name}: {len(drafts) - len(order)} instructions wait for each other")
     return order
+
+
+def _is_library(instruction: Instruction) -> bool:
+    """Does it run primitives of the library, on OpenMP's threads?"""
+    kernel = instruction.kernel
+    return kernel.backend == ON_OPENMP or any(plan.library for plan in kernel.plans)
 
 
 def _collectives(low: Lowering) -> list[int]:

@@ -88,7 +88,7 @@ def test_without_a_library_thin_and_deep_products_are_made_here_too(sizes, turne
 def test_without_a_library_all_products_of_a_net_are_made_here(monkeypatch):
     monkeypatch.setenv("FUTUREX_BACKENDS", "gemm,blas,numba,loops,numpy")
     assert default_backends()[0].alone
-    x, w = param(Aval((128, 512), FLOAT32)), param(Aval((512, 10), FLOAT32))
+    x, w = param(Aval((1280, 1000), FLOAT32)), param(Aval((1000, 10), FLOAT32))
     assert kernel_for(apply("matmul", x, w), default_backends(), 2).backend == "gemm"
     assert backend().claim(apply("matmul", x, w), 2) is None
 
@@ -198,9 +198,16 @@ def test_not_claimed(x, y, dtype):
 
 @pytest.mark.parametrize("turned, most", [((True, False), 512), ((False, True), 256), ((False, False), 4096)])
 def test_what_is_turned_and_deep_is_left_to_the_library(turned, most):
-    assert claimed((64, most), (most, 64), turned)[1] is not None
-    deeper = claimed((64, most + 1), (most + 1, 64), turned)[1]
+    assert claimed((500, most), (most, 500), turned)[1] is not None
+    deeper = claimed((500, most + 1), (most + 1, 500), turned)[1]
     assert (deeper is None) == any(turned)
+
+
+def test_little_products_need_no_threads_of_the_library():
+    """All products of a perceptron's step are made here."""
+    assert claimed((128, 512), (512, 512), (False, True))[1] is not None
+    for x, y in (((128, 512), (512, 10)), ((128, 10), (10, 512)), ((512, 128), (128, 10))):
+        assert claimed(x, y, (x[0] > x[1], y[0] < y[1]))[1] is not None
 
 
 def test_panels_cover_all_columns():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from futurex.kernels import steps
+from futurex.kernels.backends import default_backends
 from futurex.kernels.numba_.labels import BoundLabels
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
@@ -320,10 +321,10 @@ ONE_TEAM = """
 import os, threading, time
 import numpy as np, futurex as fx
 from futurex.frontend.staging import executor
-double = fx.futurize(lambda x: x * 2 + 1)
-x = np.ones(1 << 21, np.float32)
-plan = double.trace(x).plan
-assert plan.threads == 2
+square = fx.futurize(lambda x: x.T @ (x * 2 + 1))
+x = np.ones((1024, 256), np.float32)
+plan = square.trace(x).plan
+assert plan.threads == 2 and plan.library
 def threads():
     return len(os.listdir("/proc/self/task")) - threading.active_count()
 def until(seen, act):
@@ -331,7 +332,7 @@ def until(seen, act):
     while not seen():
         assert time.monotonic() < end, threads()
         act()
-until(lambda: threads() == 1, lambda: double(x))  # a worker has the team
+until(lambda: threads() == 1, lambda: square(x))  # a worker has the team
 [future] = executor().submit(plan, [x])
 future.result()
 until(lambda: plan.run([x]) and threads() == 1, lambda: None)  # this thread takes it over
@@ -341,8 +342,9 @@ print("one team")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts the threads in /proc")
+@pytest.mark.skipif("onednn" not in {each.name for each in default_backends()}, reason="no other kernels use OpenMP")
 def test_one_thread_at_a_time_has_openmp_helpers():
-    """Whoever runs: beside Python's threads there is one, the helper of the thread that runs kernels of two."""
+    """Whoever runs primitives of oneDNN: beside Python's threads there is one, the helper of the one that runs them."""
     environment = {**os.environ, "FUTUREX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "FUTUREX_COMPILE": "wait"}
     command = [sys.executable, "-c", ONE_TEAM]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

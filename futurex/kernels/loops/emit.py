@@ -326,14 +326,9 @@ class Emitter:
 
 
 def _region(words: int, parts: int, threaded: bool) -> list[str]:
-    """The entry: one part after the other, those of one thread in its own block."""
-    lines = ["define void @region(ptr %blocks) {", "entry:"]
-    number, count = "0", "1"
-    if threaded:
-        lines = ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()", *lines]
-        lines += ["%t32 = call i32 @omp_get_thread_num()", "%c32 = call i32 @omp_get_num_threads()"]
-        lines += ["%t = zext i32 %t32 to i64", "%c = zext i32 %c32 to i64"]
-        number, count = "%t", "%c"
+    """The entry: one part after the other, those of one ticket in its own block."""
+    lines = ["define void @region(ptr %blocks, i64 %t, i64 %c) {", "entry:"]
+    number, count = ("%t", "%c") if threaded else ("0", "1")
     return [
         *lines,
         f"%skip = mul i64 {number}, {8 * words}",

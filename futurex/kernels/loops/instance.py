@@ -21,6 +21,7 @@ from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.numba_.compiler import Entry
+from futurex.kernels.numba_.team import Share
 from futurex.tree.aval import PYTHON_SCALARS
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Source:
 
     def _run(self) -> list[str]:
         threads = self._program.threads
-        lines = [f"on_threads(block, {threads})" if threads > 1 else "code(where)"]
+        lines = ["on_threads(block, share)" if threads > 1 else "code(where)"]
         if self._program.callback is not None:
             lines.append("if calls.interrupts: raise calls.interrupts.pop()")
         numbers = "".join(f", r{k}" for k, (cell, _, _) in enumerate(self._program.outs) if cell is None)
@@ -174,6 +175,7 @@ class Instance:
             "block": (ctypes.c_char * (8 * blocks.size)).from_buffer(blocks.data), "scratch": scratch,
             "statuses": blocks[:, 0], "pack": program.pack, "unpack": program.unpack, "too_large": struct.error,
             "code": _CODE(entry.address), "where": ctypes.c_void_p(address_of(blocks)), "on_threads": entry.on_threads,
+            "share": Share(program.threads, program.threads),
             "calls": calls, "view": calls.view, "kept": program.kept, "objects": program.objects,
             "numbers": frozenset(PYTHON_SCALARS), "ndarray": np.ndarray, "array": np.array, "copyto": np.copyto,
             "at": address_of, "admitted": _admitted, "misfit": _misfit,

@@ -97,7 +97,7 @@ class _Loop:
         outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self.several = isinstance(node.aval, tuple)
         self.results = len(outs)
-        self.threads = program.threads
+        self.share, self.threads = program.share, program.share.threads
         self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
         rows = {k for k, _ in program.steps}
         self.checks += tuple(
@@ -186,7 +186,7 @@ class _Loop:
 
     def _run(self, entry: Entry, block: Any) -> None:
         if self.threads > 1:
-            entry.on_threads(block, self.threads)
+            entry.on_threads(block, self.share)
         else:
             entry(block)
 
@@ -240,7 +240,7 @@ class _BoundLoop:
             self.known, self.steps = (entry, computed), [copying(*each) for each in computed]
             if program.scratch:
                 self.steps.append(clearing(address_of(self.scratch), HEAD))
-            self.steps.append(entry.step(self.block, loop.threads))
+            self.steps.append(entry.step(self.block, loop.share))
         return self.steps
 
 

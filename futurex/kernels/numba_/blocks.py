@@ -19,6 +19,7 @@ from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.emit import analyse, emit
 from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.vectors import DECLARATIONS, slot
 from futurex.kernels.steps import Bound, Row, Step, Workspace, copying
 from futurex.kernels.threads import openmp
@@ -58,8 +59,10 @@ class BlockKernel(ABC):
             raise ValueError(f"{node.op}: the region is not one loop over the rows")
         assert isinstance(node.aval, tuple)
         self.results = len(graph.outs)
-        self.checks = [(aval.shape, aval.dtype) for aval in (*node.aval, *(each.aval for each in node.inputs))]
         self.threads = threads if openmp() is not None else 1
+        arrays = (*node.aval, *(each.aval for each in node.inputs))
+        self.checks = [(aval.shape, aval.dtype) for aval in arrays]
+        self.share = Share.of(self.threads, sum(each.nbytes for each in arrays))
         self.read = [scalar for scalar in self.region.scalars if scalar.position is not None]
         constants = [scalar for scalar in self.region.scalars if scalar.position is None]
         self.constants = b"".join(slot(scalar, scalar.node.value) for scalar in constants)
@@ -217,25 +220,21 @@ class _BoundBlocks:
         around = [*computed, *kernel.before()], kernel.after(out)
         if self.known != around:
             self.known = around
-            self.steps = [*around[0], kernel.whole.step(address_of(self.words), kernel.threads), *around[1]]
+            self.steps = [*around[0], kernel.whole.step(address_of(self.words), kernel.share), *around[1]]
         return self.steps
 
 
 def started(arrays: Sequence[str], stride: str) -> tuple[Code, str]:
-    """The code of such a kernel, and the calling thread's place in the room, of which each has ``stride`` floats.
+    """The code of such a kernel, and the ticket's place in the room, of which each has ``stride`` floats.
 
     All arrays come as addresses, because the region reads and writes them, too: pointers may not be told apart.
     """
     code = Code()
-    thread = "0"
-    if openmp() is not None:
-        thread = code.do("zext i32 %id to i64")
-        code.lines.insert(1, "  %id = call i32 @omp_get_thread_num()")
     for name in (*arrays, *_OWN):
         code.run(f"%{name} = inttoptr i64 %{name}.held to ptr")
     code.run("%call = inttoptr i64 %region to ptr")
     code.run("%local = alloca i64, i64 %slots, align 8")
-    return code, code.at("float", "%room", code.multiply(thread, stride))
+    return code, code.at("float", "%room", code.multiply("%ticket", stride))
 
 
 def call_region(code: Code, begin: str, count: str, product: tuple[str, str] | None = None) -> None:
@@ -248,7 +247,7 @@ def call_region(code: Code, begin: str, count: str, product: tuple[str, str] | N
     code.run(f"store i64 {count}, ptr %local")
     if product is not None:
         code.run(f"store ptr {product[1]}, ptr {code.at('i64', '%local', product[0])}")
-    code.run("call void %call(ptr %local)")
+    code.run("call void %call(ptr %local, i64 0, i64 1)")
 
 
 def finished(code: Code, numbers: Sequence[str], arrays: Sequence[str]) -> str:

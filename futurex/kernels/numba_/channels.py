@@ -14,6 +14,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
@@ -55,6 +56,7 @@ class Written:
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         arrays = (*outs, *(each.aval for each in node.inputs))
         self.checks = tuple((each.shape, each.dtype) for each in arrays)
+        self.share = Share.of(threads, sum(each.nbytes for each in arrays))
         self.fixed = struct.pack(f"={len(geometry)}q", *geometry)
         self.pack = struct.Struct(f"={len(arrays)}q").pack
         self.entry = compiled(text, wait=False)
@@ -102,7 +104,7 @@ class Written:
     def run(self, block: bytes) -> None:
         """Run the code on a block of parameters."""
         if self.threads > 1:
-            self.entry.on_threads(block, self.threads)
+            self.entry.on_threads(block, self.share)
         else:
             self.entry(block)
 
@@ -127,7 +129,7 @@ class _BoundWritten:
             return None
         self.words[self.first :] = [address_of(array) for array in arrays]
         if not self.steps:
-            self.steps = [self.kernel.entry.step(address_of(self.words), self.kernel.threads)]
+            self.steps = [self.kernel.entry.step(address_of(self.words), self.kernel.share)]
         return self.steps
 
 

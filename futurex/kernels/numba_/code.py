@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+ENTRY = "define void @region(ptr %block, i64 %t, i64 %c)"
+"""Every kernel's: with its block, and which ticket of how many it is to do (:mod:`futurex.kernels.numba_.team`)."""
+
 
 class Code:
     """The body of one function; loops nest as ``with`` blocks. ``number``: of the function, for its notes."""
@@ -110,16 +113,14 @@ class Code:
 
 
 def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, declarations: Sequence[str] = ()) -> str:
-    """A module with the kernel ``@region(ptr block)``, whose body ``code`` runs from ``%low`` to ``%high``.
+    """A module with the kernel :data:`ENTRY`, whose body ``code`` runs from ``%low`` to ``%high`` for ``%ticket``.
 
     The block holds the parameters in slots of eight bytes; the first one is the extent that threads share.
     """
     lines = list(declarations)
-    if threaded:
-        lines += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
     shown = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} %{name}" for kind, name in parameters)
-    lines.append(f"define internal void @part(i64 %low, i64 %high, {shown}) noinline {{")
-    lines += [*code.lines, "  ret void", "}", "define void @region(ptr %block) {", "entry:"]
+    lines.append(f"define internal void @part(i64 %low, i64 %high, i64 %ticket, {shown}) noinline {{")
+    lines += [*code.lines, "  ret void", "}", f"{ENTRY} {{", "entry:"]
     for slot, (kind, name) in enumerate(parameters):
         lines.append(f"  %{name}.at = getelementptr i64, ptr %block, i64 {slot}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}.at, align 8")
@@ -128,18 +129,14 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
         lines += share(extent)
         low, high = "%low", "%high"
     passed = ", ".join(f"{kind} %{name}" for kind, name in parameters)
-    lines += [f"  call void @part(i64 {low}, i64 {high}, {passed})", "  ret void", "}", *code.notes]
+    lines += [f"  call void @part(i64 {low}, i64 {high}, i64 %t, {passed})", "  ret void", "}", *code.notes]
     return "\n".join(lines) + "\n"
 
 
 def share(extent: str, unit: int = 1) -> list[str]:
-    """The part from %low to %high of ``extent`` rounds that is the calling thread's; parts begin at multiples of
-    ``unit``, a power of two."""
+    """The part from %low to %high of ``extent`` rounds that is this ticket's; parts begin at multiples of ``unit``, a
+    power of two."""
     own = [
-        "  %t32 = call i32 @omp_get_thread_num()",
-        "  %c32 = call i32 @omp_get_num_threads()",
-        "  %t = zext i32 %t32 to i64",
-        "  %c = zext i32 %c32 to i64",
         "  %t1 = add i64 %t, 1",
         f"  %lowc = mul i64 {extent}, %t",
         f"  %highc = mul i64 {extent}, %t1",

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.kernels import store
-from futurex.kernels.addresses import address_of_function
 from futurex.kernels.compiling import background, working
+from futurex.kernels.numba_.team import Share, team
 from futurex.kernels.steps import Step
-from futurex.kernels.threads import openmp
 
 _entries: dict[str, Entry] = {}
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 
 
 @functools.cache
@@ -51,20 +51,17 @@ class Entry:
         self.error: Exception | None = None
 
     def __call__(self, block: Any) -> None:
-        self._function(block)
+        self._function(block, 0, 1)
 
-    def on_threads(self, block: Any, count: int) -> None:
-        """Each of ``count`` OpenMP threads takes its share of the outermost loop; needs libgomp."""
-        library = openmp()
-        assert library is not None
-        library.GOMP_parallel(self._address, block, count, 0)
+    def on_threads(self, block: Any, share: Share) -> None:
+        """A call whose outermost loop is shared."""
+        team().run(self._address, block, share)
 
-    def step(self, block: int, count: int) -> Step:
-        """The call with a block at this address, on so many threads."""
-        library = openmp() if count > 1 else None
-        if library is None:
-            return self.address, block, 0, 0, 0, 0
-        return address_of_function(library.GOMP_parallel), self.address, block, count, 0, 0
+    def step(self, block: int, share: Share) -> Step:
+        """The call with a block at this address."""
+        if share.threads == 1:
+            return self.address, block, 0, 1, 0, 0
+        return team().step(self._address, block, share)
 
     @property
     def address(self) -> int:
@@ -114,7 +111,7 @@ class Entry:
         engine.add_object_file(llvm().ObjectFileRef.from_data(code))
         engine.finalize_object()
         self._address = engine.get_function_address(f"region_{self._key}")
-        self._function: Callable[[Any], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self._address)
+        self._function: Callable[..., None] = _KERNEL(self._address)
         self.ready = True
 
 
@@ -139,10 +136,6 @@ def compiled(text: str, *, wait: bool = True) -> Entry:
 def _target() -> Any:
     llvm().initialize_native_target()
     llvm().initialize_native_asmprinter()
-    library = openmp()
-    if library is not None:
-        for name in ("omp_get_thread_num", "omp_get_num_threads"):
-            llvm().add_symbol(name, address_of_function(getattr(library, name)))
     return llvm().Target.from_default_triple()
 
 

@@ -80,7 +80,7 @@ class Dropout(Written):
             return out
         block = self.block(first, int(key), (address_of(out), address_of(x)))
         if self.threads > 1:
-            self.entry.on_threads(block, self.threads)
+            self.entry.on_threads(block, self.share)
         else:
             self.entry(block)
         done = self.groups * GROUP
@@ -106,7 +106,7 @@ class _BoundDropout:
             return None
         self.words[:] = np.frombuffer(kernel.block(first, int(key), (address_of(out), address_of(x))), np.int64)
         if not self.steps:
-            self.steps = [kernel.entry.step(address_of(self.words), kernel.threads)]
+            self.steps = [kernel.entry.step(address_of(self.words), kernel.share)]
         return self.steps
 
 

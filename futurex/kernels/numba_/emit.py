@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_ import past
-from futurex.kernels.numba_.code import share
+from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout
@@ -133,8 +133,6 @@ class _Emitter:
         declarations = sorted(self.body.intrinsics)
         if self.aside:
             declarations.append(past.MARK)
-        if threaded:
-            declarations += ["declare i32 @omp_get_thread_num()", "declare i32 @omp_get_num_threads()"]
         return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
 
     def _parameters(self) -> list[tuple[str, str]]:
@@ -151,8 +149,8 @@ class _Emitter:
         return [(kind, name) for kind, name in self._parameters() if name not in shared]
 
     def _entry(self, threaded: bool) -> list[str]:
-        """Unpack the block, take the calling thread's share of the outermost loop, run it."""
-        lines = ["define void @region(ptr %block) {", "entry:"]
+        """Unpack the block, take the ticket's share of the outermost loop, run it."""
+        lines = [f"{ENTRY} {{", "entry:"]
         for slot, (kind, name) in enumerate(self._parameters()):
             lines.append(f"  {name}.at = getelementptr i64, ptr %block, i64 {slot}")
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")

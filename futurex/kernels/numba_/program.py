@@ -15,6 +15,7 @@ from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
 from futurex.kernels.numba_.staggered import suits as staggers
 from futurex.kernels.numba_.sweep import Sweep
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import LONGEST_ROW, Level
@@ -43,18 +44,18 @@ class Program:
     steps: tuple[tuple[int, int], ...]
     scalars: tuple[Scalar, ...]
     text: Callable[[tuple[int, ...]], str]
-    threads: int
+    share: Share
     scratch: int
     approximate: bool
     inplace: bool
     guarded: bool
 
 
-def _threads(node: Node, threads: int, shares: int) -> int:
+def _share(node: Node, threads: int, shares: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     sources = {source.inputs[0] if has_gaps(source) else source for source in node.inputs}  # views overlap
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
-    return min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1
+    return Share.of(min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1, moved)
 
 
 def elementwise(node: Node, threads: int) -> Program:
@@ -71,7 +72,7 @@ def elementwise(node: Node, threads: int) -> Program:
     return Program(
         layout.extents, region.arrays, steps, region.scalars,
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
-        _threads(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
+        _share(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,
     )  # fmt: skip
@@ -108,6 +109,6 @@ def reducing(node: Node, threads: int) -> Program:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)
     return Program(
-        numbers, sweep.arrays, (), sweep.scalars, lambda aliases: text, _threads(node, threads, numbers[0]), scratch,
+        numbers, sweep.arrays, (), sweep.scalars, lambda aliases: text, _share(node, threads, numbers[0]), scratch,
         sweep.approximate, inplace=False, guarded=sweep.guarded,
     )  # fmt: skip

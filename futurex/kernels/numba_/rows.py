@@ -16,6 +16,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.blocks import BLOCK_BYTES, BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fetch, fma, load, spread, total
 from futurex.kernels.steps import Step, clearing
 from futurex.tree.node import Node
@@ -57,7 +58,7 @@ class RowProducts(BlockKernel):
 
     def after(self, out: tuple[Any, ...]) -> Sequence[Step]:
         self.parts[:] = self.fixed[1], len(self.room), self.room.shape[1], address_of(self.room), address_of(out[0])
-        return [compiled(_adding()).step(address_of(self.parts), 1)]
+        return [compiled(_adding()).step(address_of(self.parts), Share(1, 1))]
 
 
 @functools.cache

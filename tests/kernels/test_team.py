@@ -1,0 +1,112 @@
+"""Kernels on a team of threads: every ticket is done once, whoever does it, however many come to do it."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.team import Share, team
+from futurex.kernels.numba_.tickets import LONE
+from futurex.kernels.steps import Row
+from futurex.kernels.threads import LIBRARY_RUNS, openmp
+
+pytestmark = pytest.mark.skipif(openmp() is None, reason="no OpenMP: one thread")
+
+
+def counting():
+    """A kernel that adds one to each of its numbers, and to the number of its ticket in a second array."""
+    code = Code()
+    for array, first, last in (("x", "%low", "%high"), ("seen", "%ticket", code.add("%ticket", "1"))):
+        with code.loop(first, last) as (k, _):
+            place = code.at("i64", f"%{array}", k)
+            code.run(f"store i64 {code.add(code.do(f'load i64, ptr {place}'), '1')}, ptr {place}")
+    return compiled(module([("i64", "count"), ("ptr", "x"), ("ptr", "seen")], code, threaded=True))
+
+
+def counted(share, times, count=1000):
+    x, seen = np.zeros(count, np.int64), np.zeros(share.tickets, np.int64)
+    block = np.array([count, address_of(x), address_of(seen)], np.int64)
+    held, entry = block.tobytes(), counting()
+    row = Row([entry.step(address_of(block), share)])
+    for k in range(times):
+        if k % 2:
+            row.run()
+        else:
+            entry.on_threads(held, share)
+    np.testing.assert_array_equal(x, times)
+    np.testing.assert_array_equal(seen, times)
+
+
+@pytest.mark.parametrize("threads, tickets", [(2, 2), (2, 8), (3, 3), (4, 64), (3, 1), (2, 1000)])
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("library", [False, True])
+def test_every_ticket_is_done_once(threads, tickets, brief, library):
+    if library:
+        tickets = threads  # OpenMP's threads are as many as tickets
+    before, LIBRARY_RUNS.value = LIBRARY_RUNS.value, library
+    try:
+        counted(Share(threads, tickets, brief), 40)
+    finally:
+        LIBRARY_RUNS.value = before
+
+
+def test_threads_that_find_the_team_at_work_do_all_tickets_themselves():
+    failures = []
+
+    def work(threads):
+        try:
+            counted(Share(threads, 4 * threads), 300)
+        except BaseException as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=work, args=(2 + k % 2,)) for k in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not failures
+
+
+def test_brief_calls_let_a_helper_sleep_until_they_are_many():
+    counted(Share(2, 2), 1)  # there is one
+    for _ in range(2 * LONE + 2):
+        while not team().asleep(0):
+            os.sched_yield()
+        before = team().passed
+        counted(Share(2, 2, brief=True), 1)
+        assert team().passed == (before + 1 if before < LONE else 0)
+    while not team().asleep(0):
+        os.sched_yield()
+    counted(Share(2, 2), 1)
+    assert team().passed == 0
+
+
+BITS = """
+import sys, threading
+import numpy as np
+import futurex as fx
+
+@fx.futurize
+def region(x, w):
+    h = np.maximum(x @ w, 0)
+    return np.tanh(h).sum(axis=0), h * 2 - x[:, :400], (h ** 2).sum()
+
+rng = np.random.default_rng(0)
+x, w = rng.normal(size=(600, 500)).astype("f4"), rng.normal(size=(500, 400)).astype("f4")
+print(len(set(tuple(np.asarray(each).tobytes() for each in region(x, w)) for _ in range(30))))
+"""
+
+
+def test_the_bits_do_not_depend_on_who_comes():
+    """Results of thirty calls, in a process that ends while helpers look for work."""
+    environment = {**os.environ, "FUTUREX_THREADS": "2", "FUTUREX_COMPILE": "wait"}
+    found = subprocess.run([sys.executable, "-c", BITS], env=environment, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.split()) == (0, ["1"]), found.stderr
+
+
