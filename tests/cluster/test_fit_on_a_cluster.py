@@ -28,16 +28,25 @@ def _problem(n=61):
     return params, (x, y)
 
 
-@pytest.mark.parametrize("transport", ["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+@pytest.fixture(scope="module", params=["local", "tcp", pytest.param("ucx", marks=pytest.mark.ucx)])
+def cluster_by(request):
+    """A cluster of each transport."""
+    try:
+        made = fx.Cluster(2, transport=request.param)
+    except ImportError as error:
+        pytest.skip(str(error))
+    with made as cluster:
+        yield cluster
+
+
 @pytest.mark.parametrize("optimizer", [fx.optim.sgd(0.1, momentum=0.9), fx.optim.adam(1e-2)], ids=["momentum", "adam"])
-def test_two_localities_train_as_one(transport, optimizer):
+def test_two_localities_train_as_one(cluster_by, optimizer):
     params, data = _problem()
     options = {"optimizer": optimizer, "epochs": 3, "batch_size": 16, "seed": 5, "progress": False}
     alone = fx.fit(loss, params, data, **options)
     want = alone.result(120)
-    with _cluster(transport) as cluster:
-        run = fx.fit(loss, params, data, on=cluster, **options)
-        got = run.result(120)
+    run = fx.fit(loss, params, data, on=cluster_by, **options)
+    got = run.result(120)
     for name in params:
         np.testing.assert_allclose(got[name], want[name], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose([r["loss"] for r in run.history], [r["loss"] for r in alone.history], rtol=1e-9)
@@ -86,13 +95,6 @@ def cluster():
         yield cluster
 
 
-def _cluster(transport):
-    try:
-        return fx.Cluster(2, transport=transport)
-    except ImportError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.parametrize("strategy", [fx.strategy.all_reduce(), fx.strategy.parameter_server(2)], ids=str)
 def test_a_worker_killed_during_fit_is_named(strategy):
     params, data = _problem(4096)
@@ -115,14 +117,13 @@ def test_a_worker_killed_during_fit_is_named(strategy):
             fx.fit(loss, params, data, on=cluster, progress=False).result(120)
 
 
-def test_an_error_in_the_loss_reaches_the_driver_with_the_users_line():
+def test_an_error_in_the_loss_reaches_the_driver_with_the_users_line(cluster):
     params, (x, y) = _problem()
     y = y.copy()
     y[40] = 7  # a label that does not exist
-    with fx.Cluster(2) as cluster:
-        with pytest.raises(IndexError) as caught:
-            fx.fit(loss, params, (x, y), epochs=1, batch_size=61, on=cluster, progress=False).result(120)
-        assert "test_fit_on_a_cluster.py" in "\n".join(getattr(caught.value, "__notes__", []))
+    with pytest.raises(IndexError) as caught:
+        fx.fit(loss, params, (x, y), epochs=1, batch_size=61, on=cluster, progress=False).result(120)
+    assert "test_fit_on_a_cluster.py" in "\n".join(getattr(caught.value, "__notes__", []))
 
 
 def _normalised(local, params, x, y):
@@ -159,19 +160,18 @@ def test_batches_may_be_normalised_by_each_localitys_own_statistics(cluster):
     assert not np.allclose(got["w"], other["w"], rtol=1e-3)  # on one locality it is another training
 
 
-def test_compressed_gradients_train_too():
+def test_compressed_gradients_train_too(cluster):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(64, 48)).astype(np.float32)
     truth = rng.normal(size=(48, 32)).astype(np.float32)
-    with _cluster("local") as cluster:
-        for compression in ("bf16", "topk:0.2", "powersgd:2"):
-            run = fx.fit(
-                _squares, np.zeros((48, 32), np.float32), (x, x @ truth), optimizer=fx.optim.sgd(0.5), epochs=30,
-                batch_size=64, on=cluster, progress=False, compression=compression,
-            )  # fmt: skip
-            run.result(120)
-            losses = [record["loss"] for record in run.history]
-            assert losses[-1] < 0.2 * losses[0], compression
+    for compression in ("bf16", "topk:0.2", "powersgd:2"):
+        run = fx.fit(
+            _squares, np.zeros((48, 32), np.float32), (x, x @ truth), optimizer=fx.optim.sgd(0.5), epochs=30,
+            batch_size=64, on=cluster, progress=False, compression=compression,
+        )  # fmt: skip
+        run.result(120)
+        losses = [record["loss"] for record in run.history]
+        assert losses[-1] < 0.2 * losses[0], compression
     with pytest.raises(ValueError, match="compression='zip' is not"):
         fx.fit(_squares, np.zeros((48, 32), np.float32), (x, x @ truth), compression="zip")
 

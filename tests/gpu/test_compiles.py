@@ -109,7 +109,7 @@ def test_nvcc_compiles_every_kernel(tmp_path):
     kinds = ("compute", "sm")  # the last one's to the end
     targets = [f"-gencode=arch=compute_{a},code={kind}_{a}" for a, kind in zip(ARCHITECTURES, kinds, strict=True)]
     plainly = ["-Xcicc", "-O0", "-Xptxas", "-O0"]  # optimisation takes most of the time
-    command = [nvcc, "--fatbin", *targets, *OPTIONS, *plainly, "-o", str(made), str(source)]
+    command = [nvcc, "--fatbin", "--threads=2", *targets, *OPTIONS, *plainly, "-o", str(made), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     code = made.read_bytes()
