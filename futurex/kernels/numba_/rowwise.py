@@ -239,26 +239,27 @@ class Rows:
         return MadePass(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
-        """Before line ``mark``: ask for what lies ahead of a block. Of several passes each asks for its part of it, so
-        that memory is busy while they compute; a long row comes from memory in each."""
+        """Before line ``mark``: ask for what lies ahead of a block. Of several passes the first one waits for memory
+        itself, and all behind it ask, so that memory is busy while they compute; a long row comes from memory in each.
+        """
+        sweep = self.sweep
+        several = sweep.stages > 1 and sweep.space.count <= LONGEST_ROW
+        if several and elements.stage == 0:
+            return
         body = code.lines[mark:]
         del code.lines[mark:]
-        sweep, stages, stage = self.sweep, self.sweep.stages, elements.stage
-        if sweep.space.count > LONGEST_ROW:
-            stages, stage = 1, 0
-        read = filter(self._streams, elements.loaded if stages == 1 else sweep.operands)
+        read = filter(self._streams, sweep.operands if several else elements.loaded)
         asked = [(f"%a{sweep.operands.index(operand)}.row", operand.node.dtype, False) for operand in read]
-        if stages > 1:
+        if several:
             full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL and node not in self.aside]
             asked += [(f"%o{sweep.graph.outs.index(node)}.row", node.dtype, True) for node in full]
         for name, dtype, write in asked:
-            ahead = str(pairwise.AHEAD // (len(asked) if stages > 1 else 1))
-            if stages > 1:
+            ahead = str(pairwise.AHEAD // (len(asked) if several else 1))
+            if several:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
-            lines = span * dtype.itemsize // pairwise.LINE
-            for line in range(lines * stage // stages, lines * (stage + 1) // stages):
-                code.run(pairwise.prefetch(code.at("i8", place, str(line * pairwise.LINE)), write))
+            for byte in range(0, span * dtype.itemsize, pairwise.LINE):
+                code.run(pairwise.prefetch(code.at("i8", place, str(byte)), write))
             self.declared.add(pairwise.PREFETCH)
         code.lines += body
 
