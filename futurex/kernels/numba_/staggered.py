@@ -28,9 +28,8 @@ from futurex.tree.node import Node
 Dtype = np.dtype[Any]
 NEAR = 12 * 1024
 """Bytes of a row up to which it is worth while."""
-NEAREST = 8 * 1024
-"""Bytes of the rows on their way, of each operand, up to which they stay in the nearest cache beside what is asked for
-ahead."""
+NEAREST = 16 * 1024
+"""Bytes of the rows on their way up to which they stay in the nearest cache, beside what is asked for ahead."""
 MOST_PASSES = 4
 
 
@@ -41,11 +40,11 @@ def suits(sweep: Sweep, count: int) -> bool:
     """
     reductions = [node for stage in range(sweep.stages) for node in sweep.reductions(stage)]
     full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL]
-    size = max((each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))), default=1)
+    sizes = [each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))]
     return (
         2 <= sweep.stages <= MOST_PASSES
-        and TURN <= count <= NEAR // size
-        and (sweep.approximate or sweep.stages * count * size <= NEAREST)
+        and TURN <= count <= NEAR // max(sizes, default=1)
+        and (sweep.approximate or sweep.stages * count * sum(sizes) <= NEAREST)
         and not sweep.guarded
         and all(map(freely.suits, reductions))
         and all(sweep.stage[node] == sweep.stages - 1 for node in full)
