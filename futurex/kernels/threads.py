@@ -16,7 +16,7 @@ from collections.abc import Callable
 SPIN_COUNT = "2000"
 """How long idle OpenMP threads spin before they sleep: long enough between two kernels, too short to rob NumPy's BLAS
 of its cores (left to its default, libgomp makes a product that follows a kernel several times slower), or other
-processes: with 10000 a perceptron's step takes 0.92 to 0.95 of the time, but 2.5 times as long beside a busy one."""
+processes: with 10000 steps of a millisecond took 0.92 to 0.95 of the time, but 2.5 times as long beside a busy one."""
 _chosen = bool({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys())  # by the user
 
 
