@@ -21,6 +21,8 @@ LANES = 16
 """Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
 MOST_COLUMNS = 1024
 """Of one task."""
+MOST_VECTORS = 16
+"""That the compiler lets stand side by side."""
 NARROW = 1024
 """Bytes of a row below which threads that share its columns read memory no faster than one that has them all, and up to
 which registers hold its totals."""
@@ -37,7 +39,7 @@ def divisible(sweep: Sweep) -> bool:
 def in_registers(sweep: Sweep, tile: int) -> bool:
     """Do registers hold the totals of so many columns?"""
     reduced = [node for node in sweep.graph.outs if sweep.level[node] is Level.REDUCED]
-    return tile * sum(node.dtype.itemsize for node in reduced) <= NARROW
+    return tile <= MOST_VECTORS * LANES and tile * sum(node.dtype.itemsize for node in reduced) <= NARROW
 
 
 class Columns:
