@@ -37,7 +37,12 @@ def arccosh(x: Real) -> Real:
     """log(1 + t) with t = d + sqrt(2 d + d^2) and d = x - 1, and log 2x far out."""
     far = _far(x)
     d = x.const(0.0).choose(far, x - 1.0)
-    high, low = _sum(d.fma(d, d + d).root(), d)
+    twice = d + d
+    square = d.fma(d, twice)
+    root = square.root()
+    lost = (-root).fma(root, square) + d.fma(d, twice - square)  # of the square under the root
+    high, low = _sum(root, d)
+    low = (low + lost * 0.5 / root).choose(root.compare("ogt", 0.0), 0.0)
     value = log_of_words(x.choose(far, high), low, far)
     return value.choose(x.compare("oge", 1.0), math.nan)
 

@@ -61,13 +61,14 @@ def times_ln2(e: Real) -> tuple[Real, Real]:
     return e * first, e * second
 
 
-def _natural(e: Real, f: Real) -> Real:
-    """e log 2 + log(1 + f)."""
+def _natural(e: Real, f: Real, more: Real | None = None) -> Real:
+    """e log 2 + log(1 + f), and a little more."""
     first, second = _LN2[f.format]
     if f.format is FLOAT:
-        curve = (f * f).fma(f.in_pairs(*_FLOAT), e * second)
+        curve = (f * f).fma(f.in_pairs(*_FLOAT), e * second if more is None else e.fma(second, more))
         return e.fma(first, f) + curve
     high, low = _log_of(f)
+    low = low if more is None else low + more
     whole = e * first
     total = whole + high
     return total + ((whole - total) + high + (e.fma(second, low)))
@@ -117,9 +118,9 @@ def log_of_words(x: Real, low: Real, doubled: str | None = None) -> Real:
     u = x + 1.0
     exponent, _ = _exponent(u)
     one = (-exponent).scale(x.const(1.0))
-    f = low.fma(one, (-exponent).scale(x) - (1.0 - one))
+    f = (-exponent).scale(x) - (1.0 - one)
     e = exponent.to_real()
-    return _ends(u, _natural(e if doubled is None else (e + 1.0).choose(doubled, e), f))
+    return _ends(u, _natural(e if doubled is None else (e + 1.0).choose(doubled, e), f, low * one))
 
 
 def logaddexp(x: Real, y: Real) -> Real:
