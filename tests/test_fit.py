@@ -14,6 +14,8 @@ from futurex.data import Sampler
 from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, step_program
 
+pytestmark = pytest.mark.onednn
+
 WAIT = 60
 
 

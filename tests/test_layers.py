@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.onednn
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "futurex"
 

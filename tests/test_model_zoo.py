@@ -10,6 +10,8 @@ import futurex as fx
 from futurex.models import count, resnet
 from futurex.tree.pytree import flatten, unflatten
 
+pytestmark = pytest.mark.onednn
+
 PUBLISHED = {
     "alexnet": 61_100_840, "vgg16": 138_357_544, "googlenet": 6_624_904, "resnet18": 11_689_512,
     "resnet50": 25_557_032, "resnet101": 44_549_160, "resnet152": 60_192_808, "transformer": 3_152_384,

@@ -6,6 +6,8 @@ import pytest
 import futurex as fx
 from futurex.models import count, glorot_uniform, har_cnn, he_normal, mlp
 
+pytestmark = pytest.mark.onednn
+
 
 def test_har_cnn_has_the_published_number_of_parameters():
     """520,486 for windows of 80 x 3 and 6 classes: the summary of the Keras model by Ackermann (2018)."""

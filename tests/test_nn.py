@@ -10,6 +10,8 @@ from scipy import signal, special, stats
 
 import futurex as fx
 
+pytestmark = pytest.mark.onednn
+
 
 def test_convolution_is_the_correlation_of_every_channel():
     rng = np.random.default_rng(0)

@@ -17,6 +17,8 @@ from futurex.tree import Aval, Graph, Node, apply, param, records
 from futurex.tree.aval import aval_of
 from futurex.tree.graph import evaluate
 
+pytestmark = pytest.mark.onednn
+
 assert ops  # importing it registers the records
 BACKENDS = {backend.name: backend for backend in default_backends()}
 

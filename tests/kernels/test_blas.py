@@ -14,6 +14,8 @@ from futurex.tree import apply, param
 from futurex.tree.aval import aval_of
 from futurex.tree.record import record
 
+pytestmark = pytest.mark.onednn
+
 quick = settings(max_examples=60, deadline=None)
 dtypes = st.sampled_from(["f4", "f8"])
 

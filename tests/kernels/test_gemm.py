@@ -15,6 +15,7 @@ from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
 
 pytestmark = [
+    pytest.mark.onednn,
     pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no vectors of 512 bits"),
     pytest.mark.skipif(all(each.name != "gemm" for each in default_backends()), reason="FUTUREX_BACKENDS has no gemm"),
 ]

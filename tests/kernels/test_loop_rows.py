@@ -10,6 +10,8 @@ from futurex.kernels.loops.products import LEAST_PRODUCT
 from futurex.runtime import structured
 from futurex.runtime.plan import compile_plan
 
+pytestmark = pytest.mark.onednn
+
 RNG = np.random.default_rng(35)
 
 

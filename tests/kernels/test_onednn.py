@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from futurex.kernels import onednn
 from futurex.kernels.onednn import binding
 
-pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
+pytestmark = [pytest.mark.onednn, pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())]
 quick = settings(max_examples=60, deadline=None)
 
 

@@ -12,7 +12,7 @@ from futurex.kernels.onednn_backend import OneDNNBackend
 from futurex.ops import epilogue  # noqa: F401  (registers matmul_epilogue)
 from futurex.tree import Aval, apply, param
 
-pytestmark = pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())
+pytestmark = [pytest.mark.onednn, pytest.mark.skipif(not onednn.available(), reason=onednn.why_not())]
 quick = settings(max_examples=60, deadline=None)
 close = {"rtol": 2e-5, "atol": 2e-5}
 

@@ -8,6 +8,8 @@ import futurex as fx
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 
+pytestmark = pytest.mark.onednn
+
 TOLERANCE = 1e-5
 
 

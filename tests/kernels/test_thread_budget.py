@@ -12,6 +12,8 @@ import pytest
 
 from futurex.kernels.blas_threads import blas_threads
 
+pytestmark = pytest.mark.onednn
+
 SIDE = """
 import os, time
 import numpy as np

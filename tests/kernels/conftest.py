@@ -1,0 +1,29 @@
+"""Which tests run once more where oneDNN does not exist: those in which it acts, or what stands in front of it."""
+
+import pytest
+
+from futurex.kernels.gemm import GemmBackend
+from futurex.kernels.onednn_backend import OneDNNBackend
+
+
+@pytest.fixture(autouse=True)
+def others_do_without_onednn(request, monkeypatch):
+    """A test without the mark runs once only, so these backends must have no part in it."""
+    if request.node.get_closest_marker("onednn"):
+        yield
+        return
+    taken = []
+
+    def noting(claim):
+        def noted(self, node, threads):
+            kernel = claim(self, node, threads)
+            if kernel is not None:
+                taken.append(node.op)
+            return kernel
+
+        return noted
+
+    for backend in (GemmBackend, OneDNNBackend):
+        monkeypatch.setattr(backend, "claim", noting(backend.claim))
+    yield
+    assert not taken, f"mark the file with `pytest.mark.onednn`, so that {taken} run without it too"
