@@ -25,7 +25,7 @@ PROGRAMS = {
     "any and all": lambda x: ((x > 3).any(axis=1), (x < 9).all()),
     "standardised": standardised,
     "two reductions of one value": lambda x: (np.tanh(x).sum(axis=1), np.tanh(x).max(axis=1), np.tanh(x)),
-    "spread along the other axis": lambda x: x[:, :64] - np.tanh(x[:, :64]).sum(axis=1),
+    "spread along the other axis": lambda x: x[:, :1] - np.tanh(x).sum(axis=1),
     "numbers of rows beside whole values": lambda x: (np.exp(x - x.max(axis=1, keepdims=True)), x.max(axis=1) * 2 + 1),
     "given numbers of rows": lambda x: (x * x[:, :1] + x[0] - (x * x[:, 1:2]).sum(axis=1, keepdims=True)) * 2,
     "several axes": lambda x: standardised(x.reshape(8, 8, 300).transpose(1, 0, 2).reshape(8, 8, 300)),
