@@ -52,6 +52,7 @@ class Worker:
     outbox: deque = field(default_factory=deque)  # pairs of an event and the time at which it was sent
     stopped: bool = False
     part: Part | None = None
+    done: int = 0  # the generation whose work it has finished: its channels stay open, for what others still need
     held: list[tuple[Held, Lineage]] = field(default_factory=list)  # the newer first
 
 
@@ -149,6 +150,7 @@ class Simulation:
         part = worker.part
         if kind == "form":
             self.leave(worker)
+            worker.done = 0
             worker.part = Part(generation, self.now + SETTINGS.stall, rank=detail)
             self.send(worker, Formed(worker.name, generation, tuple(each for each, _ in worker.held)))
         elif part is None or part.generation != generation:
@@ -165,7 +167,7 @@ class Simulation:
         found = {held: lineage for held, lineage in worker.held if held.mark == mark}
         if sources:
             givers = [self.workers.get(self.groups[part.generation][rank]) for rank in sources]
-            if not all(each and each.part and each.part.generation == part.generation for each in givers):
+            if not all(each and part.generation in (each.done, each.part and each.part.generation) for each in givers):
                 self.end(worker, How.INTERRUPTED)
                 return
             [part.lineage, *_] = [lineage for held, lineage in givers[0].held if held.mark == mark]
@@ -232,7 +234,7 @@ class Simulation:
             if step == STEPS:
                 self.results.append(part.lineage)
                 self.send(worker, Ended(worker.name, part.generation, How.FINISHED, step))
-                worker.part = None
+                worker.part, worker.done = None, part.generation
                 return
             if part.command and self.agreed(part):
                 self.end_together(worker)
