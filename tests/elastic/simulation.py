@@ -127,6 +127,8 @@ class Simulation:
             there = [name in members for name in group]
             alive = any(there) and all(there[k] or there[k - 1] for k in range(len(there)))
             assert not (alive if self.pieces else any(there)) or (mark is not None and mark > safe), "too much was lost"
+            if self.pieces:  # what members hold of older commits gives way to this one piece by piece
+                self.safe = None
 
     def hear(self, worker: Worker) -> None:
         """The coordinator receives the next message of a worker."""
