@@ -7,7 +7,6 @@ each other as they lie in memory. Either way the processor foresees what is read
 
 from __future__ import annotations
 
-from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -24,16 +23,7 @@ MOST_COLUMNS = 1024
 MOST_VECTORS = 16
 """That the compiler lets stand side by side."""
 NARROW = 1024
-"""Bytes of a row below which threads that share its columns read memory no faster than one that has them all, and up to
-which registers hold its totals."""
-
-
-def divisible(sweep: Sweep) -> bool:
-    """Is it faster if threads share the columns? Not where narrow rows of one operand come from memory."""
-    large = [operand.node for operand in sweep.operands if sweep.mask(operand)[-2:] == (True, True)]
-    if len(large) != 1 or large[0].aval.nbytes < past.last_cache():
-        return True
-    return sweep.layout.extents[-1] * large[0].dtype.itemsize >= NARROW
+"""Bytes of a row up to which registers hold its totals."""
 
 
 def in_registers(sweep: Sweep, tile: int) -> bool:

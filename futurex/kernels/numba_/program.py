@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_ import crossings, past
-from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, divisible, in_registers
+from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
@@ -87,7 +87,7 @@ def reducing(node: Node, threads: int) -> Program:
     if not sweep.rows:
         *outer, count, columns = extents
         shares = math.prod(outer)
-        ranges = math.ceil(threads / shares) if divisible(sweep) else 1
+        ranges = math.ceil(threads / shares)
         tile = min(MOST_COLUMNS, math.ceil(columns / ranges / LANES) * LANES)
         tiles = math.ceil(columns / tile)
         numbers = (shares * tiles, count, columns, tile, tiles, *outer)
