@@ -36,10 +36,12 @@ _NAME = b"mem_handler\0"
 
 Empty = Callable[[tuple[int, ...], Any], Any]
 
-_ROUNDED = [
-    f"  %more = add i64 %size, {_PAGE - 1}",
-    f"  %bytes = and i64 %more, -{_PAGE}",
-]
+
+def _rounded(name: str) -> list[str]:
+    """A size in whole pages."""
+    return [f"  %more = add i64 %size, {_PAGE - 1}", f"  %{name} = and i64 %more, -{_PAGE}"]
+
+
 _LOCK = [
     f"  %lock = getelementptr i64, ptr %state, i64 {2 * KEPT + 2}",
     "  br label %try",
@@ -55,7 +57,7 @@ _TAKE = [
     "declare i32 @madvise(ptr, i64, i32)",
     "define internal ptr @take(ptr %state, i64 %size) {",
     "entry:",
-    *_ROUNDED,
+    *_rounded("bytes"),
     *_LOCK,
     "  br label %head",
     "head:",
@@ -129,7 +131,7 @@ _REALLOC = [
     "  %own = call ptr @realloc(ptr %block, i64 %size)",
     "  ret ptr %own",
     "large:",
-    *_ROUNDED,
+    *_rounded("bytes"),
     "  %new = call ptr @realloc(ptr %block, i64 %bytes)",
     "  ret ptr %new",
     "}",
@@ -147,8 +149,11 @@ _FREE = [
     "  call void @free(ptr %block)",
     "  ret void",
     "large:",
-    "  %usable = call i64 @malloc_usable_size(ptr %block)",  # the C library's word, whatever size NumPy says
-    f"  %bytes = and i64 %usable, -{_PAGE}",
+    *_rounded("said"),
+    "  %usable = call i64 @malloc_usable_size(ptr %block)",  # NumPy may say more than it has asked for
+    f"  %held = and i64 %usable, -{_PAGE}",
+    "  %less = icmp ult i64 %held, %said",
+    "  %bytes = select i1 %less, i64 %held, i64 %said",
     f"  %clock = getelementptr {{ptr, i64}}, ptr %state, i64 {KEPT}",
     "  %limit.at = getelementptr i64, ptr %clock, i64 1",
     "  %limit = load i64, ptr %limit.at",
@@ -169,12 +174,12 @@ _FREE = [
     f"  %k = urem i64 %turn, {KEPT}",
     "  %slot = getelementptr {ptr, i64}, ptr %state, i64 %k",
     "  %place = getelementptr {ptr, i64}, ptr %slot, i64 0, i32 1",
-    "  %held = load i64, ptr %place",
+    "  %kept = load i64, ptr %place",
     "  %before = load ptr, ptr %slot",
     "  store ptr %block, ptr %slot",
     "  store i64 %bytes, ptr %place",
     _UNLOCK,
-    "  %empty = icmp eq i64 %held, 0",
+    "  %empty = icmp eq i64 %kept, 0",
     "  br i1 %empty, label %done, label %end",
     "end:",
     "  %gone = phi ptr [ %block, %large ], [ %before, %locked ]",
@@ -224,6 +229,11 @@ def maker(nbytes: int) -> Empty:
 _made: list[tuple[Callable[[Any], Any], Any]] = []
 
 
+def _table(limit: int) -> bytes:
+    """What the functions share: places for blocks, whose turn it is, the bytes of the largest that is kept, a lock."""
+    return struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0)
+
+
 def _forever(content: bytes) -> int:
     """The address of a copy that nobody frees: arrays may outlive all objects of this module while Python ends."""
     allocate = ctypes.CDLL(None).malloc
@@ -242,7 +252,7 @@ def _handler() -> tuple[Callable[[Any], Any], Any] | None:
     if set_handler is None or not all(entry.ready for entry in entries):
         return None
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _SHARE
-    state = _forever(struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0))
+    state = _forever(_table(limit))
     functions = [entry.address for entry in entries]
     handler = _forever(struct.pack("@127sB5P", b"futurex", 1, state, *functions))
     new = ctypes.pythonapi.PyCapsule_New
