@@ -2,11 +2,13 @@
 
 import list_cases
 import numpy as np
+import pair_cases
 import pytest
 from compare import check, outcome
-from list_cases import cases
 
 import futurex as fx
+
+cases = [*list_cases.cases, *pair_cases.cases]
 
 
 @pytest.mark.parametrize("case", cases, ids=lambda case: case.name)

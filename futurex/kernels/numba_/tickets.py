@@ -80,6 +80,25 @@ define internal i64 @patience(ptr %team, i64 %most) {{
 }}
 """
 
+
+def _wait_on(look: str, patience: str, tired: str) -> str:
+    """Look again: after a pause, later after an offer of the processor; after so many looks who waits is tired."""
+    return f"""wait.on:
+  %n.next = add i64 %n, 1
+  %fresh = icmp ult i64 %n, {LOOKS}
+  br i1 %fresh, label %pause, label %longer
+pause:
+  {_PAUSE}
+  br label %{look}
+longer:
+  %patient = icmp ult i64 %n, {patience}
+  br i1 %patient, label %offer, label %{tired}
+offer:
+  call void @offer(ptr %team)
+  br label %{look}
+"""
+
+
 # The caller: with a kernel's code and block, and a share's word. Where a library runs in turns, OpenMP's threads do it.
 RUN = f"""{_DECLARED}{_OFFER}define internal void @apart(ptr %record) {{
 entry:
@@ -221,25 +240,12 @@ wait:
   %patience = call i64 @patience(ptr %team, i64 {LOOKS + OFFERS})
   br label %check
 check:
-  %n = phi i64 [ 0, %wait ], [ %n.next, %paused ], [ %n.next, %offer ], [ {LOOKS + OFFERS + LOOKS_IN_CROWDS}, %doze ],
+  %n = phi i64 [ 0, %wait ], [ %n.next, %pause ], [ %n.next, %offer ], [ {LOOKS + OFFERS + LOOKS_IN_CROWDS}, %doze ],
     [ 0, %rise ]
   %finished = load atomic i64, ptr %done acquire, align 8
   %over = icmp eq i64 %finished, %others.tickets
-  br i1 %over, label %unlock, label %pause
-pause:
-  %n.next = add i64 %n, 1
-  %fresh = icmp ult i64 %n, {LOOKS}
-  br i1 %fresh, label %paused, label %longer
-paused:
-  {_PAUSE}
-  br label %check
-longer:
-  %patient = icmp ult i64 %n, %patience
-  br i1 %patient, label %offer, label %rest
-offer:
-  call void @offer(ptr %team)
-  br label %check
-rest:
+  br i1 %over, label %unlock, label %wait.on
+{_wait_on("check", "%patience", "rest")}rest:
   store atomic i64 1, ptr %waits seq_cst, align 8
   %again = load atomic i64, ptr %done seq_cst, align 8
   %came = icmp eq i64 %again, %others.tickets
@@ -327,23 +333,10 @@ tired:
   %patience = call i64 @patience(ptr %team, i64 %limit)
   br label %look
 idle:
-  %n.next = add i64 %n, 1
   %settled = load atomic i64, ptr %patience.at acquire, align 8
   %over = icmp eq i64 %settled, 0
   br i1 %over, label %leave, label %wait.on
-wait.on:
-  %fresh = icmp ult i64 %n, {LOOKS}
-  br i1 %fresh, label %pause, label %longer
-pause:
-  {_PAUSE}
-  br label %look
-longer:
-  %patient = icmp ult i64 %n, %stays
-  br i1 %patient, label %offer, label %sleep
-offer:
-  call void @offer(ptr %team)
-  br label %look
-sleep:
+{_wait_on("look", "%stays", "sleep")}sleep:
   store atomic i64 1, ptr %asleep.at seq_cst, align 8
   %again = load atomic i64, ptr %state seq_cst, align 8
   %came = icmp ne i64 %again, %now
