@@ -1,5 +1,7 @@
 """Short calls that are faster as plain NumPy go on as that, and nobody can tell but by the time they take."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -153,6 +155,53 @@ def test_the_faster_way_stays():
     lane.choice.plain = True
     assert "10 µs instead of 20 µs" in f.explain()
     np.testing.assert_array_equal(f(x).result(), [0.0, 2.0, 4.0, 0.0])
+
+
+def compared(f, x, staged, plain):
+    """The choice of a function, after calls that took so many seconds."""
+    for _ in range(8):
+        f(x).result()
+    taken = f._lane.choice
+    taken.open, taken.plain, taken._staged, taken._plain = True, False, [], []
+    while len(taken._staged) < choice.TRIALS:
+        taken.was_staged(time.perf_counter() - staged)
+    for _ in range(choice.TRIALS):
+        taken.was_plain(time.perf_counter() - plain)
+    assert not taken.open or taken.plain
+    return taken
+
+
+@pytest.fixture
+def soon(at_once, monkeypatch):
+    """Compare after a few calls, and take what is measured for what it is."""
+    monkeypatch.setattr(choice, "_BETTER", 1.0)
+
+
+@pytest.mark.parametrize(("staged", "plain", "taken"), [(200.0, 150.0, True), (150.0, 200.0, False)])
+def test_short_calls_go_the_faster_way(soon, staged, plain, taken):
+    assert compared(fx.futurize(lambda x: x * 2), np.arange(4.0), staged, plain).plain is taken
+
+
+@pytest.mark.parametrize(("plain", "taken"), [(150.0, False), (50.0, True)])
+def test_the_caller_waits_only_for_what_is_much_faster(soon, monkeypatch, plain, taken):
+    def rounds(x):
+        z = np.float16(0)
+        for i in range(len(x)):
+            z = z * z + x[i]
+        return z
+
+    monkeypatch.setattr(choice, "is_short", lambda plan: False)
+    assert compared(fx.futurize(rounds), np.linspace(-0.5, 0.2, 20).astype(np.float16), 200.0, plain).plain is taken
+
+
+def test_plain_calls_are_compared_again(soon):
+    f = fx.futurize(lambda x: x * 2)
+    taken = compared(f, np.arange(4.0), 200.0, 1e-9)
+    rounds = choice.AGAIN - 1
+    assert all(taken.goes_plain() for _ in range(rounds))
+    assert not taken.goes_plain()
+    assert taken.open
+    assert not taken.next_is_plain  # a staged call first, to measure both anew
 
 
 def test_rounds_one_by_one_have_the_choice_however_long_they_take(long_ones):
