@@ -28,7 +28,7 @@ from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import Dim, UnknownDimension, dims_in, has_dims
+from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, has_dims, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
@@ -179,7 +179,7 @@ def _traced(
     stacks: dict[Any, Any] | None,
 ) -> tuple[Variant, dict[Any, Any]]:  # fmt: skip
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
-    variant.opened = dict(opened)
+    variant.opened = _with_own_symbols(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
     trace.many_sizes, trace.stacks, trace.may_begin_again = bool(opened), stacks or {}, stacks is not None
     try:
@@ -201,6 +201,20 @@ def _traced(
     if variant.graph is None:
         variant.captures = []
     return variant, trace.grown
+
+
+def _with_own_symbols(opened: Mapping[int, Aval]) -> dict[int, Aval]:
+    """The same abstract values with other symbols: those of an earlier trace are extents of that trace's inputs."""
+    own: dict[Symbol, Dim] = {}
+
+    def other(extent: Any) -> Any:
+        if not isinstance(extent, Dim):
+            return extent
+        for symbol in extent.symbols:
+            own.setdefault(symbol, Dim.of(new_symbol(symbol.low)))
+        return renamed(extent, own)
+
+    return {place: aval.with_extents(other) for place, aval in opened.items()}
 
 
 @dataclass

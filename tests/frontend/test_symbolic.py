@@ -169,6 +169,30 @@ def test_the_third_size_is_traced_with_symbols_and_further_sizes_are_not_traced(
     assert "float64[n0]: one trace for all sizes" in futurized.explain()
 
 
+def test_a_trace_for_many_sizes_may_be_made_again():
+    """Where something it depends on has changed, and where a list turns out to grow: extents are its own each time."""
+    scale = 1.0
+
+    def scaled(x):
+        return x[1:].mean() * scale + len(x)
+
+    def collected(x, n):
+        means = []
+        for _ in range(n):
+            means.append(x[:3].mean())
+        return np.array(means) + x.mean()
+
+    f, g = fx.futurize(scaled), fx.futurize(collected)
+    for n in (5, 7, 9, 11):
+        for factor in (1.0, 2.0):
+            scale = factor
+            x = line(n)
+            assert agree(bits(plain(f(x))), bits(scaled(x)))
+            assert agree(bits(plain(g(x, n))), bits(collected(x, n)))
+    assert "one trace for all sizes" in f.explain()
+    assert "one trace for all sizes" in g.explain()
+
+
 def test_a_size_that_comes_back_gets_a_trace_of_its_own():
     f = fx.futurize(lambda x: x * 2)
     for n in (4, 5, 6, 6):
