@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from compare import check
+from compare import agree, bits, check, plain
+
+import futurex as fx
 
 NUMBERS = {
     "bool": lambda x: bool(x[0] > 0), "int": lambda x: int(x[0]), "float": lambda x: float(x[1]),
@@ -67,3 +69,31 @@ def test_axes_of_arrays_without_dimensions(name, axis):
     function, more = getattr(np, name), (0,) if name == "argpartition" else ()
     refused_by_source = name == "argpartition" and axis in (1, -2)
     check(lambda x: function(x, *more, axis=axis), np.array(1.5), staged=not refused_by_source)
+
+
+def root(x):
+    return x**0.3, x + 1.0
+
+
+def root_by_argument(x, p=0.5):
+    return x**p
+
+
+def roots_in_a_loop(x):
+    total = 0.0
+    for _ in range(4):
+        total, x = total + x**0.5, x - 1.0
+    return total
+
+
+def root_of_a_sum(x):
+    return (x * x + 1.0) ** 0.5 + abs(x) ** 1.5
+
+
+@pytest.mark.parametrize("program", [root, root_by_argument, roots_in_a_loop, root_of_a_sum])
+def test_a_root_of_a_negative_number_is_complex(program):
+    """As in Python, whatever calls before it were of; where no root can be complex, no call waits to find out."""
+    futurized = fx.futurize(program)
+    for x in (4.0, -4.0, 2.0, 2.0, 2.0, -8.0, -0.0, float("nan"), 4.0):
+        assert agree(bits(plain(futurized(x))), bits(program(x)))
+    assert futurized.trace(4.0).waits == (program is not root_of_a_sum)

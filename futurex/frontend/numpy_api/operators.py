@@ -11,7 +11,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.checks import check_numbers
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.node import Node
 
@@ -94,7 +94,20 @@ def _python_power(x: Node, y: Node) -> Any:
     whole = y.op == "const" and y.dtype.kind in "ib" and y.value >= 0
     if x.dtype.kind not in "fc" and y.dtype.kind != "c" and not whole:
         raise Escape("a power of traced Python integers", "its type depends on the values")
+    if y.dtype.kind == "f" and not (y.op == "const" and float(y.value).is_integer()) and not _never_negative(x):
+        current().waits = True  # where Python's result is complex, the call is run again as plain Python
     return fresh(emit("scalar_power", x, y))
+
+
+def _never_negative(x: Node) -> bool:
+    """Can a power of this number not be complex, as far as its operation shows?"""
+    if x.op == "const":
+        return x.dtype.kind == "c" or bool(x.value >= 0)
+    if x.op == "multiply" and x.dtype.kind == "f" and x.inputs[0] is x.inputs[1]:
+        return True
+    if x.op == "add":
+        return all(map(_never_negative, x.inputs))
+    return x.op in ("absolute", "exp", "sqrt", "square") or x.dtype.kind in "bc"
 
 
 _OPERATORS = {
