@@ -12,7 +12,7 @@ from futurex.kernels.parts import in_parts
 from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
-from futurex.ops.views import Chain, index_of, store_into, view
+from futurex.ops.views import Chain, around, index_of, keep, store_into, view
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -37,7 +37,8 @@ class NumpyBackend:
                 call = _ufunc(record.kernel, node)
                 return Kernel(call, self.name, into=True, inplace=_reusable(node), threads=1, ufunc=record.kernel)
             if writer is not None:
-                overlaps = (1,) if node.op == "store" else ()  # a value that lies there is copied first
+                # a value that lies there is copied first, and what a region reads is read before
+                overlaps = {"store": (1,), "fused_store": tuple(range(1, len(node.inputs)))}.get(node.op, ())
                 return Kernel(
                     writer(node), self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps
                 )
@@ -197,15 +198,28 @@ def _full(node: Node) -> Callable[..., Any]:
 
 def _store(node: Node) -> Callable[..., Any]:
     chain, mode = node.attrs["chain"], node.attrs["mode"]
+    blocks = around(node.shape, chain) if mode == "set" else None
 
     def call(out: Any, base: Any, value: Any, *dynamic: Any) -> Any:
-        if out is not base:
-            if np.may_share_memory(out, value):
-                value = np.array(value)
-            np.copyto(out, base)
-        elif np.may_share_memory(base, value):
+        if np.may_share_memory(out, value):
             value = np.array(value)
+        if out is not base:
+            keep(out, base, blocks)
         store_into(out, value, dynamic, chain, mode)
+        return out
+
+    return call
+
+
+def _fused_store(node: Node) -> Callable[..., Any]:
+    graph, chain = node.attrs["graph"], node.attrs["chain"]
+    blocks = around(node.shape, chain)
+
+    def call(out: Any, base: Any, *inputs: Any) -> Any:
+        (value,) = graph(*inputs)
+        if out is not base:
+            keep(out, base, blocks)
+        store_into(out, value, (), chain, "set")
         return out
 
     return call
@@ -267,5 +281,6 @@ _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "sort": _sort,
     "full": _full,
     "store": _store,
+    "fused_store": _fused_store,
     "scatter": _scatter,
 }

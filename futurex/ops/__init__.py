@@ -48,6 +48,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     tiles,
     ufunc_methods,
     views,
+    written,
 )
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply

@@ -95,10 +95,39 @@ def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
     return view(np.asarray(base), chain, dynamic)
 
 
-def _view_aval(base: Aval, dynamic: tuple[Any, ...], chain: Chain) -> Aval:
-    """Dynamic integers select one element, so any legal stand-in gives the shape."""
+def around(shape: Sequence[int], chain: Chain) -> list[tuple[slice, ...]] | None:
+    """The blocks of an array that a view of neighbours leaves out, each element in one of them; None for other views.
+
+    >>> around((4, 5), (("index", (("s", 1, 3, None), ("i", 0))),))
+    [(slice(0, 1, None),), (slice(3, 4, None),), (slice(1, 3, None), slice(1, 5, None))]
+    """
+    if len(chain) != 1 or chain[0][0] != "index":
+        return None
+    blocks: list[tuple[slice, ...]] = []
+    inside: list[slice] = []
+    for entry, extent in zip(chain[0][1], shape, strict=False):
+        if entry[0] == "i":
+            bounds = slice(entry[1] % max(extent, 1), entry[1] % max(extent, 1) + 1)
+        elif entry[0] == "s" and entry[3] in (None, 1) and all(isinstance(each, int | None) for each in entry[1:]):
+            bounds = slice(*slice(*entry[1:]).indices(extent))
+        else:
+            return None
+        first, last = bounds.start, max(bounds.start, bounds.stop)
+        blocks += [(*inside, part) for part in (slice(0, first), slice(last, extent)) if part.start < part.stop]
+        inside.append(slice(first, last))
+    return blocks
+
+
+def keep(out: Any, base: Any, blocks: Sequence[Any] | None) -> None:
+    """Copy what a store leaves as it is: these blocks of ``base``, or all of it (None)."""
+    for block in (...,) if blocks is None else blocks:
+        out[block] = base[block]
+
+
+def view_aval(base: Aval, dynamic: tuple[Any, ...], chain: Chain) -> Aval:
+    """Shape and dtype of a view. Dynamic integers select one element, so any legal stand-in gives the shape."""
     if not base.static or any(map(_is_open, chain)):
-        return _open_view_aval(base, chain)
+        return _openview_aval(base, chain)
     dummy = np.broadcast_to(np.zeros((), base.dtype), base.shape)
     dummy.flags.writeable = False
     result = _readonly_view(dummy, chain, [0] * len(dynamic))
@@ -112,7 +141,7 @@ def _is_open(step: Step) -> bool:
     return step[0] in ("reshape", "broadcast_to") and has_dims(step[1])
 
 
-def _open_view_aval(base: Aval, chain: Chain) -> Aval:
+def _openview_aval(base: Aval, chain: Chain) -> Aval:
     """The shape of a view step by step, where some extents are not known."""
     shape, dtype = base.shape, base.dtype
     for number, step in enumerate(chain):
@@ -168,7 +197,7 @@ def _readonly_view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
 
 
 def _load_aval(base: Aval, *dynamic: Aval, chain: Chain) -> Aval:
-    return _view_aval(base, dynamic, chain)
+    return view_aval(base, dynamic, chain)
 
 
 def _load_rule(g: Node, out: Node, base: Node, *dynamic: Node, chain: Chain) -> tuple[Any, ...]:
@@ -186,10 +215,10 @@ def _collected(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) -> 
         return _turned(into, chain)
     for k in reversed(range(place + 1, len(chain))):
         if chain[k][0] == "reshape":  # a view of strides of zero, and so perhaps none of an array that is whole
-            before, after = (_view_aval(base, dynamic, chain[:end]) for end in (k, k + 1))
+            before, after = (view_aval(base, dynamic, chain[:end]) for end in (k, k + 1))
             spread = _collected(g, after, dynamic, chain[k + 1 :])
             return _collected(apply("reshape", spread, shape=before.shape), base, dynamic, chain[:k])
-    narrow, wide = (_view_aval(base, dynamic, chain[:end]) for end in (place, place + 1))
+    narrow, wide = (view_aval(base, dynamic, chain[:end]) for end in (place, place + 1))
     spread = _collected(g, wide, dynamic, chain[place + 1 :])
     if chain[place][0] == "windows":
         return _collected(_overlapped(spread, narrow, chain[place]), base, dynamic, chain[:place])
@@ -214,7 +243,7 @@ def _before_turns(g: Node, base: Aval, dynamic: tuple[Node, ...], chain: Chain) 
         kind, how = chain[-1]
         chain = chain[:-1]
         if kind == "reshape":
-            shape = _view_aval(base, dynamic, chain).shape
+            shape = view_aval(base, dynamic, chain).shape
             if not is_static(shape):
                 return g, (*chain, (kind, how))
             g = apply("reshape", g, shape=shape)
@@ -267,7 +296,7 @@ def _chain_names(base: Aval, chain: Chain) -> tuple[list[str], list[str]]:
 
 def _load_factors(base: Aval, *dynamic: Aval, chain: Chain) -> str:
     ins, outs = _chain_names(base, chain)
-    ndim = _view_aval(base, dynamic, chain).ndim
+    ndim = view_aval(base, dynamic, chain).ndim
     if len(outs) != ndim:
         ins, outs = [f"!d{k}" for k in range(base.ndim)], [f"!v{k}" for k in range(ndim)]
     return f"{', '.join([' '.join(ins), *('' for _ in dynamic)])} -> {' '.join(outs)}"
@@ -324,7 +353,7 @@ def store_into(out: Any, value: Any, dynamic: Sequence[Any], chain: Chain, mode:
 
 
 def _store_aval(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str) -> Aval:
-    target = _view_aval(base, dynamic, chain)
+    target = view_aval(base, dynamic, chain)
     try:
         fits = broadcast_shapes(target.shape, value.shape) == target.shape
     except UnknownDimension:
@@ -350,7 +379,7 @@ def _store_rule(
 
 def _store_factors(base: Aval, value: Aval, *dynamic: Aval, chain: Chain, mode: str) -> str:
     ins, view_names = _chain_names(base, chain)
-    target = _view_aval(base, dynamic, chain)
+    target = view_aval(base, dynamic, chain)
     if len(view_names) != target.ndim:
         ins, view_names = [f"!d{k}" for k in range(base.ndim)], [f"!v{k}" for k in range(target.ndim)]
     aligned = view_names[target.ndim - min(value.ndim, target.ndim) :]

@@ -25,6 +25,7 @@ from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.stack_tapes import stack_tapes
 from futurex.passes.winograd import tile_convolutions
+from futurex.passes.writes import write_through
 from futurex.tree.graph import Graph
 from futurex.tree.verify import verify
 
@@ -33,7 +34,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
     keep_places, join_epilogues, join_row_products, arrange_reductions, keep_orders, fuse, join_updates, recompute,
-    join_siblings,
+    join_siblings, write_through,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
@@ -62,8 +63,10 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     True
     """
     graph = inline_regions(graph)
-    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=passes, check=check)))
-    for each in PASSES if passes is None else passes:
+    chosen = PASSES if passes is None else passes
+    inside = [each for each in chosen if each is not write_through]  # loops deliver to views in a way of their own
+    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=inside, check=check)))
+    for each in chosen:
         graph = each(graph)
         if check:
             verify(graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ from futurex.kernels.numba_.crossings import HEAD
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
+from futurex.kernels.numba_.through import Through, over_of, written_to
 from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
 from futurex.ops.fusion import COMPLEX, HALF
 from futurex.ops.strides import lies_in_rows
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node
+from futurex.tree.node import Node, apply
 
 _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
@@ -35,6 +37,7 @@ _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_u
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 _IN_ROWS = 0x100  # NPY_ARRAY_ALIGNED, and gaps between rows
+_INTO_ROWS = 0x500  # ... | NPY_ARRAY_WRITEABLE
 
 
 class NumbaBackend:
@@ -58,10 +61,26 @@ class NumbaBackend:
             return Kernel(
                 whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole, bind=whole.bind
             )
-        if node.op not in ("fused", "fused_reduction"):
+        if node.op == "fused_store":
+            return self._through(node, threads)
+        return self._region(node, threads) if node.op in ("fused", "fused_reduction") else None
+
+    def _through(self, node: Node, threads: int) -> Kernel | None:
+        """A region that is written through a view; what it reads at the same place may be written over."""
+        inner, target = apply("fused", *node.inputs[1:], graph=node.attrs["graph"]), written_to(node)
+        kernel = self._region(inner, threads, apart=not target.flags.c_contiguous)
+        if kernel is None:
             return None
+        over = over_of(node) if isinstance(kernel.call, _Loop) and kernel.call.program.inplace else ()
+        call = Through(node, kernel.call, over)
+        return replace(
+            kernel, call=call, late=call, bind=None, inplace=(0,), overlaps=over,
+            rows=(0, *(k + 1 for k in kernel.rows if k >= 0)),
+        )  # fmt: skip
+
+    def _region(self, node: Node, threads: int, apart: bool = False) -> Kernel | None:
         try:
-            program = reducing(node, threads) if node.op == "fused_reduction" else elementwise(node, threads)
+            program = reducing(node, threads) if node.op == "fused_reduction" else elementwise(node, threads, apart)
         except ValueError:
             return None
         if program.approximate and not compiler.has_fma():
@@ -98,8 +117,8 @@ class _Loop:
         self.several = isinstance(node.aval, tuple)
         self.results = len(outs)
         self.share, self.threads = program.share, program.share.threads
-        self.checks = tuple((aval.shape, aval.dtype, _WRITABLE) for aval in outs)
         rows = {k for k, _ in program.steps}
+        self.checks = tuple((aval.shape, aval.dtype, _INTO_ROWS if -1 in rows else _WRITABLE) for aval in outs)
         self.checks += tuple(
             (node.inputs[k].shape, node.inputs[k].dtype, _IN_ROWS if k in rows else _READABLE) for k in program.arrays
         )
@@ -148,9 +167,10 @@ class _Loop:
         aliases = tuple(written.index(address) if address in written else -1 for address in read)
         return self._variant(aliases, wait=self.wait)
 
-    def steps(self, inputs: Sequence[Any]) -> list[int]:
-        """How many elements lie from row to row of inputs with gaps, in the block's order."""
-        return [inputs[k].strides[axis] // inputs[k].itemsize for k, axis in self.program.steps]
+    def steps(self, out: Any, inputs: Sequence[Any]) -> list[int]:
+        """How many elements lie from row to row of arrays with gaps, in the block's order."""
+        moving = ((out if k < 0 else inputs[k], axis) for k, axis in self.program.steps)
+        return [array.strides[axis] // array.itemsize for array, axis in moving]
 
     def _interpret(self, out: Any, inputs: Sequence[Any]) -> Any:
         """NumPy computes the region; as compiled code it says nothing of floating-point errors."""
@@ -175,7 +195,7 @@ class _Loop:
         if not entry.ready:
             return self._interpret(out, inputs)
         scalars = [read(inputs) for read in self.read]
-        block = self.numbers + self.pack(*addresses, *self.steps(inputs), *scalars) + self.constants
+        block = self.numbers + self.pack(*addresses, *self.steps(out, inputs), *scalars) + self.constants
         if not self.program.scratch:
             self._run(entry, block)
             return out
@@ -226,7 +246,7 @@ class _BoundLoop:
         entry = loop.entry_for(addresses)
         if not entry.ready:
             return None
-        self.words[len(program.numbers) : self.first_scalar] = addresses + loop.steps(inputs)
+        self.words[len(program.numbers) : self.first_scalar] = addresses + loop.steps(out, inputs)
         computed = []
         for k, scalar in enumerate(program.scalars[: len(loop.read)]):
             place, value = self.first_scalar + k, inputs[scalar.position]  # type: ignore[index]
@@ -269,7 +289,7 @@ def _fit(arrays: list[Any], checks: Sequence[tuple[tuple[int, ...], Any, int]]) 
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if array.shape != shape or array.dtype != dtype or array.flags.num & flags != flags:
             return False
-        if flags == _IN_ROWS and not lies_in_rows(array):
+        if flags in (_IN_ROWS, _INTO_ROWS) and not lies_in_rows(array):
             return False
     return True
 
@@ -280,7 +300,10 @@ def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ..
         return
     for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
         if not _fit([array], [(shape, dtype, flags)]):
-            wanted = {_IN_ROWS: "dense rows of a", _READABLE: "a C-contiguous", _WRITABLE: "a C-contiguous writable"}
+            wanted = {
+                _IN_ROWS: "dense rows of a", _INTO_ROWS: "dense writable rows of a", _READABLE: "a C-contiguous",
+                _WRITABLE: "a C-contiguous writable",
+            }  # fmt: skip
             raise ValueError(
                 f"fused kernel: built for {wanted[flags]} {dtype} array of "
                 f"shape {shape}, got {array.dtype} {array.shape} with strides {array.strides}; copy it with "

@@ -1,8 +1,9 @@
 """From a region to LLVM IR: loops over collapsed dimensions, all loads of an element before its stores.
 
 The kernel takes one pointer to a block of 8-byte slots: loop extents, addresses of results, addresses of array
-operands, the steps of those with gaps between their rows, scalars. Neither extents nor scalar values, but for what
-integers are divided by, are part of the text, so one compiled kernel serves all shapes of a pattern.
+operands, the steps of those with gaps between their rows, then of a result with gaps, scalars. Neither extents nor
+scalar values, but for what integers are divided by, are part of the text, so one compiled kernel serves all shapes of a
+pattern.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
-from futurex.kernels.numba_.layout import Layout
+from futurex.kernels.numba_.layout import Axes, Layout
 from futurex.kernels.numba_.pairwise import AHEAD, LINE, PREFETCH, prefetch
 from futurex.kernels.numba_.scalar import Body, joined, memory_type, part_of
 from futurex.ops.fusion import function_of
@@ -114,6 +115,8 @@ def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool)
 
 
 class _Emitter:
+    """``layout``: of the operands, and last of the results."""
+
     def __init__(self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool) -> None:
         self.region = region
         self.aside = aside
@@ -140,7 +143,8 @@ class _Emitter:
         own = [("i64", f"%n{d}") for d in range(self.depth)]
         own += [("ptr", f"%o{k}") for k in range(len(self.outs))]
         own += [("ptr", f"%a{j}") for j in range(len(self.array_nodes))]
-        own += [("i64", f"%t{j}.{d}") for j, axes in enumerate(self.axes) for d, axis in enumerate(axes) if axis]
+        moving = [*((f"%t{j}", axes) for j, axes in enumerate(self.axes)), ("%t", self.layout.axes[-1])]
+        own += [("i64", f"{name}.{d}") for name, axes in moving for d, axis in enumerate(axes) if axis]
         own += [(memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
         return [*own, ("ptr", "%scratch")] if self.region.guarded else own
 
@@ -274,7 +278,7 @@ class _Emitter:
         """Name, dtype and mask of every array, results first."""
         whole = (True,) * self.depth
         outs = [(f"%o{k}", node.dtype, whole) for k, node in enumerate(self.outs)]
-        masks = [mask for mask in self.layout.masks if mask]
+        masks = [mask for mask in self.layout.masks[:-1] if mask]
         arrays = zip(self.array_nodes, masks, self.aliases, strict=True)
         return outs + [(f"%a{j}", node.dtype, mask) for j, (node, mask, alias) in enumerate(arrays) if alias < 0]
 
@@ -285,7 +289,7 @@ class _Emitter:
         """Before the innermost loop: where each array's row begins; what does not move along the row is loaded here."""
         self.rows = {}
         for name, dtype, mask in self._pointers():
-            offset = self._over_gaps(name) if self._has_gaps(name) else self._densely(mask)
+            offset = self._over_gaps(name) if self._axes(name) else self._densely(mask)
             pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
             if mask[-1]:
                 self.rows[name] = pointer
@@ -301,15 +305,16 @@ class _Emitter:
                 offset = f"%i{d}" if scaled == "0" else self.body.emit(f"add nsw i64 {scaled}, %i{d}")
         return offset if offset == "0" or not mask[-1] else self.body.emit(f"mul nsw i64 {offset}, %n{self.depth - 1}")
 
-    def _has_gaps(self, name: str) -> bool:
-        return name.startswith("%a") and bool(self.axes[int(name[2:])])
+    def _axes(self, name: str) -> Axes:
+        """Those along which an operand, or the result, has gaps between its rows."""
+        return self.axes[int(name[2:])] if name.startswith("%a") else self.layout.axes[-1]
 
     def _over_gaps(self, name: str) -> str:
-        """How many elements lie from where an operand begins to a row of it."""
-        offset = "0"
-        for d, axis in enumerate(self.axes[int(name[2:])]):
+        """How many elements lie from where an array begins to a row of it."""
+        offset, steps = "0", f"%t{name[2:]}" if name.startswith("%a") else "%t"
+        for d, axis in enumerate(self._axes(name)):
             if axis:
-                step = self.body.emit(f"mul nsw i64 %i{d}, %t{name[2:]}.{d}")
+                step = self.body.emit(f"mul nsw i64 %i{d}, {steps}.{d}")
                 offset = step if offset == "0" else self.body.emit(f"add nsw i64 {offset}, {step}")
         return offset
 

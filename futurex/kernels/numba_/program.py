@@ -33,8 +33,8 @@ class Program:
     """What one kernel is called with, in the order of its block.
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``steps`` in elements along the
-    axes of inputs with gaps between their rows, ``scalars``, and the address of ``scratch`` bytes, of which the head is
-    zeros. ``text`` is the IR for operands that share memory with results
+    axes of inputs with gaps between their rows (input -1: of the result), ``scalars``, and the address of ``scratch``
+    bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results
     (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
     approximation's bounds.
     """
@@ -58,17 +58,21 @@ def _share(node: Node, threads: int, shares: int) -> Share:
     return Share.of(min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1, moved)
 
 
-def elementwise(node: Node, threads: int) -> Program:
-    """The kernel of a ``fused`` node. Raises ValueError if there is none."""
+def elementwise(node: Node, threads: int, apart: bool = False) -> Program:
+    """The kernel of a ``fused`` node; ``apart``: there are gaps between the rows of its one result. Raises ValueError
+    if there is none."""
     graph = node.attrs["graph"]
-    shape, operands = graph.outs[0].shape, [source.shape for source in graph.params]
-    layout = collapse(shape, operands, [k for k, source in enumerate(node.inputs) if has_gaps(source)])
+    shape = graph.outs[0].shape
+    operands = [*(source.shape for source in graph.params), shape]
+    gaps = [len(graph.params)] if apart else []
+    layout = collapse(shape, operands, [*(k for k, source in enumerate(node.inputs) if has_gaps(source)), *gaps])
     if len(layout.extents) > _MOST_LOOPS:
-        layout = collapse(shape, operands)
+        layout = collapse(shape, operands, gaps)
     if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
+    steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     return Program(
         layout.extents, region.arrays, steps, region.scalars,
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
