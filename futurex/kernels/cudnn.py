@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.devices import EMULATED, Device
 from futurex.kernels.cupy_.formats import convert
 from futurex.ops.convolution import conv_shape
 from futurex.ops.precision import STORAGE
@@ -134,18 +134,65 @@ class _Handles(threading.local):
 _handles = _Handles()
 
 
+class Planned:
+    """A graph of cuDNN, planned once in each thread that runs it: a handle belongs to its thread, a plan to its handle.
+
+    ``make`` gives the graph for cuDNN and a handle, and its tensors. Plans with a numerical note of ``without`` are
+    left out, and those that do not give the same bits every time. Raises what cuDNN raises where no plan is left.
+    """
+
+    def __init__(
+        self, device: Device, make: Callable[[Any, Any], tuple[Any, list[Any]]], without: tuple[str, ...] = ()
+    ) -> None:  # fmt: skip
+        self._device, self._cudnn = device, library(device)
+        self._make, self._without = make, ("NONDETERMINISTIC", *without)
+        self._plans = threading.local()
+
+    def plan(self) -> tuple[Any, Any, list[Any], int]:
+        """The handle, on the stream that the thread works on; the graph, its tensors, and bytes that it works in."""
+        if _handles.handle is None:
+            _handles.handle = self._cudnn.create_handle()
+        handle = _handles.handle
+        self._cudnn.set_stream(handle=handle, stream=self._device.xp.cuda.get_current_stream().ptr)
+        if not hasattr(self._plans, "plan"):
+            modes, notes = self._cudnn.heur_mode, self._cudnn.numerical_note
+            graph, tensors = self._make(self._cudnn, handle)
+            graph.validate()
+            graph.build_operation_graph()
+            graph.create_execution_plans([modes.A, modes.FALLBACK])
+            graph.deselect_numeric_notes([getattr(notes, name) for name in self._without])
+            graph.check_support()
+            graph.build_plans()
+            self._plans.plan = graph, tensors, graph.get_workspace_size()
+        return handle, *self._plans.plan
+
+    def __call__(self, arrays: Sequence[Any]) -> None:
+        """Launch it on arrays of its tensors."""
+        handle, graph, tensors, size = self.plan()
+        space = self._device.xp.empty(max(1, size), np.uint8)
+        # Addresses: an array handed over by DLPack would have the default stream wait, which ends a capture.
+        places = {tensor: each.data.ptr for tensor, each in zip(tensors, arrays, strict=True)}
+        graph.execute(places, space.data.ptr, handle=handle)
+
+
+def library(device: Device) -> Any:
+    """cuDNN's frontend. Raises ImportError or OSError where it cannot be loaded, or for an emulated device."""
+    if device.kind == EMULATED:
+        raise ImportError("cuDNN works on a GPU only")
+    return importlib.import_module("cudnn")
+
+
 class Convolution:
-    """A task's kernel on arrays of the device, built at its first call. Raises what cuDNN raises if it has no plan."""
+    """A task's kernel on arrays of the device, planned at its first call."""
 
     def __init__(self, device: Device, task: Task) -> None:
         self.device, self.task = device, task
-        self._cudnn = importlib.import_module("cudnn")
-        self._plans = threading.local()  # a handle belongs to its thread, and a plan to its handle
+        # Singles are not rounded before they are multiplied.
+        without = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS") if task.kind == "float32" else ()
+        self._run = Planned(device, lambda cudnn, handle: graph_of(cudnn, handle, task.widened), without)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         xp, task = self.device.xp, self.task
-        handle = self._handle()
-        graph, tensors, size = self._plan(handle)
         weights = (task.w[-1], *task.w[:-1])
         if task.op == "conv_weight_grad":
             operands, out = [xp.ascontiguousarray(each) for each in inputs], xp.empty(weights, task.dtype)
@@ -153,39 +200,14 @@ class Convolution:
             turned = xp.ascontiguousarray(xp.moveaxis(inputs[1], -1, 0))
             shape = task.y if task.op == "conv" else task.x
             operands, out = [xp.ascontiguousarray(inputs[0]), turned], xp.empty(shape, task.dtype)
-        space = xp.empty(max(1, size), np.uint8)
-        # Addresses: an array handed over by DLPack would have the default stream wait, which ends a capture.
-        places = {tensor: each.data.ptr for tensor, each in zip(tensors, (*operands, out), strict=True)}
-        graph.execute(places, space.data.ptr, handle=handle)
+        self._run((*operands, out))
         out = convert(self.device, "narrow", task.kind, out) if task.kind == "tfloat32" else out
         return (xp.ascontiguousarray(xp.moveaxis(out, 0, -1)) if task.op == "conv_weight_grad" else out,)
-
-    def _handle(self) -> Any:
-        """The thread's handle, on the stream that the thread works on."""
-        if _handles.handle is None:
-            _handles.handle = self._cudnn.create_handle()
-        self._cudnn.set_stream(handle=_handles.handle, stream=self.device.xp.cuda.get_current_stream().ptr)
-        return _handles.handle
-
-    def _plan(self, handle: Any) -> tuple[Any, list[Any], int]:
-        if not hasattr(self._plans, "plan"):
-            modes = self._cudnn.heur_mode
-            graph, tensors = graph_of(self._cudnn, handle, self.task.widened)
-            graph.validate()
-            graph.build_operation_graph()
-            graph.create_execution_plans([modes.A, modes.FALLBACK])
-            if self.task.kind == "float32":
-                notes = self._cudnn.numerical_note
-                graph.deselect_numeric_notes([notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS])
-            graph.check_support()
-            graph.build_plans()
-            self._plans.plan = graph, tensors, graph.get_workspace_size()
-        return self._plans.plan
 
 
 def kernel_for(device: Device, node: Node) -> Callable[..., tuple[Any, ...]] | None:
     """cuDNN's kernel for a node, or None where the op, the device or the library is another."""
-    task = node_task(node) if device.kind == "cuda" else None
+    task = node_task(node)
     if task is None:
         return None
     try:

@@ -21,6 +21,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     fourier,
     framing,
     fusion,
+    heads,
     index,
     library,
     linalg,

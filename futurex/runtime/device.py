@@ -8,6 +8,7 @@ earlier runs are there already; those that are given away are overwritten by the
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from futurex.kernels.cupy_.streams import lane
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.registry import Kernel
 from futurex.ops.comm import COMMUNICATION, communications
+from futurex.passes.attention import join_attention
 from futurex.passes.pipeline import DEVICE_PASSES, optimise
 from futurex.runtime import device_loops
 from futurex.runtime.counters import Grain, Row
@@ -56,9 +58,10 @@ class DevicePlan:
     ) -> None:  # fmt: skip
         self.device = device()
         self.home = Home(self.device)
-        self.graph = graph if inner else optimise(graph, passes=DEVICE_PASSES)
-        self.resident, self.inner = resident, inner
         self._backend = CupyBackend(self.device)
+        attend = functools.partial(join_attention, serves=self._backend.attends)
+        self.graph = graph if inner else optimise(graph, passes=[attend, *DEVICE_PASSES])
+        self.resident, self.inner = resident, inner
         self._lock = threading.Lock()
         self._runs = self._timed = 0
         self._donate = dict(donate or {})

@@ -56,7 +56,7 @@ WITHOUT_DERIVATIVE = {
     "stop_gradient": "constant by definition",
     "local_batch_norm_grad": "in terms of whole batches it would be that of another function on several localities",
     "native": "NumPy's own code; what should have a derivative has an op of its own",
-    **dict.fromkeys(("narrow", "widen", "narrow_product"), "made after differentiation"),
+    **dict.fromkeys(("narrow", "widen", "narrow_product", "attention", "attention_grad"), "made after differentiation"),
     **dict.fromkeys(("max_pool_places", "max_pool_spread"), "made after differentiation"),
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
 }

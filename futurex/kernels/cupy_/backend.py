@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels import cublas, cudnn
+from futurex.kernels import attention, cublas, cudnn
 from futurex.kernels.cupy_ import draws, formats
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
@@ -17,6 +17,7 @@ from futurex.kernels.cupy_.regions import Region
 from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
 from futurex.kernels.cupy_.sweeps import Sweep
 from futurex.kernels.registry import Kernel
+from futurex.ops.heads import attention_grad_parts, attention_parts
 from futurex.ops.precision import product_parts
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -25,9 +26,14 @@ from futurex.tree.node import Node, param
 Call = Callable[..., Any]
 GENERATED: dict[str, Callable[[Device, Graph], Call]] = {"fused": Region, "fused_reduction": Sweep}
 
+PARTS: dict[str, Call] = {
+    "narrow_product": product_parts, "attention": attention_parts, "attention_grad": attention_grad_parts,
+}  # fmt: skip
+"""In simpler terms, what is made after differentiation: a record that says so has a derivative."""
+
 LIBRARIES: tuple[tuple[str, Callable[[Device, Node], Call | None]], ...] = (
-    ("cudnn", cudnn.kernel_for), ("cublas", cublas.kernel_for), ("cuda", formats.kernel_for),
-    ("cuda", draws.kernel_for),
+    ("cudnn", cudnn.kernel_for), ("cudnn", attention.kernel_for), ("cublas", cublas.kernel_for),
+    ("cuda", formats.kernel_for), ("cuda", draws.kernel_for),
 )  # fmt: skip
 
 
@@ -50,12 +56,21 @@ class CupyBackend:
         kernel = self._kernel(node)
         return Kernel(kernel, kernel.backend)
 
+    def attends(self, node: Node) -> bool:
+        """Has a library a kernel for this node of attention?"""
+        return attention.kernel_for(self.device, node) is not None
+
     def _kernel(self, node: Node) -> Placed | Generated:
         plain = self._plain(node)
+
+        def steps(*inputs: Any) -> tuple[Any, ...]:
+            found = plain(None, *inputs)
+            return found if isinstance(found, tuple) else (found,)
+
         for library, kernel_for in LIBRARIES:
             kernel = kernel_for(self.device, node)
             if kernel is not None:
-                return Generated(node, kernel, "", lambda: lambda *inputs: (plain(None, *inputs),), library)
+                return Generated(node, kernel, "", lambda: steps, library)
         return plain
 
     def _plain(self, node: Node) -> Placed | Generated:
@@ -121,7 +136,7 @@ def _parts(node: Node) -> Graph | None:
     """A fused region, and an op with no kernel of its own that is made of simpler ones, as the graph of those."""
     if node.op in GENERATED:
         return node.attrs["graph"]
-    decompose = product_parts if node.op == "narrow_product" else node.record.decompose
+    decompose = PARTS.get(node.op, node.record.decompose)
     if decompose is None or refusal(node) != UNKNOWN or not node.is_static:
         return None
     params = [param(source.aval) for source in node.inputs]
