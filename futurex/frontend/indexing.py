@@ -113,14 +113,14 @@ def _mask_entries(node: Node, dynamic: list[Node], rest: tuple[Any, ...]) -> lis
 
 def mask_places(mask: Node, extents: tuple[Any, ...]) -> list[Node]:
     """Index arrays of the true elements of a mask over axes of these extents. Raises IndexError if it does not fit."""
-    if is_static(mask.shape) and not mask.size:  # selects nothing, and so fits any array
-        return [const(np.zeros(0, np.intp))] * mask.ndim
     for axis, (own, extent) in enumerate(zip(mask.shape, extents, strict=True)):
-        if is_static((own, extent)) and own != extent:
+        if is_static((own, extent)) and own not in (0, extent):  # an axis of nothing fits any other
             raise IndexError(
                 f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} "
                 f"but size of corresponding boolean axis is {own}"
             )
+    if is_static(mask.shape) and not mask.size:
+        return [const(np.zeros(0, np.intp))] * mask.ndim
     return emit_many("nonzero", mask, extents=None if same(mask.shape, extents) else extents)
 
 

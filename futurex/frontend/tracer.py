@@ -300,6 +300,8 @@ class Tracer:
     def __getitem__(self, index: Any) -> Any:
         if flagged := self._under_flag(index):
             return flagged[0][flagged[1]]
+        if (picked := self._under_mask(index)) is not None:
+            return picked
         encoded = self._encode(index)
         if encoded.advanced:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
@@ -311,6 +313,16 @@ class Tracer:
         return (
             fresh(view_._node) if view_.ndim == 0 and not whole else view_
         )  # full indexing gives a scalar, not a view
+
+    def _under_mask(self, index: Any) -> Tracer | None:
+        """What a mask over several axes picks: one list of places among all their elements, not one for each axis."""
+        mask = index_node(index) if isinstance(index, Tracer | np.ndarray) else None
+        if mask is None or mask.dtype.kind != "b" or mask.ndim < 2 or not is_static((*mask.shape, *self.shape)):
+            return None
+        if mask.shape != self.shape[: mask.ndim] or not is_c_sorted(self.shape, self.strides_in_memory):
+            return None
+        rows = new_array(emit("reshape", self._node, shape=(mask.size, *self.shape[mask.ndim :])))
+        return rows[new_array(emit("reshape", mask, shape=(mask.size,)))]
 
     def _gathers_rows(self, index: Index) -> bool:
         """Index arrays first, then whole axes: NumPy lays such a result out in C order if the array itself is."""
