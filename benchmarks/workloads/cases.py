@@ -37,9 +37,9 @@ CASES = {
     "logistic-sgd": Case("logistic", "sgd", 1e-1, "logistic regression 10000 x 1000, full batch, gradient descent"),
 }
 FLOORS = {
-    "har": "6.7e9 operations as convolutions are defined; as transforms and products 2.8e9, a third of them transforms "
-    "that wait for memory; the rest: elementwise operations (1.2 ms), batches of 128 x 100 x 100 at 0.6 to 0.8 of the "
-    "rate of multiply-adds alone, and the call with its 35 arguments and results (0.3 ms)",
+    "har": "6.7e9 operations as convolutions are defined; as products between transforms 1.8e9; the rest: transforms, "
+    "which wait for the caches (a fifth), elementwise operations (an eighth), batches of 128 x 100 x 100 at 0.75 to "
+    "0.95 of the rate of multiply-adds alone, and the call with its 35 arguments and results",
     "mlp": "4.11e8 operations: 3 products forward, 5 backward, of 128 x 784 x 512, 128 x 512 x 512, 128 x 512 x 10; "
     "the rest: operands that the caches do not hold, and the call itself, 0.05 to 0.1 ms",
     "logistic": "40 MB: the matrix once; a loop that only reads it takes 0.27 to 0.6 ms, with what neighbours leave of "

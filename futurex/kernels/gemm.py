@@ -35,9 +35,11 @@ _TASKS, _SHORTEST = 8, 48
 _TICKETS = 4
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
-_THIN, _THINNEST = 16, 7
+_THIN, _THINNEST = 16, 4
 """Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty; and the
 same for little products."""
+_LEAST_THIN = 1 << 17
+"""Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
 _DEEPEST_TURNED = 512, 256
 """Inner elements of a first and of a second operand that is turned above which the library is faster: of the first a
 tile reads as many lines, which strides of powers of two drive out of the caches; the second is packed on its own."""
@@ -82,7 +84,8 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
     """Is a product faster here than in the library?"""
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
-    if not fits or count <= LEAST_PRODUCT or (turned[0] and inner > _DEEPEST_TURNED[0]):
+    least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
+    if not fits or count <= least or (turned[0] and inner > _DEEPEST_TURNED[0]):
         return False
     if turned[1] and inner > _DEEPEST_TURNED[1] and count > _LITTLE:
         return False

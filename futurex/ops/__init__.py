@@ -43,6 +43,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     signals,
     sorting,
     special,
+    spectra,
     streams,
     sweeps,
     tapes,

@@ -1,36 +1,33 @@
-"""Long one-dimensional convolutions as products of their Fourier transforms, which are matrix products, too.
+"""Long one-dimensional convolutions as products of their Fourier transforms.
 
-A convolution with ``taps`` weights to ``outputs`` positions is bilinear: ``y = C' ((A w) * (B x))`` for constant
-matrices, in the notation of Winograd (Arithmetic Complexity of Computations, 1980). ``A``, ``B`` and ``C`` are discrete
-Fourier transforms here, and each complex product is three real ones (Gauss). That is 1.5 products a position instead
-of one for each tap, errors grow with the logarithm of the length only, and both derivatives are the same three
-matrices in other places: ``dx = B' ((A w) * (C g))``, ``dw = A' ((B x) * (C g))``. What the forward pass transformed
-is transformed once.
+The algorithm is ``y = C' ((A w) * (B x))`` with the maps of :mod:`futurex.ops.spectra`. That is 1.5 products a position
+instead of one for each tap, errors grow with the logarithm of the length only, and both derivatives are the same three
+maps in other places: ``dx = B' ((A w) * (C g))``, ``dw = A' ((B x) * (C g))``. What the forward pass transformed is
+transformed once.
 
-The transforms and the sum over channels are matrix products over contiguous memory if positions come first, so the
-axes are ``(position, batch, channel)`` inside; the pass :mod:`futurex.passes.layout` keeps them so between layers.
+The sums over channels are matrix products over contiguous memory if positions come first, so the axes are
+``(position, batch, channel)`` inside; the pass :mod:`futurex.passes.layout` keeps them so between layers.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from futurex.ops.convolution import conv_shape
+from futurex.ops.spectra import period_of, rank_of
 from futurex.passes.layout import sink, swap
 from futurex.passes.rewrite import rewrite, until_stable
 from futurex.passes.simplify import simplified
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, const
+from futurex.tree.node import Node, apply
 
 LEAST_WORK = 16e6
 """Multiply-adds of a convolution below which its transforms are not worth their calls."""
 LONGEST = 160
-"""Positions up to which a transform by a matrix is worth it (its work grows with their square)."""
+"""Positions up to which a transform is worth its code, which grows with them."""
 MOST_PATCH = 128
 """Elements of a patch (taps times channels) up to which a convolution over few channels is one product of patches."""
 
@@ -70,7 +67,7 @@ class _Geometry:
         """Whether the transforms and their products take less arithmetic than the convolution."""
         if self.stride != 1 or self.direct < LEAST_WORK or self.outputs + self.taps > LONGEST:
             return False
-        rank = rank_of(self.outputs + self.taps - 1)
+        rank = rank_of(period_of(self.outputs, self.taps))
         products = self.batch * self.channels * self.filters
         transforms = (
             self.length * self.batch * self.channels
@@ -116,27 +113,24 @@ def _rule(node: Node) -> Node | None:
 
 
 def _conv(sizes: _Geometry, x: Node, w: Node) -> Node:
-    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
-    product = apply("matmul", _map(matrices.positions, swap(x)), _map(matrices.weights, w))
-    return swap(_map(matrices.results.T, product))
+    product = apply("matmul", _map(sizes, "positions", swap(x)), _map(sizes, "weights", w))
+    return swap(_map(sizes, "results", product, back=True))
 
 
 def _input_grad(sizes: _Geometry, g: Node, w: Node) -> Node:
-    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
-    weights = apply("transpose", _map(matrices.weights, w), axes=(0, 2, 1))
-    return swap(_map(matrices.positions.T, apply("matmul", _map(matrices.results, swap(g)), weights)))
+    weights = apply("transpose", _map(sizes, "weights", w), axes=(0, 2, 1))
+    return swap(_map(sizes, "positions", apply("matmul", _map(sizes, "results", swap(g)), weights), back=True))
 
 
 def _weight_grad(sizes: _Geometry, x: Node, g: Node) -> Node:
-    matrices = algorithm(sizes.outputs, sizes.taps, sizes.length, sizes.low)
-    turned = apply("transpose", _map(matrices.positions, swap(x)), axes=(0, 2, 1))
-    return _map(matrices.weights.T, apply("matmul", turned, _map(matrices.results, swap(g))))
+    turned = apply("transpose", _map(sizes, "positions", swap(x)), axes=(0, 2, 1))
+    return _map(sizes, "weights", apply("matmul", turned, _map(sizes, "results", swap(g))), back=True)
 
 
-def _map(matrix: np.ndarray[Any, Any], x: Node) -> Node:
-    """A linear map along the first axis."""
-    rows = apply("matmul", const(matrix), apply("reshape", x, shape=(x.shape[0], math.prod(x.shape[1:]))))
-    return apply("reshape", rows, shape=(len(matrix), *x.shape[1:]))
+def _map(sizes: _Geometry, which: str, x: Node, *, back: bool = False) -> Node:
+    """One of the maps along the first axis, or its transpose."""
+    geometry = {"outputs": sizes.outputs, "taps": sizes.taps, "length": sizes.length, "low": sizes.low}
+    return apply("spectral_map", x, which=which, back=back, **geometry)
 
 
 def _patches(sizes: _Geometry, x: Node) -> Node:
@@ -159,51 +153,3 @@ def _weight_grad_patched(sizes: _Geometry, x: Node, g: Node) -> Node:
 
 _FORMS = {"conv": _conv, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad}
 _PATCHED = {"conv": _conv_patched, "conv_weight_grad": _weight_grad_patched}
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """The matrices of ``y = results' ((weights w) * (positions x))``, float32, all with one row for each product."""
-
-    weights: np.ndarray[Any, Any]
-    positions: np.ndarray[Any, Any]
-    results: np.ndarray[Any, Any]
-
-
-def rank_of(period: int) -> int:
-    """Real products of a cyclic convolution of this period: one for a real coefficient, three for a complex one.
-
-    >>> rank_of(11), rank_of(20)
-    (16, 29)
-    """
-    return 3 * ((period - 1) // 2) + 1 + (period % 2 == 0)
-
-
-@functools.lru_cache(maxsize=256)
-def algorithm(outputs: int, taps: int, length: int, low: int) -> Algorithm:
-    """The Fourier transforms that correlate ``length`` positions, behind ``low`` zeros, with ``taps`` weights.
-
-    With ``a - ib`` the transform of the positions and ``c + id`` that of the weights, the products are ``c (a - b)``,
-    ``a (d - c)`` and ``b (c + d)``.
-
-    >>> found = algorithm(outputs=2, taps=2, length=3, low=0)
-    >>> x, w = np.float32([1, 2, 4]), np.float32([3, 1])
-    >>> (found.results.T @ ((found.weights @ w) * (found.positions @ x))).round(4)
-    array([ 5., 10.], dtype=float32)
-    """
-    period = outputs + taps - 1
-    inside = np.arange(low, low + length)
-    weights, positions, results = [], [], []
-    for k in range(period // 2 + 1):
-        at = [2 * np.pi / period * (k * each % period) for each in (np.arange(taps), inside, np.arange(outputs))]
-        (c, d), (a, b), (real, imaginary) = ((np.cos(angle), np.sin(angle)) for angle in at)
-        share = (1 if 2 * k in (0, period) else 2) / period
-        if 2 * k in (0, period):
-            weights.append(c)
-            positions.append(a)
-            results.append(share * real)
-        else:
-            weights += [c, d - c, c + d]
-            positions += [a - b, a, b]
-            results += [share * (real - imaginary), -share * imaginary, share * real]
-    return Algorithm(*(np.array(each, np.float32) for each in (weights, positions, results)))

@@ -104,6 +104,16 @@ def test_any_sizes(batch, rows, inner, columns, x_turned, y_turned, bias, thread
         check((batch, rows, inner), (batch, inner, columns), (x_turned, y_turned), bias, threads)
 
 
+def test_the_little_thin_products_of_a_classifier_are_made_here():
+    """A plan without a library has one team of threads."""
+    for rows, inner, columns, turned in (
+        (128, 160, 7, (False, False)), (128, 7, 160, (False, True)), (160, 128, 7, (True, False)),
+    ):  # fmt: skip
+        assert suits(1, rows, inner, columns, turned)
+        check((rows, inner), (inner, columns), turned)
+    assert not suits(1, 128, 128, 7, (False, False))  # which NumPy's BLAS is as fast at
+
+
 def test_few_rows_of_many_columns_and_leading_axes():
     check((10, 106), (106, 5000), threads=2)
     check((5, 7, 40), (40, 200), bias=True, threads=2)
