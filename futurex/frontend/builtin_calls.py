@@ -17,6 +17,7 @@ from futurex.frontend.control import TracedRange, is_unknown
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.lists import TracedList
+from futurex.frontend.masked import Masked
 from futurex.frontend.outside import PLAIN, any_traced, items, of_class
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
@@ -99,6 +100,8 @@ def _stand_in(value: Any) -> Any:
     """A value of the type that a traced one stands for; any other itself."""
     if isinstance(value, TracedList):
         return []
+    if isinstance(value, Masked):
+        return np.ma.zeros((0,) * value.ndim, value.dtype)
     if not isinstance(value, Tracer):
         return value
     if not value.is_scalar:
@@ -108,7 +111,7 @@ def _stand_in(value: Any) -> Any:
 
 @special(type)
 def _type(*args: Any) -> Any:
-    if len(args) == 1 and isinstance(args[0], Tracer | TracedList):
+    if len(args) == 1 and isinstance(args[0], Tracer | TracedList | Masked):
         return type(_stand_in(args[0]))
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")

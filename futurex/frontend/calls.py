@@ -19,6 +19,7 @@ from numpy.testing import overrides
 from futurex.frontend import control, fragments
 from futurex.frontend.errors import Escape, python, unstaged
 from futurex.frontend.generators import TracedGenerator
+from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
@@ -179,6 +180,8 @@ def _module(function: Any) -> str:
 
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
+    if any(isinstance(value, Masked) for value in (*args, *kwargs.values())):
+        return call_masked(function, args, kwargs)
     if isinstance(owner, np.ndarray):  # a method of an array from outside
         return call(getattr(entered(owner), function.__name__), args, kwargs)
     if isinstance(owner, np.ufunc):

@@ -307,6 +307,8 @@ class Trace:
         from futurex.frontend.generators import TracedGenerator
         from futurex.frontend.tracer import Tracer
 
+        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+            raise Escape(f"a {type(array).__name__} from outside the function", "only plain arrays are traced")
         if type(array) in GENERATORS:
             generator = TracedGenerator.of(array, "captured")
             generator._cell.born = -1

@@ -36,6 +36,8 @@ from futurex.tree.dims import Dim, Fresh, is_static, reshaped, same
 from futurex.tree.node import Node, const, dim_of, size_node
 
 SCALARS = (bool, int, float, complex)
+STAND_INS: dict[type, Any] = {}
+"""What stands for the objects of some subclasses of ndarray: a function of the object for each class."""
 
 
 class Tracer:
@@ -507,6 +509,8 @@ def is_arraylike(value: Any) -> bool:
 def lift(array: Any) -> Tracer:
     """The tracer of an array from outside the function."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+        if type(array) in STAND_INS:
+            return STAND_INS[type(array)](array)
         raise Escape(f"a {type(array).__name__}", "only plain arrays are traced")
     return current().captured(array)
 

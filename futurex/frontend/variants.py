@@ -18,6 +18,7 @@ from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
+from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.reads import unchanged
@@ -297,7 +298,7 @@ def _collect(
         ends = {"finishes", "context"} & set(generator.gi_code.co_names)
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
             raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
-    result_leaves, variant.structure = flatten(result)
+    result_leaves, variant.structure = flatten(taken_apart(result))
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number

@@ -22,6 +22,32 @@ tools/numpy_table.py` writes this page, and a test fails where it is out of date
 - **fragment**: the call stays a call, made by the run between operations
 - **plain**: such a call is not staged: the reason is what `f.explain()` says
 
+## Masked arrays
+
+Masked arrays are staged, too ([decision 67](decisions/067-masked-arrays-are-two-arrays.md)): `np.ma`'s ways to make
+them, its ufuncs and operators with their domains, reductions, indexing and writes, moves, and NumPy's own ufuncs on
+them. A masked array that is returned is a `np.ma.MaskedArray`, with NumPy's data under the mask and its fill value;
+such a call waits for its result.
+
+```python
+import numpy as np
+
+import futurex as fx
+
+
+@fx.futurize
+def stretched(image):
+    seen = np.ma.masked_equal(image, 0)
+    return ((seen - seen.min()) * 255 / (seen.max() - seen.min())).filled(0).astype(np.uint8)
+
+
+print(stretched(np.array([[0, 30, 40], [80, 0, 60]])).tolist())  # [[0, 0, 51], [255, 0, 153]]
+```
+
+Where an element, or a reduction, is `np.ma.masked` itself in some run, that run is made again as plain NumPy.
+
+## Every name
+
 {summary}
 
 | name | how | operations | derivative | staged examples |

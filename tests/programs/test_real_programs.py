@@ -19,7 +19,6 @@ NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if 
 # Programs that are not one graph, and why. They run as plain NumPy, whole or in fragments, and mean the same.
 NOT_STAGED = {
     "adaptive_integration": "a recursion whose end depends on data",
-    "histogram_equalisation": "masked arrays",
 }
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
