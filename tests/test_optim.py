@@ -132,3 +132,22 @@ def test_a_step_changes_none_of_its_arguments():
 def test_bad_values_are_refused(call, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         call()
+
+
+@pytest.mark.parametrize("make", [fx.optim.adam, fx.optim.adamw])
+def test_a_step_writes_over_what_it_is_given_away(make):
+    """Nothing in it may have the call run again, for which its arguments would be kept."""
+    optimizer = make(1e-3)
+
+    @fx.futurize(donate=("params", "state"))
+    def step(params, state, gradient):
+        return optimizer.update(params, gradient, state)
+
+    gradient = {"w": np.ones((64, 64), np.float32)}
+    params = {"w": np.ones((64, 64), np.float32)}
+    state = optimizer.init(params)
+    places = []
+    for _ in range(6):
+        params, state = step(params, state, gradient)
+        places.append([np.asarray(each["w"]).ctypes.data for each in (params, state["m"], state["v"])])
+    assert places[2:] == places[1:2] * 4

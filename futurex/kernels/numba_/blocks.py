@@ -54,7 +54,8 @@ class BlockKernel(ABC):
         self.interpreted = 0
         graph = node.attrs["graph"]
         self.region = analyse(graph)
-        self.layout = collapse(graph.outs[0].shape, [each.shape for each in graph.params])
+        shape = graph.outs[0].shape
+        self.layout = collapse(shape, [*(each.shape for each in graph.params), shape])
         if len(self.layout.extents) != 1 or self.region.guarded:
             raise ValueError(f"{node.op}: the region is not one loop over the rows")
         assert isinstance(node.aval, tuple)
