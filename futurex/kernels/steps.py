@@ -45,6 +45,18 @@ class Numbered(Protocol):
     copied: frozenset[int]
 
 
+@runtime_checkable
+class Following(Protocol):
+    """A kernel whose steps find arrays by addresses in a block, and may be given others there, as long as strides and
+    alignment stay, and no result comes to lie on an operand or leaves one.
+
+    ``places``: the addresses of the words that say where results lie, and where an input does.
+    """
+
+    @property
+    def places(self) -> tuple[Sequence[int], Mapping[int, int]]: ...
+
+
 class Workspace:
     """Memory that kernels which run one after the other use in turn."""
 

@@ -1,7 +1,8 @@
 """Have the values of a run moved? Found by machine code that looks at the objects, right before it makes its steps.
 
 Python takes some 0.5 µs to find where an array lies, several times that where a kernel has used the caches up; the code
-reads the same from the object in a few nanoseconds. Numbers, and arrays of one element, are copied to where they go.
+reads the same from the object in a few nanoseconds. Numbers, and arrays of one element, are copied to where they go,
+and so are the addresses of arrays that only kernels read which find them in their blocks: those may move.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from futurex.kernels.addresses import DATA_OFFSET, address_of
 
 AXES = 8
 """Of an array that can be watched."""
-_RECORD, _NUMBER = 4 + AXES, 3
-_ANYWHERE, _FIXED = 0, 1  # what of an array's memory is looked at: nothing, or where it is
+_RECORD, _COPY = 4 + AXES, 4
+_ANYWHERE, _FIXED, _FOLLOWED = 0, 1, 2  # of an array's memory matters: nothing, where it is, its strides and alignment
 _FLOAT_OFFSET = float.__basicsize__ - 8
 _NEVER = 0  # no object's type
-_IN_ARRAY = 1
+_IN_ARRAY, _ADDRESS = 1, 16  # ways to copy
 
 
 def _known() -> bool:
@@ -40,18 +41,22 @@ KNOWN = bool(DATA_OFFSET) and _known()
 """Can values be watched in this Python?"""
 
 
+Copy = tuple[int, int, int, int]
+"""Which value, the address where it goes, the way, and how many bytes are added to an address."""
+
+
 class Watch:
-    """What is known of the values of a run. A number among them goes to places that :meth:`copy` names.
+    """What is known of the values of a run. Numbers and addresses among them go to places that :meth:`copy` names.
 
     ``words``: how many values, where their objects stand and what is known of each, room for those that have moved and
-    how many they are, how many numbers are copied, and where to.
+    how many they are, how many copies are made, and which.
     """
 
     def __init__(self, count: int) -> None:
         self._pack = struct.Struct(f"={count}Q").pack_into
         self._objects, self._moved = (ctypes.c_uint64 * count)(), (ctypes.c_int64 * count)()
         self._seen = np.zeros((count, _RECORD), np.int64)
-        self._numbers = np.zeros((0, _NUMBER), np.int64)
+        self._copies = np.zeros((0, _COPY), np.int64)
         objects, moved = ctypes.addressof(self._objects), ctypes.addressof(self._moved)
         self.words = (ctypes.c_int64 * 7)(count, objects, address_of(self._seen), moved)
 
@@ -64,20 +69,26 @@ class Watch:
         return self._moved[: self.words[4]]
 
     def note(self, place: int, value: Any, *, number: bool, copied: bool) -> None:
-        """Know a value, by where it lies. One that is only read as a number may lie anywhere if it is ``copied``, and
-        has moved if it is not."""
+        """Know a value, by where it lies. One that is ``copied`` may lie anywhere: a number, or an array of the same
+        strides whose address is copied. What is only read as a number and not copied has moved."""
         record = [_NEVER] * _RECORD
         if number:
             record[:2] = id(type(value)) if copied else _NEVER, _ANYWHERE
         elif type(value) is np.ndarray and value.ndim <= AXES:
-            record[:4] = id(np.ndarray), _FIXED, address_of(value), value.ndim
+            here = (_FOLLOWED, value.dtype.alignment - 1) if copied else (_FIXED, address_of(value))
+            record[:4] = id(np.ndarray), *here, value.ndim
             record[4 : 4 + value.ndim] = value.strides
         self._seen[place] = record
 
-    def copy(self, numbers: Sequence[tuple[int, int, int]]) -> None:
-        """Copy values to addresses: ``(place, address, how)``."""
-        self._numbers = np.array(numbers, np.int64).reshape(-1, _NUMBER)
-        self.words[5], self.words[6] = len(numbers), address_of(self._numbers)
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """Make these copies at every look."""
+        self._copies = np.array(copies, np.int64).reshape(-1, _COPY)
+        self.words[5], self.words[6] = len(copies), address_of(self._copies)
+
+
+def address_to(place: int, target: int, offset: int) -> Copy:
+    """The copy of the address ``offset`` bytes behind the first element of an array."""
+    return place, target, _ADDRESS, offset
 
 
 def how_to_copy(value: Any, dtype: np.dtype[Any]) -> int:
@@ -129,7 +140,11 @@ lies:
   %data = load i64, ptr %data.at, align 8
   %data.seen.at = getelementptr i64, ptr %record, i64 2
   %data.seen = load i64, ptr %data.seen.at, align 8
-  %data.same = icmp eq i64 %data, %data.seen
+  %here = icmp eq i64 %data, %data.seen
+  %beside = and i64 %data, %data.seen
+  %aligned = icmp eq i64 %beside, 0
+  %follows = icmp eq i64 %fixed, {_FOLLOWED}
+  %data.same = select i1 %follows, i1 %aligned, i1 %here
   %axes.at = getelementptr i8, ptr %object, i64 {DATA_OFFSET + 8}
   %axes32 = load i32, ptr %axes.at, align 4
   %axes = sext i32 %axes32 to i64
@@ -166,7 +181,7 @@ number:
   %n.go = icmp slt i64 %n, %numbers
   br i1 %n.go, label %take, label %looked
 take:
-  %n.row = mul nsw i64 %n, {_NUMBER}
+  %n.row = mul nsw i64 %n, {_COPY}
   %entry.at = getelementptr i64, ptr %table, i64 %n.row
   %from = load i64, ptr %entry.at, align 8
   %to.at = getelementptr i64, ptr %entry.at, i64 1
@@ -185,7 +200,8 @@ take:
   %known = icmp eq i64 %source.type, %source.seen
   br i1 %known, label %choose, label %copied
 choose:
-  switch i64 %how, label %copied [ i64 8, label %double i64 4, label %single i64 9, label %eight i64 5, label %four ]
+  switch i64 %how, label %copied [
+    i64 8, label %double i64 4, label %single i64 9, label %eight i64 5, label %four i64 {_ADDRESS}, label %address ]
 double:
   %d = load double, ptr %float.at, align 8
   store double %d, ptr %to, align 8
@@ -204,6 +220,13 @@ four:
   %f.at = load ptr, ptr %element.at, align 8
   %f = load i32, ptr %f.at, align 1
   store i32 %f, ptr %to, align 8
+  br label %copied
+address:
+  %base = load i64, ptr %element.at, align 8
+  %offset.at = getelementptr i64, ptr %entry.at, i64 3
+  %offset = load i64, ptr %offset.at, align 8
+  %moved.to = add i64 %base, %offset
+  store i64 %moved.to, ptr %to, align 8
   br label %copied
 copied:
   %n.next = add nsw i64 %n, 1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels import steps
-from futurex.kernels.steps import Bound, Numbered, Row, Step, StepFailed
-from futurex.kernels.watch import KNOWN, Watch, how_to_copy
+from futurex.kernels.addresses import address_of
+from futurex.kernels.steps import Bound, Following, Numbered, Row, Step, StepFailed
+from futurex.kernels.watch import KNOWN, Copy, Watch, address_to, how_to_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,10 @@ class Operand:
     views: tuple[Callable[..., Any], ...] = ()
 
     def of(self, values: Sequence[Any]) -> Any:
-        value = self.array if self.number is None else values[self.number]
+        return self.seen(self.array if self.number is None else values[self.number])
+
+    def seen(self, value: Any) -> Any:
+        """The view of a value."""
         for view in self.views:
             value = view(None, value)
         return value
@@ -58,10 +62,13 @@ class Together:
     """``together(*values)`` runs all parts on these values of a run; those that cannot be aimed at them by a call.
 
     Nothing that a run brings is kept: what has moved is known by its address and strides, and numbers are copied into
-    the kernels' blocks. An exception has ``part``, the number of the part that failed.
+    the kernels' blocks, and so are addresses where kernels follow. An exception has ``part``, the number of the part
+    that failed. ``fresh``: values that lie apart from all others.
     """
 
-    def __init__(self, parts: Sequence[Part], values: int, locks: Sequence[threading.Lock]) -> None:
+    def __init__(
+        self, parts: Sequence[Part], values: int, locks: Sequence[threading.Lock], fresh: Collection[int] = ()
+    ) -> None:
         self._parts = parts
         self._locks = sorted(set(locks), key=id)  # one order for all who take several
         self._readers: list[list[int]] = [[] for _ in range(values)]
@@ -70,12 +77,13 @@ class Together:
                 if operand.number is not None and place not in self._readers[operand.number]:
                     self._readers[operand.number].append(place)
         self._numbers = self._only_numbers()
+        self._followed = self._all_follow(fresh)
         self._steps: list[Sequence[Step] | None] = [None] * len(parts)
         self._called = set(range(len(parts)))  # parts without steps
         self._rows: list[tuple[Row | None, list[int]]] = [(None, [place]) for place in range(len(parts))]
         """Steps with the part of each, and parts that are called."""
         self._watch = Watch(values)
-        self._copies: list[list[tuple[int, int, int]]] = [[] for _ in range(values)]
+        self._copies: list[list[Copy]] = [[] for _ in range(values)]
         self._guard: Row | None = None
         """Looks whether a value has moved; makes all steps if none has, and nothing is called."""
         self._owners = [0]  # of these steps
@@ -99,6 +107,25 @@ class Together:
                     position for position, operand in enumerate(part.ins)
                     if operand.number is not None and operand.number not in otherwise
                 )  # fmt: skip
+        return [[] if number in otherwise else places for number, places in enumerate(found)]
+
+    def _all_follow(self, fresh: Collection[int]) -> list[list[tuple[int, Operand]]]:
+        """For each value that only kernels read and write which follow it: the places where its address stands, each
+        with the operand. Arguments that a result may lie on are not among them."""
+        found: list[list[tuple[int, Operand]]] = [[] for _ in self._readers]
+        otherwise: set[int | None] = set()
+        for part in self._parts:
+            written = {operand.number for operand in part.outs if operand.number is not None}
+            outs, ins = part.bound.places if isinstance(part.bound, Following) else ((), {})
+            follows = bool(outs) and written.issubset(fresh)
+            for k, operand in enumerate((*part.outs, *part.ins)):
+                place = outs[k] if k < len(outs) else ins.get(k - len(part.outs))
+                if operand.number is None:
+                    continue
+                if follows and place is not None:
+                    found[operand.number].append((place, operand))
+                else:
+                    otherwise.add(operand.number)
         return [[] if number in otherwise else places for number, places in enumerate(found)]
 
     def __call__(self, *values: Any) -> None:
@@ -157,12 +184,20 @@ class Together:
             self._guard = guard
 
     def _note(self, number: int, value: Any) -> None:
-        """Know where a value lies, or from where to copy it."""
-        places = self._numbers[number]
+        """Know where a value lies, or what to copy of it."""
+        places, followed = self._numbers[number], self._followed[number]
+        if not places:
+            follows = bool(followed) and type(value) is np.ndarray
+            self._watch.note(number, value, number=False, copied=follows)
+            self._copies[number] = [
+                address_to(number, place, address_of(operand.seen(value)) - address_of(value))
+                for place, operand in (followed if follows else ())
+            ]
+            return
         ways = [how_to_copy(value, dtype) for _, dtype in places]
-        self._watch.note(number, value, number=bool(places), copied=all(ways))
+        self._watch.note(number, value, number=True, copied=all(ways))
         targets = zip(places, ways, strict=True) if all(ways) else ()
-        self._copies[number] = [(number, address, way) for (address, _), way in targets]
+        self._copies[number] = [(number, address, way, 0) for (address, _), way in targets]
 
     def _joined(self) -> list[tuple[Row | None, list[int]]]:
         rows: list[tuple[Row | None, list[int]]] = []

@@ -19,7 +19,7 @@ import numpy as np
 
 from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
-from futurex.kernels.steps import Workspace
+from futurex.kernels.steps import Following, Workspace
 from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.instance import Instance, dense, entry, in_rows, lock_of, wanted
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
@@ -52,6 +52,9 @@ class Straight:
         self._views: dict[int, tuple[int, tuple[int, ...]]] = {}
         """Views of arguments that only rows read: they see to them when they are aimed. By slot the argument's, and the
         instructions on the way."""
+        self._fresh = {self._names[root] for root in self._layout.fresh}
+        binds = [draft.kernel.bind for draft in self._low.drafts] if plan.grain.seconds < SHORT else []
+        self._steps = {index: bind for index, bind in enumerate(binds) if bind is not None}
         self._write(plan)
         text = "def program(args, communicator, outs):\n" + "".join(f" {line}\n" for line in self._lines)
         module = compile(text, _FILE, "exec")
@@ -131,7 +134,7 @@ class Straight:
         self._find_views(groups)
         drops = _drops(plan, groups)
         for number, group in enumerate(groups):
-            if len(group) > 1:
+            if self._is_row(group):
                 self._together(group)
             elif self._low.drafts[group[0]].outs[0] not in self._views:
                 self._instruction(group[0], self._low.drafts[group[0]])
@@ -142,7 +145,7 @@ class Straight:
     def _groups(self, plan: Plan) -> list[list[int]]:
         """The instructions in an order in which those that are steps stand together, as far as they may."""
         drafts = self._low.drafts
-        bound = [draft.kernel.bind is not None and plan.grain.seconds < SHORT for draft in drafts]
+        bound = [index in self._steps for index in range(len(drafts))]
         scheduler = Scheduler([tuple(draft.after) for draft in drafts], plan.rank, plan.dependents)
         ready: tuple[list[int], list[int]] = [], []  # ranks of those that are called, and of steps
         groups: list[list[int]] = []
@@ -165,11 +168,17 @@ class Straight:
                 groups.append(group)
         return groups
 
+    def _is_row(self, group: Sequence[int]) -> bool:
+        """Are these instructions steps that are worth a row? One alone is where it follows what it reads and writes:
+        else it would be aimed at every run."""
+        bind = self._steps.get(group[0])
+        return len(group) > 1 or (bind is not None and isinstance(bind(Workspace()), Following))
+
     def _find_views(self, groups: Sequence[Sequence[int]]) -> None:
         """Which views of arguments nobody but rows reads."""
         drafts, slots = self._low.drafts, self._low.slots
-        alone = [group[0] for group in groups if len(group) == 1]
-        passed_by = {index for group in groups if len(group) > 1 for index in group}
+        alone = [group[0] for group in groups if not self._is_row(group)]
+        passed_by = {index for group in groups if self._is_row(group) for index in group}
         kept = {*self._low.outs, *(source for slot in slots if slot.derive is not None for source in slot.derive[1])}
         for index in reversed(alone):
             draft = drafts[index]
@@ -204,7 +213,8 @@ class Straight:
             parts.append(Part(kernel.bind(workspace), call, outs, ins, isinstance(draft.node.aval, tuple)))
             if kernel.exclusive:
                 locks.append(lock_of(kernel.call))
-        return Together(parts, len(brought), locks)
+        fresh = [number for number, name in enumerate(brought) if name in self._fresh]
+        return Together(parts, len(brought), locks, fresh)
 
     def _operand(self, slot: int, brought: Sequence[str], instance: Instance) -> Operand:
         source, way = self._views.get(slot, (slot, ()))

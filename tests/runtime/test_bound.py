@@ -10,10 +10,11 @@ import pytest
 
 from futurex.kernels import steps
 from futurex.kernels.backends import default_backends
+from futurex.kernels.numba_.backend import _BoundLoop
 from futurex.kernels.numba_.labels import BoundLabels
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
-from futurex.kernels.watch import AXES, Watch, how_to_copy
+from futurex.kernels.watch import AXES, Watch, address_to, how_to_copy
 from futurex.runtime.plan import compile_plan
 from futurex.tree import Aval, Graph, apply, param
 
@@ -198,6 +199,80 @@ def test_views_of_arguments_are_seen_to_when_a_row_is_aimed(change):
         same(plan.run([x, w]), graph(x, w))
 
 
+def five_points():
+    """Views of an argument and a result of the run's own, in one region."""
+    u = array((40, 50), "u")
+    places = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
+    views = [(("index", (("s", i, i + 38, None), ("s", j, j + 48, None))),) for i, j in places]
+    middle, *around = (apply("load", u, chain=chain) for chain in views)
+    return Graph([u], [middle + 0.25 * (around[0] + around[1] + around[2] + around[3] - 4.0 * middle)])
+
+
+def in_two_ways():
+    """Regions that write into a result of their own, and one that is written over the first argument, if it may."""
+    x, y = array((64, 80), "x"), array((64, 80), "y")
+    return Graph([x, y], [x * 2.0 + y * y, x - y * 0.5])
+
+
+@pytest.fixture
+def aimed(monkeypatch):
+    """How often regions were aimed."""
+    found, aim = [], _BoundLoop.aim
+    monkeypatch.setattr(_BoundLoop, "aim", lambda *args: found.append(1) or aim(*args))
+    return found
+
+
+@pytest.mark.parametrize(("graph", "donate"), [(five_points, {}), (in_two_ways, {}), (in_two_ways, {1: 0})])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_arrays_may_move(graph, donate, threads):
+    """Regions follow arguments and fresh results; what is written over an argument is aimed, or copied there."""
+    graph = graph()
+    plan = compile_plan(graph, threads=threads, donate=donate)
+    rng = np.random.default_rng(17)
+    shape = graph.params[0].shape
+    ways = {
+        "dense": np.array, "transposed": np.asfortranarray, "rows with gaps": lambda a: np.pad(a, 3)[3:-3, 3:-3],
+        "columns with gaps": lambda a: np.repeat(a, 2, axis=1)[:, ::2], "upside down": lambda a: a[::-1].copy()[::-1],
+        "between lines": lambda a: np.concatenate([[0], a.ravel()]).astype(F4)[1:].reshape(a.shape),
+        "misaligned": misaligned,
+    }  # fmt: skip
+    held = []
+    for name in [*["dense"] * 6, "one twice", *ways, "dense", "one twice", *["dense"] * 3]:
+        args = [ways.get(name, np.array)(rng.standard_normal(shape).astype(F4)) for _ in graph.params]
+        args = args[:1] * len(args) if name == "one twice" else args  # which nothing is written over
+        want = graph(*(each.copy() for each in args))
+        got = plan.run(args)
+        for left, right in zip(got, want, strict=True):
+            np.testing.assert_array_equal(left, right)
+        held += zip(got, [each.copy() for each in got], strict=True)
+    assert all((left == right).all() for left, right in held)  # nothing was written there later
+
+
+def test_what_is_followed_is_not_aimed_again(aimed):
+    for graph in (five_points(), in_two_ways()):
+        plan = compile_plan(graph, threads=1)
+        rng = np.random.default_rng(2)
+        held = []
+        for run in range(12):
+            args = [rng.standard_normal(each.shape).astype(F4) for each in graph.params]
+            held.append((args, plan.run(args)))
+            if run == 5:
+                assert aimed
+                aimed.clear()
+        assert not aimed
+        for args, got in held:
+            for left, right in zip(got, graph(*args), strict=True):
+                np.testing.assert_array_equal(left, right)
+
+
+def misaligned(values):
+    """The same numbers, one byte behind where they should begin."""
+    room = np.zeros(values.nbytes + 1, np.uint8)
+    out = np.ndarray(values.shape, values.dtype, room.data, 1)
+    out[...] = values
+    return out
+
+
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 def test_a_label_that_names_no_class_raises_what_numpy_does(dtype):
     x, y, w = array((128, 256), "x"), param(Aval((128,), np.dtype(dtype)), "y"), array((256, 10), "w")
@@ -222,20 +297,34 @@ def watched(value, **how):
     watch = Watch(2)
     row = Row([], watch)
     watch.note(0, value, **how)
-    watch.note(1, y := np.ones(3), number=False, copied=True)
+    watch.note(1, y := np.ones(3), number=False, copied=False)
     return watch, lambda other: None if row.run([other, y]) else watch.moved()
 
 
 def test_what_has_moved_is_seen():
     base = np.arange(24.0).reshape(4, 6)
     for value in (base, base[1:], base.T, base[:, ::2], base[0, 0, ...], np.zeros((1,) * AXES)):
-        _, seen = watched(value, number=False, copied=True)
+        _, seen = watched(value, number=False, copied=False)
         assert seen(value) is None
         for other in (base[2:], base[:, ::3], base.T[::2], np.ones(2), 1.0, np.float64(1), None, value.view(Other)):
             assert seen(other) == [0]
         assert seen(value[...]) is None
     for value in (3, 2.5, np.float32(1), "x", base.view(Other), np.zeros((1,) * (AXES + 1))):
-        assert watched(value, number=False, copied=True)[1](value) == [0]  # nothing is known of these
+        assert watched(value, number=False, copied=False)[1](value) == [0]  # nothing is known of these
+
+
+def test_addresses_are_followed_where_strides_and_alignment_stay():
+    base = np.arange(48.0).reshape(6, 8)
+    odd = np.frombuffer(bytes(6 * 8 * 8 + 4), np.float64, 48, offset=0)
+    odd = np.ndarray((6, 8), np.float64, odd.base, 4)
+    target = np.zeros(2, np.int64)
+    watch, seen = watched(base, number=False, copied=True)
+    watch.copy([address_to(0, target.ctypes.data + 8, 24), address_to(0, target.ctypes.data, 0)])
+    for value in (base, base.copy(), base[1:], np.zeros((6, 8), np.float32).view(np.float64).repeat(2, axis=1)):
+        assert seen(value) is None
+        assert target.tolist() == [value.ctypes.data, value.ctypes.data + 24]
+    for value in (odd, base.T, base[:, ::2], base[0], np.float64(1), 2.0, base.view(Other)):
+        assert seen(value) == [0]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -245,7 +334,7 @@ def test_numbers_are_copied_from_wherever_they_are(dtype):
     for first, others in ((2.5, [0.1, -0.0, 1e300, np.nan]), (one, [two, three])):
         target = np.zeros(3, dtype)
         watch, seen = watched(first, number=True, copied=True)
-        watch.copy([(0, target.ctypes.data + k * dtype.itemsize, how_to_copy(first, dtype)) for k in (0, 2)])
+        watch.copy([(0, target.ctypes.data + k * dtype.itemsize, how_to_copy(first, dtype), 0) for k in (0, 2)])
         for value in (first, *others):
             assert seen(value) is None
             with np.errstate(over="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -235,6 +235,14 @@ class _BoundLoop:
             if not scalar.part:
                 place = self.block + 8 * (self.first_scalar + k), scalar.dtype
                 self.numbers.setdefault(scalar.position, []).append(place)  # type: ignore[arg-type]
+
+    @property
+    def places(self) -> tuple[Sequence[int], Mapping[int, int]]:
+        """Where in the block it stands where arrays lie: results, and inputs by position."""
+        first = self.block + 8 * len(self.loop.program.numbers)
+        read = first + 8 * self.loop.results
+        places = {k: read + 8 * number for number, k in enumerate(self.loop.program.arrays)}
+        return range(first, read, 8), places
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The steps on these arrays; None where one does not lie as the code wants it, or the code is not there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class Written:
 
 
 class _BoundWritten:
-    """A kernel at fixed addresses."""
+    """A kernel whose block says where arrays lie."""
 
     def __init__(self, kernel: Written) -> None:
         self.kernel = kernel
@@ -118,6 +118,13 @@ class _BoundWritten:
         self.words = np.concatenate([fixed, np.zeros(len(kernel.checks), np.int64)])
         self.first = len(fixed)
         self.steps: list[Step] = []
+
+    @property
+    def places(self) -> tuple[Sequence[int], Mapping[int, int]]:
+        """Where it stands where arrays lie: results, and inputs by position."""
+        words = range(address_of(self.words) + 8 * self.first, address_of(self.words) + self.words.nbytes, 8)
+        inputs = len(self.kernel.node.inputs)
+        return words[:-inputs], dict(enumerate(words[-inputs:]))
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The step on these arrays; None where one does not lie as the code wants it, or the code is not there."""
