@@ -321,9 +321,9 @@ class Futurized(Generic[P, R]):
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         captured = variant.captured() if variant.captures else []
-        if variant.written and not self._may_write(variant, leaves, captured):
-            return self._run_plain(args, kwargs)
-        if variant.changes and repeats((args, kwargs)):
+        rests = variant.rests() and not self._strict
+        repeated = variant.changes and repeats((args, kwargs))
+        if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         log: list[Made] = []
         inputs = [leaves[k] for k in variant.inputs] + captured + [log] * variant.has_log
@@ -346,7 +346,7 @@ class Futurized(Generic[P, R]):
             else:
                 futures = launched(executor(), variant.plan, inputs, variant.waits, variant.gives)
         if variant.waits:
-            error = next((error for future in futures if (error := future.exception()) is not None), None)
+            error = variant.error_of(futures)
             if isinstance(error, ChangedResult):
                 self._forget(variant)
             if variant.has_log and error is not None and not variant.prints:

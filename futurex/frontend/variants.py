@@ -35,6 +35,8 @@ from futurex.tree.node import Node, param, size_node
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 from futurex.tree.source import raised_at, without_frames
 
+LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
+
 
 @dataclass(frozen=True)
 class Output:
@@ -79,6 +81,8 @@ class Variant:
     limit: int | None = None  # bytes that a run may take
     calls: int = 0  # that were found the long way
     lane: Any = None  # the short way, once there is one
+    failed: int = 0  # runs that were made again as plain NumPy, one after the other
+    rest: int = 0  # calls that go as plain NumPy before the next run
     _plan: AnyPlan | None = None
 
     @property
@@ -89,6 +93,21 @@ class Variant:
                 self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit
             )
         return self._plan
+
+    def error_of(self, results: Iterable[Any]) -> BaseException | None:
+        """What a run that is waited for raised.
+
+        After several that had to be made again as plain NumPy the next calls go that way at once, ever more of them.
+        """
+        error = next((error for result in results if (error := result.exception()) is not None), None)
+        self.failed = self.failed + 1 if error is not None and not (self.prints or self.has_log) else 0
+        self.rest = min(1 << self.failed, LONGEST_REST) if self.failed > 1 else 0
+        return error
+
+    def rests(self) -> bool:
+        """Does a call go as plain NumPy because the last runs failed?"""
+        self.rest -= self.rest > 0
+        return self.rest > 0
 
     def share(self, others: Iterable[Variant]) -> None:
         """Take the plan, and with it the memory, of another trace of the function that computes the same."""

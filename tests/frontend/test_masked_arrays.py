@@ -300,6 +300,17 @@ def test_a_run_that_finds_it_masked_is_plain():
     assert futurized(np.array([0.5, 0.0])) is np.ma.masked
 
 
+def test_runs_that_fail_time_and_again_are_seldom_tried():
+    futurized = fx.futurize(lambda x: np.ma.masked_less(x, 1).min())
+    masked, seen = np.array([0.5, 0.0]), np.array([0.5, 3.0])
+    assert all(futurized(masked) is np.ma.masked for _ in range(100))
+    tried = max(row.count for row in futurized.profile())
+    assert tried < 10
+    assert all(float(futurized(seen)) == 3 for _ in range(1000))
+    assert max(row.count for row in futurized.profile()) > tried + 200
+    assert futurized(masked) is np.ma.masked
+
+
 def test_derivatives():
     def spread(x):
         m = np.ma.masked_less(x, 1)
