@@ -71,7 +71,7 @@ def test_one_graph_serves_all_numbers_that_generated_kernels_read(number):
     calls = [numbers(k) for k in range(10)]
     for result, args in zip(many(plan, *calls), calls, strict=True):
         assert result.dtype == scaled(*args).dtype
-        np.testing.assert_allclose(result, scaled(*args), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(result, scaled(*args), rtol=1e-5, atol=1e-4)  # of products of singles, times ten
     assert (replays(plan).reason, len(replays(plan)._graphs)) == (None, 1)
 
 
