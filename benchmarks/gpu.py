@@ -7,7 +7,10 @@ runs in tiny sizes, on the emulated device where there is no GPU. What is found 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import math
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +31,8 @@ from futurex.kernels.cupy_.devices import EMULATED
 SUBJECT = "futurex"
 MINUTES = 7.5
 STARTED_WITHIN = 6.0  # minutes, after which no further network is started: a cold torch.compile may take one
+KERNELS_WITHIN = 2.5  # minutes, after which no further kernel is: there are networks to come
+STUCK = 0.6  # minutes after the end: who waits for a driver is stopped, and says where it waited
 BATCHES, SETTLED = 3, 8  # a plan times its kernels one by one in its first four runs, and captures them in the next
 CHECKED_STEPS = 2
 NETWORKS = ("transformer", "lstm", "resnet50", "alexnet", "googlenet")
@@ -43,11 +48,12 @@ class Sizes:
     elements: int = 1 << 26
     side: int = 8192
     image: tuple[int, ...] = (32, 56, 56, 64)
+    heads: tuple[int, ...] = (8, 16, 2048, 64)
     repeat: int = 10
 
 
 TINY_EFFORT = Effort(rounds=1, most_rounds=1, turn_seconds=0.01, warm_steps=1)
-TINY = Sizes(1 << 10, 48, (2, 6, 6, 4), 1)
+TINY = Sizes(1 << 10, 48, (2, 6, 6, 4), (1, 2, 6, 8), 1)
 
 
 def peers_for(name: str, weights: str, size: str) -> list[Peer]:
@@ -116,24 +122,51 @@ def rates(sizes: Sizes) -> dict[str, float]:
     return found
 
 
-def works(sizes: Sizes) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], float, float]]:
-    """Yield name, function, arguments, and the bytes and operations that a call cannot do without."""
+@dataclass(frozen=True)
+class Work:
+    """A function and its arguments, and the bytes and operations that a call cannot do without.
+
+    ``precision`` is that of its products where it is not single.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    moved: float
+    flops: float = 0.0
+    precision: str = ""
+
+
+def works(sizes: Sizes) -> Iterator[Work]:
+    """Yield what is timed."""
     rng, side = np.random.default_rng(0), sizes.side
     x, row = rng.random((side, side), np.float32), rng.random(side, np.float32)
     whole = float(x.nbytes)
-    yield "chain of six functions", lambda x: np.tanh(np.exp(-x) * x + np.sqrt(x) - np.log1p(x)), (x,), 2 * whole, 0.0
-    yield "chain with a row", lambda x, row: np.maximum(x * row + 1, 0), (x, row), 2 * whole, 0.0
-    yield "sum of all", lambda x: x.sum(), (x,), whole, 0.0
-    yield "sums of rows", lambda x: (x * x).sum(axis=1), (x,), whole, 0.0
-    yield "sums of columns", lambda x: (x * x).sum(axis=0), (x,), whole, 0.0
-    yield "softmax", lambda x: fx.nn.softmax(x), (x,), 2 * whole, 0.0
-    yield "product", lambda x: x @ x, (x,), 3 * whole, 2.0 * side**3
-    yield "update by Adam", adam, (x, x * 1e-3, x * 0, x * 0), 7 * whole, 0.0
+    yield Work("chain of six functions", lambda x: np.tanh(np.exp(-x) * x + np.sqrt(x) - np.log1p(x)), (x,), 2 * whole)
+    yield Work("chain with a row", lambda x, row: np.maximum(x * row + 1, 0), (x, row), 2 * whole)
+    yield Work("sum of all", lambda x: x.sum(), (x,), whole)
+    yield Work("sums of rows", lambda x: (x * x).sum(axis=1), (x,), whole)
+    yield Work("sums of columns", lambda x: (x * x).sum(axis=0), (x,), whole)
+    yield Work("softmax", lambda x: fx.nn.softmax(x), (x,), 2 * whole)
+    yield Work("product", lambda x: x @ x, (x,), 3 * whole, 2.0 * side**3)
+    yield Work("product, bfloat16", lambda x: x @ x, (x,), 3 * whole, 2.0 * side**3, "bfloat16")
+    yield Work("update by Adam", adam, (x, x * 1e-3, x * 0, x * 0), 7 * whole)
     channels = sizes.image[-1]
     image, kernel = rng.random(sizes.image, np.float32), rng.random((3, 3, channels, channels), np.float32)
     moved, flops = 2.0 * image.nbytes, 2.0 * image.size * 9 * channels
-    title = f"convolution 3 x 3, {channels} to {channels}"
-    yield title, lambda x, w: fx.nn.conv(x, w, padding="same"), (image, kernel), moved, flops
+    for title, precision in (("", ""), (", bfloat16", "bfloat16")):
+        title = f"convolution 3 x 3, {channels} to {channels}{title}"
+        yield Work(title, lambda x, w: fx.nn.conv(x, w, padding="same"), (image, kernel), moved, flops, precision)
+    heads = rng.random((3, *sizes.heads), np.float32)
+    flops = 4.0 * heads[0].size * sizes.heads[-2]
+    back = fx.grad(lambda q, k, v: attend(q, k, v).sum(), argnums=(0, 1, 2))
+    yield Work("attention, bfloat16", attend, tuple(heads), heads.nbytes * 4 / 3, flops, "bfloat16")
+    yield Work("attention, bfloat16, and back", back, tuple(heads), heads.nbytes * 3.0, 3.5 * flops, "bfloat16")
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    """Attention of every head to itself."""
+    return fx.nn.softmax(q @ k.swapaxes(-1, -2) / np.float32(math.sqrt(q.shape[-1]))) @ v
 
 
 def adam(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, ...]:
@@ -143,17 +176,17 @@ def adam(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, ...]:
     return p, state["m"], state["v"]
 
 
-def kernel(work: tuple[str, Callable[..., Any], tuple[Any, ...], float, float], sizes: Sizes, reached: dict[str, float]
-           ) -> dict[str, Any]:  # fmt: skip
+def kernel(work: Work, sizes: Sizes, reached: dict[str, float]) -> dict[str, Any]:
     """Return the time of a work, its rates, and their share of what the device reaches."""
-    name, function, args, moved, flops = work
-    there = fx.futurize(lambda *args: tuple(arg + np.float32(0) for arg in args), device="gpu")(*args)
-    run = fx.futurize(function, device="gpu")
+    there = fx.futurize(lambda *args: tuple(arg + np.float32(0) for arg in args), device="gpu")(*work.args)
+    run = fx.futurize(work.function, device="gpu")
+    run = fx.autocast(run, work.precision) if work.precision else run
     taken = seconds(lambda: run(*there), sizes.repeat)
+    product = reached["product, float16" if work.precision else "product, float32"]
     return {
-        "name": name, "seconds": taken, "bytes_per_second": moved / taken, "of_copy": moved / taken / reached["copy"],
-        "operations_per_second": flops / taken, "of_product": flops / taken / reached["product, float32"],
-        "backends": sorted({row.backend for row in run.profile()}),
+        "name": work.name, "seconds": taken, "bytes_per_second": work.moved / taken,
+        "of_copy": work.moved / taken / reached["copy"], "operations_per_second": work.flops / taken,
+        "of_product": work.flops / taken / product, "backends": sorted({row.backend for row in run.profile()}),
     }  # fmt: skip
 
 
@@ -220,12 +253,27 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"no GPU: {reason}")
         return 0
     start = time.monotonic()
+    if not arguments.quick:
+        faulthandler.dump_traceback_later((MINUTES + STUCK) * 60, exit=True, file=sys.__stderr__)
+    try:
+        return _measured(arguments, start)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _measured(arguments: argparse.Namespace, start: float) -> int:
     sizes = TINY if arguments.quick else Sizes()
     effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.3, warm_steps=8)
     found = Findings(arguments.out)
     found.attempt("rates", lambda: found.rates.update(rates(sizes)))
     for work in works(sizes) if found.rates else ():
-        found.attempt(work[0], lambda work=work: found.kernels.append(kernel(work, sizes, found.rates)))  # type: ignore[misc]
+        if time.monotonic() - start > KERNELS_WITHIN * 60:
+            found.left.append(work.name)
+            continue
+        found.attempt(
+            work.name,
+            lambda work=work: found.kernels.append(kernel(work, sizes, found.rates)),  # type: ignore[misc]
+        )
     for name in arguments.cases or NETWORKS[: 1 if arguments.quick else None]:
         passed = time.monotonic() - start
         if passed > STARTED_WITHIN * 60:

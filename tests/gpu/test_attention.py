@@ -8,7 +8,7 @@ from fake_cudnn import Frontend
 
 import futurex as fx
 from futurex.kernels import attention, cudnn
-from futurex.kernels.cupy_.devices import Device
+from futurex.kernels.cupy_.devices import EMULATED, Device
 from futurex.kernels.cupy_.emulated import NAMESPACE
 from futurex.models import transformer
 from futurex.passes.attention import join_attention
@@ -172,8 +172,9 @@ def test_scores_stay_where_their_derivative_has_no_kernel():
 
 @pytest.fixture
 def planned(monkeypatch):
-    """cuDNN's stand-in on the emulated device."""
+    """cuDNN's stand-in, which reads memory of the processor: on the emulated device, also where there is a GPU."""
     frontend = Frontend()
+    monkeypatch.setenv("FUTUREX_GPU", EMULATED)
     monkeypatch.setattr(cudnn, "library", lambda device: frontend)
     monkeypatch.setattr(cudnn._handles, "handle", None)
     attention._kernel.cache_clear()
@@ -191,25 +192,48 @@ def node_of(shapes, to="bfloat16", causal=False, name="attention"):
     return apply(name, *operands, to=to, scale=0.3, causal=causal)
 
 
+@pytest.fixture
+def real(device):
+    """A GPU and cuDNN."""
+    if device.kind == EMULATED:
+        pytest.skip("there is no GPU")
+    pytest.importorskip("cudnn", reason="cuDNN's frontend is not installed", exc_type=ImportError)
+    return device
+
+
+MASKS = pytest.mark.parametrize("mask", [False, True], ids=("whole", "causal"))
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("to", ROUNDING)
-@pytest.mark.parametrize("mask", [False, True], ids=("whole", "causal"))
+@MASKS
 def test_cudnn_is_asked_for_what_the_op_means(planned, shape, to, mask):
     lengths = (5, 5, 5) if mask else (4, 7, 7)
-    shapes = [(*shape, length, size) for length, size in zip(lengths, (8, 8, 16), strict=True)]
+    check([(*shape, length, size) for length, size in zip(lengths, (8, 8, 16), strict=True)], to, mask, DEVICE)
+
+
+@pytest.mark.parametrize("shape", [(3, 33, 64), (2, 3, 128, 128), (2, 2, 1000, 40)], ids=str)
+@pytest.mark.parametrize("to", ROUNDING)
+@MASKS
+def test_cudnn_computes_what_the_op_means(real, shape, to, mask):
+    check([shape] * 3, to, mask, real)
+
+
+def check(shapes, to, mask, device):
+    """Are the kernels' results, forwards and backwards, those of the reference kernels?"""
     rng = np.random.default_rng(0)
     record = node_of(shapes, to, mask).record
     narrow = tree_record("narrow")
     q, k, v = (narrow(rng.normal(size=shape).astype(np.float32), to=to) for shape in shapes)
     attrs = {"to": to, "scale": 0.3, "causal": mask}
     expected = record(q, k, v, **attrs)
-    kernel = attention.kernel_for(DEVICE, node_of(shapes, to, mask))
-    assert_stored(map(DEVICE.to_host, kernel(*map(DEVICE.to_device, (q, k, v)))), expected, to)
+    kernel = attention.kernel_for(device, node_of(shapes, to, mask))
+    assert_stored(map(device.to_host, kernel(*map(device.to_device, (q, k, v)))), expected, to)
     g = narrow(rng.normal(size=expected[0].shape).astype(np.float32), to=to)
     back = node_of(shapes, to, mask, "attention_grad")
     inputs = g, q, k, v, *expected
-    slopes = attention.kernel_for(DEVICE, back)(*map(DEVICE.to_device, inputs))
-    assert_stored(map(DEVICE.to_host, slopes), back.record(*inputs, **attrs), to)
+    slopes = attention.kernel_for(device, back)(*map(device.to_device, inputs))
+    assert_stored(map(device.to_host, slopes), back.record(*inputs, **attrs), to)
 
 
 def assert_stored(results, expected, to):
@@ -230,7 +254,6 @@ def test_what_cudnn_has_no_kernel_for(planned, shapes):
 
 
 def test_without_cudnn_there_is_no_kernel():
-    attention._kernel.cache_clear()
     assert attention.kernel_for(DEVICE, node_of([(2, 4, 8)] * 3)) is None
 
 
@@ -240,8 +263,17 @@ def model(seed=0):
     return params, rng.normal(size=(2, 7, 32)).astype(np.float32)
 
 
-@pytest.mark.parametrize("mask", [False, True], ids=("whole", "causal"))
+@MASKS
 def test_a_block_of_a_transformer_trains_by_cudnn(planned, mask):
+    trains(mask)
+
+
+@MASKS
+def test_a_block_of_a_transformer_trains_on_a_gpu(real, mask):
+    trains(mask)
+
+
+def trains(mask):
     params, x = model()
 
     def loss(params, x):
