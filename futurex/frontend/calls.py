@@ -336,8 +336,9 @@ def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if isinstance(method, types.FunctionType) and not isinstance(function, types.BuiltinFunctionType):
         return call(method, (function, *args), kwargs)
     raise Escape(
-        f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer"
-    )
+        f"a call of {getattr(function, '__qualname__', repr(function))}", "what it does is not known to the tracer",
+        "write it with NumPy's functions, or make the call outside and pass on what it returns",
+    )  # fmt: skip
 
 
 def _is_base_init(function: Any) -> bool:

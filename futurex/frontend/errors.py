@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from futurex.errors import FuturexError
-from futurex.tree.source import Source, here, raised_at
+from futurex.tree.source import Source, here, raised_at, reached_from
 
 
 class StagingError(FuturexError, TypeError):
@@ -33,11 +33,15 @@ class Escape(Signal):
         self.candidates: list[Any] = []  # functions whose calls could be fragments instead, innermost first
         self.unseen = False  # a fragment could stand here if it were known what the call returns
         self.source: Source | None = here()
+        self.reached = reached_from(self.source)  # the line that called the library that the source is in
 
     def explain(self) -> str:
         """One paragraph: where, what, why, what to do."""
-        where = f"{self.source.file}:{self.source.line}: " if self.source else ""
-        line = f"\n    {self.source.text()}" if self.source else ""
+        place = self.reached or self.source
+        where = f"{place.file}:{place.line}: " if place else ""
+        line = f"\n    {place.text()}" if place else ""
+        if self.reached and self.source:
+            line += f"\n  which comes to {self.source.file}:{self.source.line}: {self.source.text()}"
         do = f"\n  do: {self.do}" if self.do else ""
         return f"{where}{self.what}{line}\n  why: {self.why}{do}"
 
@@ -54,7 +58,7 @@ class Retrace(Signal):
 def unstaged(error: Exception) -> Escape:
     """An error that says no more than that staging stops, as the escape at the line where it was raised."""
     escape = Escape("a shape that depends on data", str(error))
-    escape.source = raised_at(error) or escape.source
+    escape.source, escape.reached = raised_at(error) or escape.source, None
     return escape
 
 

@@ -402,7 +402,7 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
 def _located(error: Exception) -> Exception:
     """Add the user's line to an exception from a trace."""
     place = raised_at(error)
-    if place is not None and not getattr(error, "__notes__", None):
+    if place is not None and not hasattr(error, "__source__"):
         error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
         error.__source__ = place  # type: ignore[attr-defined]
     return error

@@ -213,7 +213,11 @@ def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
     if sizes:
         nodes = (*nodes, *map(size_node, sizes))
         attrs["dims"] = sizes
-    aval = rec.infer(tuple(node.aval for node in nodes), tuple(_known_scalar(node) for node in nodes), attrs)
+    try:
+        aval = rec.infer(tuple(node.aval for node in nodes), tuple(_known_scalar(node) for node in nodes), attrs)
+    except (IndexError, TypeError, ValueError) as error:
+        error.add_note(f"in {name}({', '.join(str(node.aval) for node in nodes)})")  # NumPy does not say all shapes
+        raise
     return build(rec, nodes, attrs, aval)
 
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ _MACHINERY = tuple(
     os.sep + os.path.join(*name.split("/"))
     for name in ("concurrent/futures/_base.py", "contextlib.py", "functools.py", "threading.py")
 )
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 MODELS = os.path.join(PACKAGE, "models", "")  # plain functions, such as a user writes
 
 
@@ -83,6 +85,25 @@ def here() -> Source | None:
             return source_at(code, frame.f_lineno, frame.f_lasti)
         frame = frame.f_back
     return None
+
+
+def reached_from(source: Source | None) -> Source | None:
+    """The innermost line on the current stack outside of installed libraries; None where ``source`` is such a line."""
+    if source is None or not is_installed(source.file):
+        return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not is_machinery(name) and not is_installed(name):
+            return source_at(frame.f_code, frame.f_lineno, frame.f_lasti)
+        frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(filename: str) -> bool:
+    """Is it a file of Python's own or of an installed package, not one that a user works on?"""
+    return filename.startswith(_INSTALLED)
 
 
 def source_at(code: CodeType, line: int, last: int) -> Source:

@@ -320,6 +320,9 @@ def test_localities_of_two_machines_train_as_one():
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)
+    for target in ("localhost", "carrier://pigeon:1"):
+        with pytest.raises(fx.ClusterUnreachable, match=rf"'{target}' is not the address .* tcp://HOST:8786"):
+            fx.Cluster(target)
     with pytest.raises(TypeError, match="no option 'transprt'"):
         fx.Cluster(2, transprt="tcp")
     with pytest.raises(ValueError, match="'infiniband' is not one of 'auto', 'local', 'tcp', 'ucx'"):

@@ -117,3 +117,28 @@ def test_ipython_shows_the_users_lines_alone(capsys):
     text = shown.out + shown.err
     assert "Singular matrix" in text
     assert os.path.join("futurex", "frontend") not in text
+
+
+def test_an_error_of_a_trace_shows_all_shapes():
+    """NumPy names two of the four extents."""
+    with pytest.raises(ValueError, match="matmul") as caught:
+        fx.grad(lambda x, w: (x @ w).sum())(np.ones((3, 4)), np.ones((5, 2)))
+    operands, line = caught.value.__notes__
+    assert operands == "in matmul(float64[3,4], float64[5,2])"
+    assert "(x @ w).sum()" in line
+
+
+def test_what_cannot_be_staged_inside_a_library_is_named_by_the_users_line():
+    filters = pytest.importorskip("scipy.ndimage")
+
+    def blurred(x):
+        return filters.gaussian_filter(x, 1.0).sum()
+
+    with pytest.raises(fx.StagingError) as caught:
+        fx.grad(blurred)(np.arange(9.0))
+    first, own, library, _, remedy = str(caught.value).splitlines()
+    assert first == f"{__file__}:{blurred.__code__.co_firstlineno + 1}: a call of correlate1d"
+    assert own.strip() == "return filters.gaussian_filter(x, 1.0).sum()"
+    assert library.startswith("  which comes to ")
+    assert "_filters.py" in library
+    assert "NumPy's functions, or make the call outside" in remedy

@@ -18,6 +18,7 @@ import dask
 import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
+from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from futurex.runtime import config
@@ -128,6 +129,13 @@ class Cluster:
         return client
 
     def _connected(self, target: Any) -> Client:
+        try:
+            if isinstance(target, str):
+                get_address_host_port(target)
+        except ValueError as error:  # Dask would find that too, and leave a client that waits when the program ends
+            raise ClusterUnreachable(
+                f"{target!r} is not the address of a Dask scheduler ({error}); write it as tcp://HOST:8786"
+            ) from None
         try:
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:

@@ -29,7 +29,8 @@ class LocalityLost(FuturexError, ConnectionError):
     def __init__(self, rank: int, address: str, during: str) -> None:
         super().__init__(
             f"locality {rank} ({address}) was lost during {during}; its worker died or was removed. "
-            "Make a new fx.Cluster and start again from the last checkpoint"
+            "Make a new fx.Cluster and start again from the last checkpoint; "
+            "fx.fit(..., commit_every=10, min_workers=1) goes on without it"
         )
         self.rank, self.address, self.during = rank, address, during
 
