@@ -316,7 +316,8 @@ class Array:
             error = self.exception()
             if error is None:
                 return f"fx.{np.asarray(self)!r}"
-            state = f"failed: {type(error).__name__}: {error}"
+            place = getattr(error, "__source__", None)
+            state = f"failed{f' at {place}' if place else ''}: {type(error).__name__}: {error}"
         return f"<fx.Array {self._aval!r}, {state}>"
 
     if TYPE_CHECKING:  # what ndarray has is set below
