@@ -1,5 +1,7 @@
 """Run every Python example of the documentation: the code blocks of README.md and docs/**/*.md, and docs/*.py.
 
+Pages named as arguments are run alone.
+
 The blocks of one page share one namespace, as a reader would type them.
 Each page runs in a process of its own, with a deadline.
 What failed is said again at the end, with the last lines of what it printed.
@@ -57,7 +59,8 @@ def run_page(page: Path) -> str:
 
 def main() -> int:
     """Run all pages and return the exit status."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
+    everything = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
+    pages = [ROOT / name for name in sys.argv[1:]] or everything
     failed = [report for page in pages if (report := run_page(page))]
     for report in failed:
         print("=" * 100, report, sep="\n")
