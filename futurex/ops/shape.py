@@ -188,6 +188,36 @@ op(
 )  # fmt: skip
 
 
+def _repeated_shape(x: Any, times: int, axis: int) -> tuple[int, ...]:
+    return (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :])
+
+
+def _repeat_each_parts(x: Node, times: int, axis: int) -> Node:
+    """One more axis behind the axis, along which all is the same."""
+    before, behind = x.shape[: axis + 1], x.shape[axis + 1 :]
+    wide = apply("reshape", x, shape=(*before, 1, *behind))
+    wide = apply("broadcast_to", wide, shape=(*before, times, *behind))
+    return apply("reshape", wide, shape=_repeated_shape(x, times, axis))
+
+
+def _repeat_each_factors(x: Aval, times: int, axis: int) -> str:
+    names = dims(x.ndim)
+    ins, outs = (" ".join(new if k == axis else name for k, name in enumerate(names)) for new in ("!x", "!o"))
+    return f"{ins} -> {outs}"
+
+
+op(
+    "repeat_each", lambda x, times, axis: np.repeat(x, times, axis),
+    aval=lambda x, times, axis: Aval(_repeated_shape(x, times, axis), x.dtype), decompose=_repeat_each_parts,
+    factors=_repeat_each_factors,
+    samples=lambda rng: [
+        Sample((rng.normal(size=(2, 3)),), {"times": 2, "axis": 0}),
+        Sample((rng.normal(size=(2, 3)),), {"times": 3, "axis": 1}),
+        Sample((np.arange(4, dtype=np.uint8),), {"times": 5, "axis": 0}, order=0),
+    ],
+)  # fmt: skip
+
+
 def _pad_rule(g: Node, out: Node, x: Node, value: Node, widths: tuple[tuple[int, int], ...]) -> tuple[Node, Node]:
     entries = tuple(("s", lo, lo + extent, None) for (lo, _), extent in zip(widths, x.shape, strict=True))
     inner = apply("load", g, chain=(("index", entries),))

@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.selection import take
+from futurex.frontend.numpy_api.shapes import worth_repeating
 from futurex.frontend.numpy_api.ufuncs import one_axis
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
@@ -66,6 +67,9 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
         x, axis = x.ravel(), 0
     axis = one_axis(axis, x.ndim)
     counts = array_node(repeats)
+    times = int(np.asarray(counts.value).item()) if counts.op == "const" and counts.size == 1 else 0
+    if times > 1 and counts.dtype.kind in "iu" and worth_repeating(x._node, times):
+        return _as_array(emit("repeat_each", x._node, times=times, axis=axis))
     if counts.op == "const" and x.aval.static:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.asarray(counts.value)), axis)
     return _as_array(emit("repeat", x._node, counts, axis=axis))

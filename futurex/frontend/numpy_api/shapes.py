@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 import operator
 from typing import Any
 
@@ -17,7 +18,7 @@ from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array
 from futurex.tree.aval import PYTHON_SCALARS
-from futurex.tree.node import const, size_node
+from futurex.tree.node import Node, const, size_node
 
 
 @handles(np.reshape)
@@ -266,13 +267,26 @@ def _rolled(x: Tracer, by: Any, axis: int) -> Tracer:
     return x[(slice(None),) * axis + (new_array(source),)]
 
 
+LEAST_REPEATED = 64 * 1024
+"""Bytes of a result from which copies of what lies next to each other are an operation of their own."""
+
+
+def worth_repeating(x: Node, times: int) -> bool:
+    """Is it one whose shape is known and which becomes so much?"""
+    return x.aval.static and x.aval.nbytes * times >= LEAST_REPEATED
+
+
 @handles(np.tile)
 def tile(A: Any, reps: Any) -> Tracer:
     x = as_tracer(A)
     counts = tuple(reps) if isinstance(reps, tuple | list) else (reps,)
     x = x.reshape((1,) * (len(counts) - x.ndim) + x.shape)
     for axis, count in enumerate((1,) * (x.ndim - len(counts)) + counts):
-        if count != 1:
+        if isinstance(count, int) and count > 1 and worth_repeating(x._node, count):
+            blocks = emit("reshape", x._node, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+            blocks = emit("repeat_each", blocks, times=count, axis=0)
+            x = fresh(emit("reshape", blocks, shape=(*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])))
+        elif count != 1:
             x = concatenate([x] * count, axis) if count else x[(slice(None),) * axis + (slice(0, 0),)]
     return fresh(x._node)
 

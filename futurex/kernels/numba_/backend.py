@@ -11,7 +11,18 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, complexes, dropout, labels, picked, pool, running, spectra, tiles
+from futurex.kernels.numba_ import (
+    compiler,
+    complexes,
+    dropout,
+    labels,
+    picked,
+    pool,
+    repeated,
+    running,
+    spectra,
+    tiles,
+)
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.crossings import HEAD
@@ -31,7 +42,7 @@ _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
-    "gather": picked.claim, "spectral_map": spectra.claim,
+    "gather": picked.claim, "spectral_map": spectra.claim, "repeat_each": repeated.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
