@@ -317,6 +317,18 @@ def test_localities_of_two_machines_train_as_one():
         np.testing.assert_array_equal(got_w, results[0][1])
 
 
+def test_a_cluster_without_futurex_says_what_to_install(monkeypatch):
+    from distributed import Client, LocalCluster
+
+    def refuse(*_):
+        raise Exception("ModuleNotFoundError(\"No module named 'futurex'\")")  # what Dask makes of it
+
+    monkeypatch.setattr(Client, "register_plugin", refuse)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as standing:
+        with pytest.raises(fx.ClusterUnreachable, match=r"install futurex there, .* doctor --scheduler inproc:"):
+            fx.Cluster(standing)
+
+
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)

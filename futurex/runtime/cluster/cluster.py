@@ -86,10 +86,7 @@ class Cluster:
             self.client = self._attach(target, threads)
             self._session = uuid.uuid4().hex
             self.addresses = self._found_workers()
-            self.client.register_plugin(LocalityPlugin())
-            self.client.register_plugin(MembershipPlugin())
-            self.client.register_plugin(ElasticPlugin())
-            self.client.register_plugin(TrainingPlugin())
+            self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
             self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
                 self._open_session()
@@ -145,6 +142,19 @@ class Cluster:
             ) from None
         self._closing.callback(client.close, timeout=5)
         return client
+
+    def _register(self, *plugins: Any) -> None:
+        try:
+            for plugin in plugins:
+                self.client.register_plugin(plugin)
+        except Exception as error:
+            if "No module named" not in str(error):
+                raise
+            raise ClusterUnreachable(
+                f"the scheduler or a worker of the Dask cluster lacks a package ({error}): install futurex there, "
+                "in the versions of this process; "
+                f"`futurex doctor --scheduler {self.client.scheduler.address}` lists the differences"
+            ) from None
 
     def _found_workers(self) -> list[str]:
         try:
