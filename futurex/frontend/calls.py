@@ -17,7 +17,8 @@ import numpy as np
 from numpy.testing import overrides
 
 from futurex.frontend import control, fragments
-from futurex.frontend.errors import Escape, python, unstaged
+from futurex.frontend.control import recursion
+from futurex.frontend.errors import Escape, Retrace, python, unstaged
 from futurex.frontend.generators import TracedGenerator
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
@@ -261,9 +262,10 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     if is_known(function):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
     if is_rewritten(function):
-        with called_from(here()):
-            result = function(*args, **kwargs)
-        return current().made(result) if isinstance(result, types.GeneratorType) else result
+        if function.__code__.co_flags & inspect.CO_GENERATOR:
+            with called_from(here()):
+                return current().made(function(*args, **kwargs))
+        return _counted(function, function, args, kwargs)
     if function.__code__.co_flags & _COROUTINES:
         raise Escape(f"a call of {function.__qualname__}", "coroutines are not staged")
     in_numpy = _module(function) == "numpy"
@@ -272,8 +274,26 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
     twin = staged_twin(function)
     if function.__code__.co_flags & inspect.CO_GENERATOR:
         return current().made(twin(*args, **kwargs))
-    with _nested(function, in_numpy):
+
+    def body(*args: Any, **kwargs: Any) -> Any:
         return control.body(lambda: twin(*args, **kwargs))
+
+    return _counted(function, body, args, kwargs, in_numpy)
+
+
+def _counted(
+    function: types.FunctionType, twin: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    in_numpy: bool = False,
+) -> Any:  # fmt: skip
+    """A call inside others; of a function that is known to call itself until data says so, the whole recursion."""
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with _nested(function, in_numpy):
+            return twin(*args, **kwargs)
+
+    if function.__code__ in current().recursive:
+        return recursion.stage(function, args, kwargs, run)
+    return run(args, kwargs)
 
 
 @contextlib.contextmanager
@@ -281,9 +301,13 @@ def _nested(function: types.FunctionType, in_numpy: bool) -> Iterator[None]:
     """Count calls inside each other; refuse recursions that nobody knows the end of."""
     trace = current()
     place = function.__code__, len(trace.scopes)
-    if any(code is place[0] and scopes < place[1] for code, scopes in trace.calls):
+    known = place[0] in trace.recursive
+    if not known and any(code is place[0] and scopes < place[1] for code, scopes in trace.calls):
         trace.recursions += 1
     if len(trace.calls) > DEPTH or trace.recursions > RECURSIONS:
+        if not known and any(code is place[0] for code, _ in trace.calls):
+            trace.recursive.add(place[0])
+            raise Retrace
         raise Escape(
             f"a recursion of {function.__qualname__}", f"it is deeper than {DEPTH} calls, or its end depends on data"
         )

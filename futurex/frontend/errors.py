@@ -55,6 +55,10 @@ class Retrace(Signal):
     """What was learned makes another trace of the call; this one would go on in vain."""
 
 
+class Unfinished(Signal):
+    """A function that is being staged calls itself, and what it returns is not known yet: other paths will tell."""
+
+
 def unstaged(error: Exception) -> Escape:
     """An error that says no more than that staging stops, as the escape at the line where it was raised."""
     escape = Escape("a shape that depends on data", str(error))

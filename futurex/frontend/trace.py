@@ -161,6 +161,9 @@ class Trace:
         self.transforms = 0  # how many derivatives or maps are being taken of what is traced
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
         self.recursions = 0
+        self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
+        self.staged: list[Any] = []  # such functions whose bodies are being traced
+        self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
         self.forks = 0
@@ -208,6 +211,11 @@ class Trace:
         effects.append(item(node, 0))
         return [item(node, k) for k in range(1, len(node.aval))]
 
+    def before(self) -> list[Node]:
+        """The effect that a branch or loop in a function that calls itself begins behind: calls have an order, too."""
+        effects = self.scopes[-1].effects if self.scopes else self.effects
+        return effects[-1:] if self.staged else []
+
     def keep(self, node: Node) -> None:
         """Keep a node whose branches hold effects."""
         (self.scopes[-1].effects if self.scopes else self.effects).append(node)
@@ -217,11 +225,15 @@ class Trace:
         (self.scopes[-1] if self.scopes else self).failing.append(node)
 
     def settle_failing(self, results: Sequence[Node]) -> None:
-        """Let what may fail run although nobody reads it: its error would be missed. ``results`` are the scope's."""
+        """Let what may fail run although nobody reads it: its error would be missed. ``results`` are the scope's.
+
+        A function that calls itself is cut into parts, and what no part reads is gone: there nothing counts as read.
+        """
         scope = self.scopes[-1] if self.scopes else self
         start = self.scopes[-1].start if self.scopes else 0
         failing, scope.failing = scope.failing, []
-        reached = set(_reachable([*results, *scope.effects], set(), start)) if failing else set()
+        read = [*scope.effects] if self.staged else [*results, *scope.effects]
+        reached = set(_reachable(read, set(), start)) if failing else set()
         for node in reversed(failing):
             if node not in reached and not (node.op == "load" and _is_looked_up(node, reached)):
                 value = item(node, 0) if isinstance(node.aval, tuple) else node

@@ -178,10 +178,14 @@ def trace_call(
     of the leaves.
     """
     stacks: dict[Any, Any] | None = {}  # lists that are traced, because an earlier trace saw them grow by data
+    recursive: set[Any] = set()  # functions that call themselves until data says that it is enough
     while True:
-        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks)
+        known = len(recursive)
+        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks, recursive)
         if variant.escape is None:
             return variant
+        if len(recursive) > known:
+            continue
         if stacks is not None and (grown or stacks):
             found = {**stacks, **grown}
             if None in found.values() or (found == stacks and not variant.escape.candidates):
@@ -196,19 +200,20 @@ def trace_call(
 
 def _traced(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
-    stacks: dict[Any, Any] | None,
+    stacks: dict[Any, Any] | None, recursive: set[Any],
 ) -> tuple[Variant, dict[Any, Any]]:  # fmt: skip
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     variant.opened = _with_own_symbols(opened)
     trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
     trace.many_sizes, trace.stacks, trace.may_begin_again = bool(opened), stacks or {}, stacks is not None
+    trace.recursive = recursive
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
-        variant.escape = Escape("a list whose length depends on data", "it is traced as an array")
+        variant.escape = Escape("a list or a recursion whose length depends on data", "it is staged as such")
     except UnknownDimension as error:
         variant.escape = unstaged(error)
     except RecursionError as error:
@@ -335,6 +340,8 @@ def _collect(
             variant.written.append((position, len(outs)))
             outs.append(cell.value)
     trace.settle_failing(outs)
+    if trace.prints and trace.recurs:
+        raise Escape("a print beside a recursion whose end depends on data", "where it is too deep, all is run again")
     variant.prints, variant.quiet = trace.prints, trace.quiet
     made = any(output.kind == "generator" for output in variant.outputs)
     changes = made or bool(variant.changes) or bool(variant.written) or trace.log is not None

@@ -37,6 +37,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     python,
     quantiles,
     random,
+    recursion,
     reduce,
     regions,
     shape,

@@ -1,7 +1,7 @@
 """Random programs, plain and futurized: do they mean the same? A failing one is cut down to what matters.
 
-Run as a script for a longer search: ``python program_search.py 5000 [first seed [array|flow|smooth|large]]`` with
-``tests`` on the path. Prints every program that means something else, and how many were staged.
+Run as a script for a longer search: ``python program_search.py 5000 [first seed [array|flow|smooth|large|recursion]]``
+with ``tests`` on the path. Prints every program that means something else, and how many were staged.
 """
 
 import collections
@@ -23,6 +23,7 @@ import numpy as np
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from compare import agree, bits, is_staged, plain
 from programs import Writer
+from recursion_programs import RecursionWriter
 
 import futurex as fx
 from futurex.autodiff.reverse import NotDifferentiable
@@ -231,7 +232,10 @@ def why_not(text, folder):
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    kinds_of_programs = {"array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter}
+    kinds_of_programs = {
+        "array": ArrayWriter, "flow": Writer, "smooth": SmoothWriter, "large": LargeWriter,
+        "recursion": RecursionWriter,
+    }  # fmt: skip
     writers = [kinds_of_programs[name] for name in sys.argv[3:] or kinds_of_programs]
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
@@ -251,7 +255,8 @@ def main():
                 if wrong:
                     kinds[wrong.partition(":")[0]] += 1
                     text = smaller(text, folder)
-                    body = text[text.index("def inputs") if writer is not Writer else text.index("def program") :]
+                    flows = writer in (Writer, RecursionWriter)
+                    body = text[text.index("def program" if flows else "def inputs") :]
                     print(f"--- {writer.__name__} seed {seed}\n{body}\n{judged(text, folder)[0][:1800]}\n", flush=True)
                 elif not staged:
                     reasons["no slope" if writer is SmoothWriter else why_not(text, folder)] += 1

@@ -17,9 +17,7 @@ from futurex.tree.pytree import flatten, unflatten
 NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if not path.stem.startswith("test_"))
 
 # Programs that are not one graph, and why. They run as plain NumPy, whole or in fragments, and mean the same.
-NOT_STAGED = {
-    "adaptive_integration": "a recursion whose end depends on data",
-}
+NOT_STAGED: dict[str, str] = {}
 
 # Programs whose sums and products are taken in another order than NumPy's, which follows the layout in memory, and
 # those that take exponentials, logarithms or lengths in compiled regions.

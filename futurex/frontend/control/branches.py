@@ -34,7 +34,7 @@ from futurex.frontend.control.values import (
     values_now,
     zeros,
 )
-from futurex.frontend.errors import Escape, is_own
+from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.texts import failure_of
@@ -75,8 +75,16 @@ def if_(
     try:
         if site is not None and site.forced:
             raise Escape("branches that cannot be one", "what they leave behind is used where it must be one thing")
-        taken = _trace_branch(then, get, set_, before)
-        other = _trace_branch(orelse, get, set_, before)
+        try:
+            taken = _trace_branch(then, get, set_, before)
+        except Unfinished:
+            set_(before)
+            return orelse()
+        try:
+            other = _trace_branch(orelse, get, set_, before)
+        except Unfinished:
+            set_(before)
+            return then()
     except Escape as escape:
         set_(before)
         if site is not None and (site.forced or escape.site is IN_BRANCH):
@@ -103,7 +111,9 @@ def if_(
 
 def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) -> _Branch:
     failure, result = None, None
+    before_it = current().before()
     with current().scope() as scope:
+        scope.effects.extend(before_it)
         try:
             result = run()
         except Escape:
@@ -122,7 +132,7 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         nodes = values_now(values)
         cells = {cell: cell.value for cell in scope.journal}
         current().settle_failing([*nodes.values(), *cells.values()])
-        effects = scope.effects
+        effects = scope.effects[len(before_it) :]
     set_(before)
     return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, failure)
 
@@ -140,11 +150,12 @@ def _raising_branch(
         raise Escape("a branch that writes an argument and then raises", "the write would be lost")
     failure, values, source = branch.failure
     if branch.effects or values:  # what stands before the exception or in its message belongs to the branch
+        before = current().before()
         with current().scope() as scope:
-            scope.effects.extend(branch.effects)
+            scope.effects.extend(branch.effects or before)
             with at(source):
                 current().effect("check", const(False), *values, failure=failure)
-        first, second = [scope.effects[-1]], [const(np.True_)]
+        first, second = [scope.effects[-1]], before or [const(np.True_)]
         outs = _cond(pred, *((first, second) if taken.failure else (second, first)), branch.start)
         current().keep(outs[0])
     else:
@@ -165,8 +176,7 @@ def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequenc
     slots = [
         builder.add(taken.cells.get(cell, cell.value), other.cells.get(cell, cell.value), "an array") for cell in cells
     ]
-    effects = [builder.add(node, const(np.True_), "a check") for node in taken.effects]
-    effects += [builder.add(const(np.True_), node, "a check") for node in other.effects]
+    effects = _plan_effects(builder, taken.effects, other.effects)
     outs = _cond(pred, builder.first, builder.second, taken.start)
     for cell, slot in zip(cells, slots, strict=True):
         cell.settle(outs[slot])
@@ -175,6 +185,15 @@ def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequenc
     for value, entries in zip(objects.values(), contents, strict=True):
         fill(value, {key: plan(outs, pred) for key, plan in entries.items()})
     return [plan(outs, pred) for plan in plans]
+
+
+def _plan_effects(builder: _Outputs, taken: list[Node], other: list[Node]) -> list[int]:
+    """The slots of what each branch checks or prints; of branches that follow one another in order, of the last."""
+    before = current().before()
+    if before and (taken or other):
+        return [builder.add((taken or before)[-1], (other or before)[-1], "a check")]
+    slots = [builder.add(node, const(np.True_), "a check") for node in taken]
+    return slots + [builder.add(const(np.True_), node, "a check") for node in other]
 
 
 def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:

@@ -32,7 +32,7 @@ from futurex.frontend.control.values import (
     values_now,
     zeros,
 )
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
@@ -171,6 +171,9 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
                 objects.note()
                 objects.set(after)
                 return True
+    except Unfinished:  # the loop need not run at all
+        objects.set(before)
+        return True
     except Escape:
         objects.set(before)
         raise
@@ -396,7 +399,7 @@ def _build_loop(
         starts.append(cell.value)
         outs.append(round_.cells[cell])
     if round_.effects:
-        starts.append(const(np.True_))
+        starts.append(*(current().before() or [const(np.True_)]))
         outs.append(round_.effects[-1])
         params = [*params, round_.token]
     (test_graph, body_graph), free = close(
