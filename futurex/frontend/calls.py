@@ -20,6 +20,7 @@ from futurex.frontend import control, fragments
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
 from futurex.frontend.generators import TracedGenerator
+from futurex.frontend.lists import note_growth
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
@@ -94,6 +95,8 @@ _DATA_TYPES = (
     frozenset,
     types.SimpleNamespace,
 )
+LOOKED_AT = {"insert": 1, "pop": 1, "remove": 1, "index": 1}
+"""Methods of lists, and how many of their arguments say where."""
 DEPTH = 60  # calls inside each other
 RECURSIONS = 16  # calls of a function from itself in branches on data
 _COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -374,6 +377,8 @@ def _is_base_init(function: Any) -> bool:
 def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in MUTATORS:
         own_container(owner, f"a {type(owner).__name__} with {name}()")
+    if type(owner) is list and name in LOOKED_AT and any_traced(args[: LOOKED_AT[name]]):
+        note_growth(owner, dict(enumerate(owner)))  # a place that depends on data
     if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
     with python():

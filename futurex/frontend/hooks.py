@@ -246,6 +246,9 @@ class Runtime:
 
     @staticmethod
     def delitem(container: Any, index: Any) -> None:
+        if isinstance(container, TracedList) and not isinstance(index, slice):
+            container.pop(entered(index))
+            return
         own_container(container, f"an item of a {type(container).__name__}")
         with python():
             del container[index]
@@ -338,6 +341,8 @@ class Runtime:
                 raise TypeError(f"argument of type '{container.dtype.type.__name__}' is not iterable")
             found = emit("any", emit("equal", container._node, node_of(value)), axis=None, keepdims=False)
             return fresh(emit("python_scalar", found, kind="b"))
+        if isinstance(container, TracedList):
+            return container.holds(value)
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
             if simple and all(isinstance(entry, _NUMBERS) and np.ndim(entry) == 0 for entry in container):

@@ -17,13 +17,15 @@ from futurex.frontend.control.values import Kind, is_loose, is_numeric, merged_t
 from futurex.frontend.errors import Escape, mark
 from futurex.frontend.outside import items, own_container
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, new_array, node_of
 from futurex.ops.control import Failure
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim
 from futurex.tree.node import Node, const
 
 _ENTRY = "is also an entry of a list"
+_NAN = Failure(ValueError, ("Python looks for a NaN by identity",))
+_MISSING = Failure(ValueError, ("list.remove(x): x not in list",))
 _EMPTY = Failure(ValueError, ("NumPy makes another array of an empty list",))
 
 
@@ -181,6 +183,47 @@ class TracedList:
         current().remember_failing(node)  # the entry need not be read
         return self._entry(node)
 
+    def _equal(self, value: Any) -> Node:
+        """Which entries equal a value."""
+        value = entered(value)
+        if not is_numeric(value) or not isinstance(self.kind, Entry) or self.kind.aval.ndim or raw(value).aval.ndim:
+            raise Escape("looking for an entry of a list whose length depends on data", "it is no number")
+        node, kind = raw(value), self.kind.aval.dtype
+        whole = {node.dtype.kind, kind.kind} <= set("biu")
+        if not whole and node.dtype != kind:
+            raise Escape("looking for a number of another type in a list", "Python compares such numbers exactly")
+        if not whole:  # Python finds a NaN where the entry is the same object
+            current().waits = True
+            current().effect("check", emit("equal", node, node), failure=_NAN)
+        return emit("equal", self._rows()._node, node)
+
+    def holds(self, value: Any) -> Tracer:
+        """``value in self``."""
+        return fresh(emit("python_scalar", emit("any", self._equal(value), axis=None, keepdims=False), kind="b"))
+
+    def index(self, value: Any, *bounds: Any) -> Tracer:
+        if bounds:
+            raise Escape("index() in a part of a list whose length depends on data", "it is traced as an array")
+        equal = self._equal(value)
+        current().waits = True  # where there is none, plain Python says so
+        current().effect("check", emit("any", equal, axis=None, keepdims=False), failure=_MISSING)
+        found = emit("argmax", equal, axis=0, keepdims=False)
+        return fresh(emit("python_scalar", found, kind="i"))
+
+    def remove(self, value: Any) -> None:
+        own_container(self, "a list")
+        self._without(self.index(value))
+
+    def _without(self, index: Any) -> None:
+        rows = self._rows()
+        self.rows = new_array(emit("concatenate", rows[:index]._node, rows[index + 1 :]._node, axis=0))
+
+    def insert(self, index: Any, value: Any) -> None:
+        row = self._row(value)
+        own_container(self, "a list")
+        rows = self._rows()  # slices end where the list does, as the place of an insertion
+        self.rows = new_array(emit("concatenate", rows[:index]._node, row, rows[index:]._node, axis=0))
+
     def _entry(self, node: Node) -> Tracer:
         if self.kind.python:
             return fresh(emit("python_scalar", node, kind=node.dtype.kind))
@@ -200,9 +243,6 @@ class TracedList:
         raise Escape("iterating over a list whose length depends on data", "only a for statement goes over it")
 
     __iter__ = __fx_items__
-
-    def __contains__(self, value: Any) -> bool:
-        raise Escape("`in` on a list whose length depends on data", "it is traced as an array")
 
     def __eq__(self, other: object) -> Any:
         raise Escape("comparing a list whose length depends on data", "it is traced as an array")
@@ -273,18 +313,15 @@ class TracedList:
             current().grown[self.site] = common
             raise Escape("a list whose length depends on data, of entries of several types", "it is traced as an array")
 
-    @staticmethod
-    def _end(index: Any) -> None:
-        """Refuses to pop elsewhere than at the ends."""
-        if isinstance(index, Tracer) or index not in (0, -1):
-            raise Escape("pop() from the middle of a list whose length depends on data", "it is traced as an array")
-
     def pop(self, index: Any = -1) -> Any:
-        self._end(index)
         own_container(self, "a list")
         entry = self[index]
         rows = self._rows()
-        self.rows = new_array((rows[:-1] if index else rows[1:])._node)
+        if isinstance(index, Tracer) or index not in (0, -1):
+            place, last = node_of(index), node_of(index + len_of(self))
+            self._without(fresh(emit("where", emit("less", place, 0), last, place)))
+        else:
+            self.rows = new_array((rows[:-1] if index else rows[1:])._node)
         return entry
 
     def clear(self) -> None:
@@ -304,9 +341,6 @@ class TracedList:
         rows = new_array(self._rows()._node)
         rows[index] = fresh(emit("reshape", row, shape=self.kind.aval.shape))
         self.rows = rows
-
-    def __delitem__(self, index: Any) -> None:
-        raise Escape("del of an entry of a list whose length depends on data", "it is traced as an array")
 
     def __getattr__(self, name: str) -> Any:
         if hasattr(list, name) and not name.startswith("__"):
@@ -363,8 +397,12 @@ class TracedTuples(TracedList):
             column.extend(more)
 
     def pop(self, index: Any = -1) -> Any:
-        self._end(index)
         return tuple(column.pop(index) for column in self.rows)
+
+    def insert(self, index: Any, value: Any) -> None:
+        self._check(Entry.of(value))
+        for column, entry in zip(self.rows, value, strict=True):
+            column.insert(index, entry)
 
     def clear(self) -> None:
         for column in self.rows:

@@ -320,6 +320,110 @@ def an_array_that_is_an_entry(v):
     return len(found), found[0] is v
 
 
+INTS = np.random.default_rng(0).integers(0, 12, 40)
+
+
+@cases(INTS)
+@cases(LONG)
+def already_seen(v):
+    seen, twice = [], 0
+    for x in v:
+        if x in seen:
+            twice += 1
+        else:
+            seen.append(x)
+    return np.array(seen), twice
+
+
+@cases(INTS)
+@cases(np.zeros(30, int))
+def looked_for_and_removed(v):
+    found, places = [0], 0
+    for i in range(len(v)):
+        k = int(v[i])
+        if k in found:
+            places += found.index(k)
+            found.remove(k)
+        else:
+            found.append(k)
+    return len(found), places, k not in found
+
+
+@cases(INTS)
+def removed_where_there_is_none(v):
+    found = [0]
+    for i in range(len(v)):
+        if v[i] > 3:
+            found.append(int(v[i]))
+        else:
+            found.remove(int(v[i]))
+    return len(found)
+
+
+@cases.signs(LONG)
+def kept_in_order(v):
+    found = [v[0]]
+    for x in v:
+        k = 0
+        while k < len(found) and found[k] < x:
+            k += 1
+        if x > 0:
+            found.insert(k, x)
+    return np.array(found)
+
+
+@cases(INTS - 6)
+def inserted_outside(v):
+    found = [100]
+    for k in v:
+        found.insert(int(k) * 3, int(k))
+    return np.array(found)
+
+
+@cases.signs(LONG)
+def popped_and_deleted_in_the_middle(v):
+    found, total = [v[0], v[1], v[2]], 0.0
+    for i in range(len(v)):
+        if v[i] > 0:
+            found.append(v[i])
+        elif len(found) > 3:
+            total = total * 0.5 + found.pop(i % len(found)) - found.pop(-2)
+            del found[len(found) // 2]
+    return np.array(found), total
+
+
+@cases(INTS)
+def popped_where_there_is_none(v):
+    found = [1]
+    for x in v:
+        if x % 2:
+            found.append(int(x))
+        else:
+            found.pop(int(x))
+    return len(found)
+
+
+@cases(np.array([1.0, np.nan, 2.0, np.nan, -1.0] * 4))
+def a_nan_is_found_by_identity(v):
+    found, n = [1.0], 0
+    for x in v:
+        if x > 0 or x != x:
+            found.append(x)
+        if x in found:
+            n += 1
+    return n, len(found)
+
+
+@cases(INTS, staged=False)
+def a_number_of_another_type(v):
+    found, n = [0], 0
+    for x in v:
+        if x > 3:
+            found.append(int(x))
+        n += (x / 2) in found
+    return n
+
+
 # -- entries at a position that the run tells ------------------------------------------------------------------------
 
 

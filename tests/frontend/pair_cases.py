@@ -56,6 +56,19 @@ def pairs_of_numbers_and_arrays(v):
 
 @cases(LONG)
 @cases(-LONG)
+def pairs_put_and_taken_in_the_middle(v):
+    found, total = [(0, v[0]), (1, v[1])], 0.0
+    for k in range(2, len(v)):
+        if v[k] > 0:
+            found.insert(k % len(found), (k, v[k]))
+        elif len(found) > 2:
+            i, x = found.pop(k % len(found))
+            total = total * 0.5 + i * x
+    return total, len(found), found[0][1]
+
+
+@cases(LONG)
+@cases(-LONG)
 def what_lists_of_pairs_can(v):
     found, other = [(v[0], v[1])], [(v[2], v[2])]
     for x in v:
