@@ -142,7 +142,7 @@ def recursion_with_a_known_depth(x):
     return power(x, 4)
 
 
-@cases(V, staged="fragment")
+@cases(V)
 def recursion_that_depends_on_data(x):
     return halve(x)
 

@@ -84,8 +84,8 @@ def print_fstring(x):
     return x
 
 
-@cases(np.float64(5.0), staged=False)
-@cases(np.float64(0.5), staged=False)
+@cases(np.float64(5.0))
+@cases(np.float64(0.5))
 def traced_recursion(a):
     def halve(v):
         return v if v < 1 else halve(v / 2)

@@ -76,7 +76,8 @@ def test_functions_of_real_matrices(name, dtype):
 def test_products(name, dtype):
     rng = np.random.default_rng(4)
     args = tuple(numbers(rng, shape, dtype) for shape in ((3, 4), (4, 3), (2, 3, 4), (4,), (3,)))
-    compare(PRODUCTS[name], args, equal=agree)
+    # np.tensordot calls a BLAS for products of one column and one row, where complex numbers are rounded by its kernels
+    compare(PRODUCTS[name], args, equal=near if name == "tensordot" else agree)
 
 
 OPERANDS = {
