@@ -39,7 +39,7 @@ def run_page(page: Path) -> str:
     if not code.strip():
         return ""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"{page.stem}.py"  # a real file, so that the source of its functions is found
+        copy = Path(folder) / f"page_{page.stem}.py"  # a real file, so that functions have a source
         copy.write_text(code)
         # Worker processes may outlive a page that failed: a file, unlike a pipe, has an end when the page has.
         with open(Path(folder) / "printed", "w+", errors="replace") as printed:
