@@ -104,6 +104,15 @@ def test_a_result_in_the_memory_of_an_operand(monkeypatch):
     assert bits(a) == bits(want)
 
 
+def test_no_more_of_the_last_cache_is_counted_on_than_one_program_gets(monkeypatch, tmp_path):
+    size = tmp_path / "size"
+    monkeypatch.setattr(past, "_LAST_CACHE", size)
+    assert past.last_cache.__wrapped__() > 1 << 50  # the system does not say
+    for said, counted in (("8192K\n", 8 << 20), ("32768K\n", 32 << 20), ("266240K\n", 32 << 20)):
+        size.write_text(said)
+        assert past.last_cache.__wrapped__() == counted
+
+
 def test_only_what_outgrows_the_last_cache(monkeypatch):
     monkeypatch.setattr(past, "last_cache", lambda: 4096)
     assert past.outgrows([p((1024,), "f4", "x")])
