@@ -131,10 +131,11 @@ class Straight:
             if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")
         groups = self._groups(plan)
-        self._find_views(groups)
+        of_rows = {index for group in groups if self._is_row(group) for index in group}
+        self._find_views([group[0] for group in groups if group[0] not in of_rows], of_rows)
         drops = _drops(plan, groups)
         for number, group in enumerate(groups):
-            if self._is_row(group):
+            if group[0] in of_rows:
                 self._together(group)
             elif self._low.drafts[group[0]].outs[0] not in self._views:
                 self._instruction(group[0], self._low.drafts[group[0]])
@@ -174,11 +175,10 @@ class Straight:
         bind = self._steps.get(group[0])
         return len(group) > 1 or (bind is not None and isinstance(bind(Workspace()), Following))
 
-    def _find_views(self, groups: Sequence[Sequence[int]]) -> None:
+    def _find_views(self, alone: Sequence[int], of_rows: set[int]) -> None:
         """Which views of arguments nobody but rows reads."""
         drafts, slots = self._low.drafts, self._low.slots
-        alone = [group[0] for group in groups if not self._is_row(group)]
-        passed_by = {index for group in groups if self._is_row(group) for index in group}
+        passed_by = set(of_rows)
         kept = {*self._low.outs, *(source for slot in slots if slot.derive is not None for source in slot.derive[1])}
         for index in reversed(alone):
             draft = drafts[index]

@@ -100,14 +100,20 @@ def outside_of_division(a: Any, b: Any) -> Any:
 # -- functions of two arrays -------------------------------------------------------------------------------------------
 
 
+def _computed(operation: Any, a: Any, b: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """The data of both operands, and what the function of plain arrays makes of them."""
+    before, other = data_of(a), data_of(b)
+    quiet()
+    result = operation.f(before, other, *args, **kwargs)
+    _needs_extent(result)
+    return before, other, result
+
+
 def binary(operation: Any) -> Handler:
     """``np.ma.add`` and its kind: a masked element is that of the first operand."""
 
     def handler(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
-        before, other = data_of(a), data_of(b)
-        quiet()
-        result = operation.f(before, other, *args, **kwargs)
-        _needs_extent(result)
+        before, _, result = _computed(operation, a, b, args, kwargs)
         hidden, present = joined(a, b)
         if hidden is not None:
             result = put_back(result, before, hidden)
@@ -120,10 +126,7 @@ def domained(operation: Any) -> Handler:
     """``np.ma.divide`` and its kind: what is not finite is masked, too."""
 
     def handler(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
-        before, other = data_of(a), data_of(b)
-        quiet()
-        result = operation.f(before, other, *args, **kwargs)
-        _needs_extent(result)
+        before, other, result = _computed(operation, a, b, args, kwargs)
         masks = mask_of(a)[0], mask_of(b)[0]
         hidden = _any_of(outside_of_division(before, other), _invalid(result), *masks)
         result = np.where(hidden, result.dtype.type(0), result)
