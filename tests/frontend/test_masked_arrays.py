@@ -330,3 +330,18 @@ def test_what_comes_back_may_be_changed():
     m.data[2] = 7
     assert type(m) is np.ma.MaskedArray
     assert m.filled(0).tolist() == [0.0, 0.0, 7.0]
+
+
+def quotients(x, y):
+    x, y = np.ma.array(x), np.ma.array(y)
+    return np.ma.floor_divide(x, y), np.ma.remainder(x, y), np.ma.true_divide(x, y), np.ma.fmod(x, y), x // y, x / y
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("x", "y"), [([5, 7, -3, 0], [0, 2, 0, 0]), ([1e308, 1.0, 0.0], [1.0, 2.0, 0.0])])
+def test_quotients_outside_of_their_domain_are_masked(x, y):
+    args = np.array(x), np.array(y)
+    futurized = fx.futurize(quotients)
+    for _ in range(2):
+        assert outcome(futurized, args) == outcome(quotients, args)
+    assert is_staged(futurized, args)

@@ -260,6 +260,8 @@ def test_what_is_followed_is_not_aimed_again(aimed):
                 assert aimed
                 aimed.clear()
         assert not aimed
+        names = plan._instances[-1].program.__code__.co_names
+        assert not [name for name in names if name[0] == "k" and name[1:].isdigit()]  # no views are made in Python
         for args, got in held:
             for left, right in zip(got, graph(*args), strict=True):
                 np.testing.assert_array_equal(left, right)
