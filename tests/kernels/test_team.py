@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_ import NumbaBackend
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
-from futurex.kernels.numba_.team import Share, team
+from futurex.kernels.numba_.team import MOST_TICKETS, TICKET_BYTES, Share, team
 from futurex.kernels.numba_.tickets import LONE
 from futurex.kernels.steps import Row
 from futurex.kernels.threads import LIBRARY_RUNS, openmp
+from futurex.tree import Aval, Graph, apply, param
 
 pytestmark = pytest.mark.skipif(openmp() is None, reason="no OpenMP: one thread")
 
@@ -110,3 +112,78 @@ def test_the_bits_do_not_depend_on_who_comes():
     assert (found.returncode, found.stdout.split()) == (0, ["1"]), found.stderr
 
 
+
+
+IN_TURN = """
+define void @region(ptr %block, i64 %t, i64 %c) {
+entry:
+  %seen.at = getelementptr i64, ptr %block, i64 1
+  %caller = icmp eq i64 %t, 0
+  %others = sub i64 %c, 1
+  br i1 %caller, label %wait, label %note
+wait:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %wait ]
+  %n.next = add i64 %n, 1
+  %done = load atomic i64, ptr %block seq_cst, align 8
+  %all = icmp uge i64 %done, %others
+  %late = icmp ugt i64 %n, 20000000000
+  %over = or i1 %all, %late
+  br i1 %over, label %leave, label %wait
+note:
+  %k = atomicrmw add ptr %block, i64 1 seq_cst
+  %place = getelementptr i64, ptr %seen.at, i64 %k
+  store i64 %t, ptr %place, align 8
+  br label %leave
+leave:
+  ret void
+}
+"""
+
+
+def test_a_helper_begins_at_the_end():
+    """Who calls is at work on the first ticket until all others are done."""
+    block = np.zeros(10, np.int64)
+    Row([compiled(IN_TURN).step(address_of(block), Share(2, 9))]).run()
+    assert block.tolist() == [8, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("moved", [1000, 600_000, 3_000_000, 10**9])
+@pytest.mark.parametrize("pieces", [1, 2, 3, 20, 10**6])
+def test_a_ticket_is_worth_taking(threads, moved, pieces):
+    share = Share.of(threads, moved, pieces)
+    assert share.tickets <= max(threads, pieces)
+    assert share.tickets == 1 if threads == 1 else threads <= share.tickets <= MOST_TICKETS * threads
+    assert share.tickets <= threads or moved // share.tickets >= TICKET_BYTES
+
+
+def _functions(x):
+    return [apply("tanh", x) * x + apply("exp", -x)]
+
+
+def _rows(x):
+    return [x / apply("sum", x * x, axis=(1,), keepdims=True, dtype=None)]
+
+
+def _columns(x):
+    return [apply("sum", x * x, axis=(0,), keepdims=False, dtype=None)]
+
+
+@pytest.mark.parametrize("made", [_functions, _rows, _columns])
+@pytest.mark.parametrize("shape", [(401, 1024), (3001, 333)])
+def test_parts_of_a_call_make_the_same_bits(made, shape):
+    values = np.random.default_rng(0).normal(size=shape).astype("f4")
+    x = param(Aval(shape, values.dtype), "x")
+    graph = Graph([x], made(x), "part")
+    op = "fused" if made is _functions else "fused_reduction"
+    found = []
+    for threads in (1, 2, 3, 7):
+        kernel = NumbaBackend().claim(apply(op, param(x.aval), graph=graph), threads)
+        out = np.empty(graph.outs[0].shape, values.dtype)
+        kernel.call.prepare([-1], wait=True)
+        kernel.call(out, values)
+        assert kernel.call.interpreted == 0
+        found.append(out.tobytes())
+        tickets = kernel.call.share.tickets
+        assert tickets > threads or made is _columns or threads == 1 or values.nbytes < 2 * threads * TICKET_BYTES
+    assert len(set(found)) == 1

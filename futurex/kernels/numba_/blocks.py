@@ -63,7 +63,7 @@ class BlockKernel(ABC):
         self.threads = threads if openmp() is not None else 1
         arrays = (*node.aval, *(each.aval for each in node.inputs))
         self.checks = [(aval.shape, aval.dtype) for aval in arrays]
-        self.share = Share.of(self.threads, sum(each.nbytes for each in arrays))
+        self.share = Share.each(self.threads, sum(each.nbytes for each in arrays))
         self.read = [scalar for scalar in self.region.scalars if scalar.position is not None]
         constants = [scalar for scalar in self.region.scalars if scalar.position is None]
         self.constants = b"".join(slot(scalar, scalar.node.value) for scalar in constants)

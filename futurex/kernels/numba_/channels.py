@@ -56,7 +56,8 @@ class Written:
         outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         arrays = (*outs, *(each.aval for each in node.inputs))
         self.checks = tuple((each.shape, each.dtype) for each in arrays)
-        self.share = Share.of(threads, sum(each.nbytes for each in arrays))
+        pieces = geometry[0] if geometry else outs[0].size
+        self.share = Share.of(threads, sum(each.nbytes for each in arrays), pieces)
         self.fixed = struct.pack(f"={len(geometry)}q", *geometry)
         self.pack = struct.Struct(f"={len(arrays)}q").pack
         self.entry = compiled(text, wait=False)

@@ -160,7 +160,7 @@ class _Emitter:
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
-            lines += share("%n0", PIECE if self.aside and self.depth == 1 else 1)
+            lines += share("%n0", PIECE if self.depth == 1 else 1)
             low, high = "%low", "%high"
         arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
+from futurex.kernels.numba_.functions import FUNCTIONS
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
@@ -17,6 +18,7 @@ from futurex.kernels.numba_.staggered import suits as staggers
 from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
+from futurex.ops.fusion import function_of
 from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import LONGEST_ROW, Level
 from futurex.tree.node import Node
@@ -25,6 +27,8 @@ PARALLEL_BYTES = 512 * 1024
 """Bytes moved below which one thread is done before a second has started."""
 LONG = 128 * 1024
 """Elements of a single row that the threads share."""
+_FUNCTION = 2
+"""Times the bytes of a function's results, what is moved in the time that it takes."""
 _MOST_LOOPS = 4
 
 
@@ -51,11 +55,13 @@ class Program:
     guarded: bool
 
 
-def _share(node: Node, threads: int, shares: int) -> Share:
+def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     sources = {source.inputs[0] if has_gaps(source) else source for source in node.inputs}  # views overlap
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
-    return Share.of(min(threads, shares) if openmp() is not None and moved >= PARALLEL_BYTES else 1, moved)
+    threads = min(threads, pieces) if openmp() is not None and moved >= PARALLEL_BYTES else 1
+    functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
+    return Share.of(threads, moved + _FUNCTION * sum(each.aval.nbytes for each in functions), pieces)
 
 
 def elementwise(node: Node, threads: int, apart: bool = False) -> Program:

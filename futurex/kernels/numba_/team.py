@@ -30,6 +30,10 @@ MOST = 64
 """Threads of a team."""
 BRIEF_BYTES, BRIEF_PRODUCT = 1_500_000, 1 << 23
 """Bytes moved, and multiply-adds, below which a call is brief."""
+TICKET_BYTES = 512 * 1024
+"""Bytes that one ticket is worth at least, 15 to 40 µs of one thread: a thousand times what it takes to get it."""
+MOST_TICKETS = 8
+"""For each thread: where one comes late, or is taken from its processor, the others wait for an eighth of its part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,22 @@ class Share:
     brief: bool = False
 
     @classmethod
-    def of(cls, threads: int, moved: int) -> Share:
-        """A ticket for each thread, of a call that moves so many bytes."""
+    def each(cls, threads: int, moved: int) -> Share:
+        """A ticket for each thread, of a call that moves so many bytes and has memory for each ticket."""
         return cls(threads, threads, moved < BRIEF_BYTES)
+
+    @classmethod
+    def of(cls, threads: int, moved: int, pieces: int) -> Share:
+        """Several tickets for each thread, of a call that can be cut into ``pieces``, and takes as long as moving so
+        many bytes.
+
+        >>> Share.of(2, 8_000_000, 1_000_000).tickets
+        15
+        >>> Share.of(2, 8_000_000, 3).tickets
+        3
+        """
+        wanted = min(max(threads, moved // TICKET_BYTES), MOST_TICKETS * threads, max(threads, pieces))
+        return cls(threads, wanted if threads > 1 else 1, moved < BRIEF_BYTES)
 
     @property
     def word(self) -> int:

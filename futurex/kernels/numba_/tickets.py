@@ -1,7 +1,9 @@
 """What the threads of a :mod:`~futurex.kernels.numba_.team` run: callers give out tickets, helpers look for some.
 
-The words of a team are read and written by this code; a call is one word of state: its number, how many tickets it has
-and which one is next. A ticket is taken by exchanging that word, so nobody takes one of a call that is over.
+The words of a team are read and written by this code; a call is one word of state: its number, behind which of its
+tickets none is left, and before which one. A ticket is taken by exchanging that word, so nobody takes one of a call
+that is over. The caller and every second helper take the first that is left, the others the last: of two threads each
+reads at the next call what it has written at this one, which lies in its own cache.
 """
 
 from __future__ import annotations
@@ -160,12 +162,14 @@ begin:
   %function.at = getelementptr i64, ptr %team, i64 {CALL}
   %block.at = getelementptr i64, ptr %team, i64 {CALL + 1}
   %threads.at = getelementptr i64, ptr %team, i64 {CALL + 2}
+  %tickets.at = getelementptr i64, ptr %team, i64 {CALL + 3}
   %done = getelementptr i64, ptr %team, i64 {DONE}
   %post.at = getelementptr i64, ptr %team, i64 {FUNCTIONS}
   %post = load ptr, ptr %post.at
   store atomic ptr %function, ptr %function.at monotonic, align 8
   store atomic ptr %block, ptr %block.at monotonic, align 8
   store atomic i64 %threads, ptr %threads.at monotonic, align 8
+  store atomic i64 %tickets, ptr %tickets.at monotonic, align 8
   store atomic i64 0, ptr %done monotonic, align 8
   %old = load atomic i64, ptr %state monotonic, align 8
   %call = and i64 %old, -4294967296
@@ -220,7 +224,9 @@ claim:
   %made = phi i64 [ 1, %own ], [ %made, %take ], [ %made.next, %taken ]
   %now = load atomic i64, ptr %state acquire, align 8
   %next = and i64 %now, 65535
-  %left = icmp ult i64 %next, %tickets
+  %high = lshr i64 %now, 16
+  %end = and i64 %high, 65535
+  %left = icmp ult i64 %next, %end
   br i1 %left, label %take, label %wait
 take:
   %now.next = add i64 %now, 1
@@ -274,6 +280,7 @@ entry:
   %function.at = getelementptr i64, ptr %team, i64 {CALL}
   %block.at = getelementptr i64, ptr %team, i64 {CALL + 1}
   %threads.at = getelementptr i64, ptr %team, i64 {CALL + 2}
+  %tickets.at = getelementptr i64, ptr %team, i64 {CALL + 3}
   %done = getelementptr i64, ptr %team, i64 {DONE}
   %waits = getelementptr i64, ptr %team, i64 {WAITS}
   %needed.at = getelementptr i64, ptr %team, i64 {WAITS + 1}
@@ -287,6 +294,9 @@ entry:
   %asleep.at = getelementptr i64, ptr %team, i64 %k.place
   %signal.at = getelementptr i64, ptr %asleep.at, i64 {LINE}
   %patience.at = getelementptr i64, ptr %team, i64 {SETTINGS + 2}
+  %odd = and i64 %k, 1
+  %from.end = icmp eq i64 %odd, 0
+  %step = select i1 %from.end, i64 -65536, i64 1
   br label %look
 look:
   %n = phi i64 [ 0, %entry ], [ %n.next, %pause ], [ %n.next, %offer ], [ 0, %slept ], [ 0, %tired ], [ %n, %take ]
@@ -295,22 +305,25 @@ look:
   %now = load atomic i64, ptr %state acquire, align 8
   %next = and i64 %now, 65535
   %high = lshr i64 %now, 16
-  %tickets = and i64 %high, 65535
+  %end = and i64 %high, 65535
   %threads = load atomic i64, ptr %threads.at monotonic, align 8
-  %left = icmp ult i64 %next, %tickets
+  %left = icmp ult i64 %next, %end
   %rank = add i64 %k, 1
   %wanted = icmp ult i64 %rank, %threads
   %work = and i1 %left, %wanted
   br i1 %work, label %take, label %idle
 take:
-  %now.next = add i64 %now, 1
+  %now.next = add i64 %now, %step
   %claimed = cmpxchg ptr %state, i64 %now, i64 %now.next acq_rel monotonic
   %is.claimed = extractvalue {{ i64, i1 }} %claimed, 1
   br i1 %is.claimed, label %taken, label %look
 taken:
+  %last = sub i64 %end, 1
+  %ticket = select i1 %from.end, i64 %last, i64 %next
+  %tickets = load atomic i64, ptr %tickets.at monotonic, align 8
   %function = load atomic ptr, ptr %function.at monotonic, align 8
   %block = load atomic ptr, ptr %block.at monotonic, align 8
-  call void %function(ptr %block, i64 %next, i64 %tickets)
+  call void %function(ptr %block, i64 %ticket, i64 %tickets)
   br label %finished
 finished:
   %before = atomicrmw add ptr %done, i64 1 seq_cst
@@ -319,8 +332,8 @@ finished:
   %needed = load atomic i64, ptr %needed.at monotonic, align 8
   %all = icmp eq i64 %so.far, %needed
   %awaited = icmp ne i64 %waiting, 0
-  %last = and i1 %all, %awaited
-  br i1 %last, label %rouse, label %tired
+  %final = and i1 %all, %awaited
+  br i1 %final, label %rouse, label %tired
 rouse:
   %roused = cmpxchg ptr %waits, i64 1, i64 0 seq_cst monotonic
   %rouses = extractvalue {{ i64, i1 }} %roused, 1
