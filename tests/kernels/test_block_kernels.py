@@ -8,7 +8,7 @@ import pytest
 from blockwise import close, planned
 
 from futurex.kernels.backends import default_backends
-from futurex.runtime.counters import HOT
+from futurex.runtime.counters import HOT, RARELY
 from futurex.runtime.local import LocalExecutor
 
 
@@ -108,3 +108,24 @@ def test_threads_that_run_plans_with_one_kernel(op, threads, plans):
     finally:
         executor.shutdown()
     assert backend.company == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_around_one_that_is_timed(threads):
+    """Now and then a plan that is one function is run instruction by instruction: here its results lie elsewhere."""
+
+    def descent(x, w, y):
+        gradient, residual = row_products(x, w, y)
+        return gradient, w - gradient * np.float32(0.125), residual.sum()
+
+    rng = np.random.default_rng(0)
+    shapes = (4001, 512), 512, 4001
+    sets = [[rng.standard_normal(shape, np.float32) for shape in shapes] for _ in range(2)]
+    held = [each.copy() for each in sets[0]]
+    plan = planned("row_products", descent, held, threads=threads)[1]
+    wanted = [descent(*(np.float64(each) for each in arguments)) for arguments in sets]
+    usual, other = ([np.empty(np.shape(each), np.float32) for each in wanted[0]] for _ in range(2))
+    for run in range(HOT + RARELY + 8):
+        for array, values in zip(held, sets[run % 2], strict=True):
+            array[...] = values
+        close(plan.run(held, outs=usual if (run + 1) % RARELY else other), wanted[run % 2])

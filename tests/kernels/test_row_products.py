@@ -59,6 +59,14 @@ def test_values_are_those_of_double_precision(function, shape, threads):
     precisely("row_products", function, arguments, wanted, threads)
 
 
+@pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (61, 5000)])
+def test_results_do_not_depend_on_the_number_of_threads(shape):
+    arguments = data(*shape)
+    program = fx.lower(from_the_left, *arguments)
+    found = [compile_plan(program.graph, threads=threads).run(arguments)[0] for threads in (1, 2, 3)]
+    assert all((each == found[0]).all() for each in found)
+
+
 def test_nan_and_infinity_pass_through():
     x, w, b, y = data(5000, 100)
     x[1234, 5], y[77] = np.nan, np.inf

@@ -145,13 +145,9 @@ class BlockKernel(ABC):
             return None
         return inner, [*written, *read], [0 if each is None else address_of(each) for each in others]
 
-    def before(self) -> Sequence[Step]:
-        """What is done before the threads do their parts."""
-        return ()
-
-    def after(self, out: tuple[Any, ...]) -> Sequence[Step]:
-        """What is done when they have."""
-        return ()
+    def after(self, out: tuple[Any, ...]) -> tuple[Entry, Sequence[int]] | None:
+        """What one thread does when all have done their parts: a kernel, and its block."""
+        return None
 
     def __call__(self, out: tuple[Any, ...], *inputs: Any) -> Any:
         if not self.fits(out, inputs):
@@ -177,7 +173,8 @@ class BlockKernel(ABC):
 
 
 class _BoundBlocks:
-    """A kernel at fixed addresses: its own block of parameters and the template of the region's."""
+    """A kernel at fixed addresses: its own blocks of parameters and the template of the region's. Whatever holds an
+    address is here: the kernel may be called with other arrays between two runs of the steps."""
 
     def __init__(self, kernel: BlockKernel) -> None:
         self.kernel = kernel
@@ -215,18 +212,21 @@ class _BoundBlocks:
                 return None
         own = [address_of(each) for each in (kernel.room, held, kernel.steps)]
         block = [*kernel.fixed, len(held), inner.address, *others, *own]
-        if len(self.words) != len(block):
-            self.words = np.zeros(len(block), np.int64)
-        self.words[:] = block
-        around = [*computed, *kernel.before()], kernel.after(out)
-        if self.known != around:
-            self.known = around
-            self.steps = [*around[0], kernel.whole.step(address_of(self.words), kernel.share), *around[1]]
+        last = kernel.after(out)
+        everything = [*block, *(last[1] if last is not None else ())]
+        if len(self.words) != len(everything):
+            self.words = np.zeros(len(everything), np.int64)
+        self.words[:] = everything
+        if self.known != computed:
+            self.known = computed
+            self.steps = [*computed, kernel.whole.step(address_of(self.words), kernel.share)]
+            if last is not None:
+                self.steps.append(last[0].step(address_of(self.words) + 8 * len(block), Share(1, 1)))
         return self.steps
 
 
-def started(arrays: Sequence[str], stride: str) -> tuple[Code, str]:
-    """The code of such a kernel, and the ticket's place in the room, of which each has ``stride`` floats.
+def started(arrays: Sequence[str]) -> Code:
+    """The code of such a kernel.
 
     All arrays come as addresses, because the region reads and writes them, too: pointers may not be told apart.
     """
@@ -235,7 +235,7 @@ def started(arrays: Sequence[str], stride: str) -> tuple[Code, str]:
         code.run(f"%{name} = inttoptr i64 %{name}.held to ptr")
     code.run("%call = inttoptr i64 %region to ptr")
     code.run("%local = alloca i64, i64 %slots, align 8")
-    return code, code.at("float", "%room", code.multiply("%ticket", stride))
+    return code
 
 
 def call_region(code: Code, begin: str, count: str, product: tuple[str, str] | None = None) -> None:
@@ -251,8 +251,8 @@ def call_region(code: Code, begin: str, count: str, product: tuple[str, str] | N
     code.run("call void %call(ptr %local, i64 0, i64 1)")
 
 
-def finished(code: Code, numbers: Sequence[str], arrays: Sequence[str]) -> str:
+def finished(code: Code, numbers: Sequence[str], arrays: Sequence[str], declarations: Sequence[str] = ()) -> str:
     """The module of a kernel that is called with these numbers and arrays, and what :class:`BlockKernel` adds."""
     parameters = [("i64", name) for name in (*numbers, "slots", "region")]
     parameters += [("i64", f"{name}.held") for name in (*arrays, *_OWN)]
-    return module(parameters, code, openmp() is not None, DECLARATIONS)
+    return module(parameters, code, openmp() is not None, [*DECLARATIONS, *declarations])

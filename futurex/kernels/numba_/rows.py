@@ -1,7 +1,9 @@
-"""Compiled ``row_products``: blocks of rows that stay in a core's cache, read once for both products.
+"""Compiled ``row_products``: rows are read once for both products, while they lie in a core's nearest cache.
 
-A block is multiplied with the vector, four rows at a time; the elementwise region, a kernel of its own, is called on
-the block; then its rows are added up, times what the region gave for each. Every thread adds into a vector of its own.
+A few rows are multiplied with the vector; in the same trip those before them, of which the elementwise region has made
+factors by then, are added up, times these: what comes from memory and what comes from the nearest cache takes no turns.
+The matrix is cut into pieces, whose sums are added up at the end in their order: results do not depend on how many
+threads there are.
 """
 
 from __future__ import annotations
@@ -13,37 +15,44 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_.blocks import BLOCK_BYTES, BlockKernel, call_region, finished, started
+from futurex.kernels.numba_.blocks import BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fetch, fma, load, spread, total
-from futurex.kernels.steps import Step, clearing
 from futurex.tree.node import Node
 
-_ROWS = 4
-_STEP = 2 * LANES
-_NUMBERS = ("rows", "columns", "wide", "height", "stride")
+_UNIT = 4
+"""Rows by which pieces are cut, and of one trip where twice as many lie in the nearest cache; else half of them do."""
+_NEAR = 40 * 1024
+_PIECES, _LEAST = 16, 16
+"""Pieces, so that who comes late takes fewer; and rows of one."""
+_AHEAD = 2048
+"""Bytes behind what is read now that are asked for: the processor's own guesses end with a page."""
+_TAIL = f"@llvm.masked.load.v{LANES}f32.p0"
+_NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
 
 
 class RowProducts(BlockKernel):
-    """The kernel of one node. Each thread has room for its own sum of the rows."""
+    """The kernel of one node. Each piece has room for its own sum of the rows."""
 
     ahead = 2
 
     def __init__(self, node: Node, threads: int, text: str) -> None:
         super().__init__(node, threads, text)
         rows, columns = node.inputs[0].shape
-        self.room = np.zeros((self.threads, -(-columns // _STEP) * _STEP), np.float32)
-        self.parts = np.zeros(5, np.int64)
-        height = max(_ROWS, BLOCK_BYTES // (4 * columns) // _ROWS * _ROWS)
+        pieces = max(1, min(max(_PIECES, self.threads), rows // _LEAST))
+        self.share = Share(self.threads, pieces, self.share.brief)
+        self.room = np.empty((pieces, -(-columns // LANES) * LANES), np.float32)
+        self.adding = compiled(_adding())
         self.steps = np.array(self.strides(1), np.int64)
-        self.fixed = (rows, columns, columns - columns % _STEP, height, self.room.shape[1])
+        self.fixed = (pieces, rows, columns, columns - columns % LANES, self.room.shape[1])
 
     @staticmethod
     def text_for(node: Node) -> str:
-        return _text()
+        near = 2 * _UNIT * node.inputs[0].shape[1] * node.inputs[0].dtype.itemsize <= _NEAR
+        return _text(_UNIT if near else _UNIT // 2)
 
     @staticmethod
     def matrices(node: Node) -> Sequence[Node]:
@@ -53,76 +62,105 @@ class RowProducts(BlockKernel):
     def memory(self, out: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
         return out[1], (*inputs[:2], *out[1:3])
 
-    def before(self) -> Sequence[Step]:
-        return [clearing(address_of(self.room), self.room.nbytes)]
-
-    def after(self, out: tuple[Any, ...]) -> Sequence[Step]:
-        self.parts[:] = self.fixed[1], len(self.room), self.room.shape[1], address_of(self.room), address_of(out[0])
-        return [compiled(_adding()).step(address_of(self.parts), Share(1, 1))]
+    def after(self, out: tuple[Any, ...]) -> tuple[Entry, Sequence[int]]:
+        columns, stride = self.fixed[2], self.fixed[4]
+        return self.adding, (columns, len(self.room), stride, address_of(self.room), address_of(out[0]))
 
 
 @functools.cache
-def _text() -> str:
-    code, partial = started(_ARRAYS, "%stride")
-    with code.loop("%low", "%high", "%height") as (begin, _):
-        end = code.least(code.add(begin, "%height"), "%high")
+def _text(at_once: int) -> str:
+    """The kernel that takes so many rows at once."""
+    code = started(_ARRAYS)
+    with code.loop("%low", "%high") as (piece, _):
+        begin, end = _begin(code, piece), _begin(code, code.add(piece, "1"))
+        final = code.do(f"icmp eq i64 {code.add(piece, '1')}, %pieces")
+        end = code.do(f"select i1 {final}, i64 %rows, i64 {end}")
+        sums = code.at("float", "%room", code.multiply(piece, "%stride"))
+        with code.loop("0", "%stride", str(LANES)) as (column, _):
+            code.run(f"store {VECTOR} zeroinitializer, ptr {code.at('float', sums, column)}, align 4")
         count = code.do(f"sub nsw i64 {end}, {begin}")
-        rest = code.do(f"srem i64 {count}, {_ROWS}")
-        full = code.do(f"sub nsw i64 {end}, {rest}")
-        for at_once, low, high in ((_ROWS, begin, full), (1, full, end)):
-            with code.loop(low, high, str(at_once)) as (row, _):
-                _dots(code, row, at_once)
-        call_region(code, begin, count)
-        for at_once, low, high in ((_ROWS, begin, full), (1, full, end)):
-            with code.loop(low, high, str(at_once)) as (row, _):
-                _sums(code, row, at_once, partial)
-    return finished(code, _NUMBERS, _ARRAYS)
+        full = code.do(f"sub nsw i64 {end}, {code.do(f'srem i64 {count}, {at_once}')}")
+        first = code.least(code.add(begin, str(at_once)), full)
+        with code.loop(begin, first, str(at_once)) as (row, _):
+            _trip(code, at_once, made=row)
+            call_region(code, row, str(at_once))
+        with code.loop(first, full, str(at_once)) as (row, _):
+            _trip(code, at_once, made=row, added=code.do(f"sub nsw i64 {row}, {at_once}"), sums=sums)
+            call_region(code, row, str(at_once))
+        last = code.most(code.do(f"sub nsw i64 {full}, {at_once}"), begin)
+        with code.loop(last, full, str(at_once)) as (row, _):
+            _trip(code, at_once, added=row, sums=sums)
+        with code.loop(full, end) as (row, _):
+            _trip(code, 1, made=row)
+            call_region(code, row, "1")
+            _trip(code, 1, added=row, sums=sums)
+    return finished(code, _NUMBERS, _ARRAYS, [f"declare {VECTOR} {_TAIL}(ptr, i32, <{LANES} x i1>, {VECTOR})"])
+
+
+def _begin(code: Code, piece: str) -> str:
+    """The row that a piece begins with."""
+    place = code.do(f"sdiv i64 {code.multiply('%rows', piece)}, %pieces")
+    return code.do(f"and i64 {place}, -{_UNIT}")
 
 
 @functools.cache
 def _adding() -> str:
-    """The code that adds up the sums of all threads, in their order."""
+    """The code that adds up the sums of all pieces, in their order."""
     code = Code()
-    with code.loop("0", "%columns") as (column, _):
-        first = load(code, "float", "%room", column)
-        with code.loop("1", "%count", carried=[("float", first)]) as (part, held):
-            here = code.add(code.multiply(part, "%stride"), column)
-            held[0] = code.do(f"fadd float {held[0]}, {load(code, 'float', '%room', here)}")
-        code.run(f"store float {held[0]}, ptr {code.at('float', '%out', column)}, align 4")
+    whole = code.do(f"and i64 %columns, -{LANES}")
+    for kind, low, high, step in ((VECTOR, "0", whole, LANES), ("float", whole, "%columns", 1)):
+        with code.loop(low, high, str(step)) as (column, _):
+            first = load(code, kind, "%room", column)
+            with code.loop("1", "%count", carried=[(kind, first)]) as (part, held):
+                here = code.add(code.multiply(part, "%stride"), column)
+                held[0] = code.do(f"fadd {kind} {held[0]}, {load(code, kind, '%room', here)}")
+            code.run(f"store {kind} {held[0]}, ptr {code.at('float', '%out', column)}, align 4")
     numbers = [("i64", name) for name in ("columns", "count", "stride")]
     return module([*numbers, ("ptr", "room"), ("ptr", "out")], code, threaded=False)
 
 
-def _dots(code: Code, row: str, count: int) -> None:
-    """z of ``count`` rows from ``row`` on; the rows behind them are fetched meanwhile, which no hardware foresees."""
-    starts = [code.at("float", "%x", code.multiply(code.add(row, str(k)), "%columns")) for k in range(count)]
-    zeros = [(VECTOR, "zeroinitializer")] * (2 * count)
-    behind = code.multiply("%columns", str(count))
-    with code.loop("0", "%wide", str(_STEP), zeros) as (column, sums):
-        for part in range(2):
-            at = code.add(column, str(part * LANES))
-            factor = load(code, VECTOR, "%w", at)
-            for k, start in enumerate(starts):
-                fetch(code, code.at("float", start, code.add(at, behind)))
-                sums[2 * k + part] = fma(code, VECTOR, load(code, VECTOR, start, at), factor, sums[2 * k + part])
-    wide = [code.do(f"fadd {VECTOR} {sums[2 * k]}, {sums[2 * k + 1]}") for k in range(count)]
-    first = [("float", total(code, each)) for each in wide]
-    with code.loop("%wide", "%columns", "1", first) as (column, sums):
-        factor = load(code, "float", "%w", column)
-        for k, start in enumerate(starts):
-            sums[k] = fma(code, "float", load(code, "float", start, column), factor, sums[k])
-    for k, value in enumerate(sums):
-        code.run(f"store float {value}, ptr {code.at('float', '%z', code.add(row, str(k)))}, align 4")
+def _trip(code: Code, count: int, made: str = "", added: str = "", sums: str = "") -> None:
+    """One trip along ``count`` rows: z of those from ``made`` on, and those from ``added`` on, times their elements of
+    r, added to ``sums``."""
+
+    def rows(first: str) -> list[str]:
+        return [code.add(first, str(k)) for k in range(count if first else 0)]
+
+    def starts(first: str) -> list[str]:
+        return [code.at("float", "%x", code.multiply(row, "%columns")) for row in rows(first)]
+
+    new, old = starts(made), starts(added)
+    factors = [spread(code, load(code, "float", "%r", row)) for row in rows(added)]
+    lanes = ", ".join(f"i64 {k}" for k in range(LANES))
+    dots = [(VECTOR, "zeroinitializer")] * len(new)
+    for low, high in (("0", "%wide"), ("%wide", "%columns")):
+        tail = low != "0"
+        with code.loop(low, high, str(LANES), dots) as (column, held):
+            inside = ""
+            if tail:  # at most once, with what is left of a vector
+                left = code.do(f"sub nsw i64 %columns, {column}")
+                one = code.do(f"insertelement <{LANES} x i64> poison, i64 {left}, i64 0")
+                whole = f"<{LANES} x i64> {one}, <{LANES} x i64> poison, <{LANES} x i32> zeroinitializer"
+                inside = code.do(f"icmp slt <{LANES} x i64> <{lanes}>, {code.do(f'shufflevector {whole}')}")
+            if new:
+                weight = _vector(code, "%w", column, inside)
+            for k, start in enumerate(new):
+                if not tail:
+                    fetch(code, code.at("i8", code.at("float", start, column), str(_AHEAD)))
+                held[k] = fma(code, VECTOR, _vector(code, start, column, inside), weight, held[k])
+            if old:
+                value = load(code, VECTOR, sums, column)
+                for start, factor in zip(old, factors, strict=True):
+                    value = fma(code, VECTOR, _vector(code, start, column, inside), factor, value)
+                code.run(f"store {VECTOR} {value}, ptr {code.at('float', sums, column)}, align 4")
+        dots = [(VECTOR, each) for each in held]
+    for row, (_, each) in zip(rows(made), dots, strict=True):
+        code.run(f"store float {total(code, each)}, ptr {code.at('float', '%z', row)}, align 4")
 
 
-def _sums(code: Code, row: str, count: int, total: str) -> None:
-    """``count`` rows from ``row`` on, times their elements of r, added to the thread's total."""
-    starts = [code.at("float", "%x", code.multiply(code.add(row, str(k)), "%columns")) for k in range(count)]
-    factors = [load(code, "float", "%r", code.add(row, str(k))) for k in range(count)]
-    for kind, low, high, step in ((VECTOR, "0", "%wide", LANES), ("float", "%wide", "%columns", 1)):
-        wide = [spread(code, each) if kind == VECTOR else each for each in factors]
-        with code.loop(low, high, str(step)) as (column, _):
-            value = load(code, kind, total, column)
-            for start, factor in zip(starts, wide, strict=True):
-                value = fma(code, kind, load(code, kind, start, column), factor, value)
-            code.run(f"store {kind} {value}, ptr {code.at('float', total, column)}, align 4")
+def _vector(code: Code, pointer: str, column: str, inside: str) -> str:
+    """What begins at a column; zeros where it is not ``inside``."""
+    if not inside:
+        return load(code, VECTOR, pointer, column)
+    masked = f"ptr {code.at('float', pointer, column)}, i32 4, <{LANES} x i1> {inside}, {VECTOR} zeroinitializer"
+    return code.do(f"call {VECTOR} {_TAIL}({masked})")

@@ -58,7 +58,8 @@ class RankUpdate(BlockKernel):
 @functools.cache
 def _text(count: int, back: bool) -> str:
     """The kernel for matrices ``x`` and ``g`` of ``count`` rows."""
-    code, part = started(_ARRAYS, "%stride")
+    code = started(_ARRAYS)
+    part = code.at("float", "%room", code.multiply("%ticket", "%stride"))
     with code.loop("%low", "%high", "%height") as (begin, _):
         end = code.least(code.add(begin, "%height"), "%high")
         trips = [(1, begin, end)]
