@@ -182,7 +182,7 @@ class Product:
         depth = -(-depth // products.LANES) * products.LANES  # what is turned while it is packed are squares
         numbers = (
             batch * count * chunks, rows, inner, depth, height, chunks, count, lies[0].step, lies[1].step,
-            rows * columns, lies[0].row, lies[1].row, columns,
+            rows * columns, lies[0].row, lies[1].row, columns, self.threads - 1,
         )  # fmt: skip
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 

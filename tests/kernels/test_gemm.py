@@ -79,6 +79,18 @@ def test_edges_of_panels_and_tiles(columns, turned):
 
 
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_every_inner_element_counts_once(turned):
+    """Inner elements go in rounds of several, and those in lots: sizes around both, with sums that are exact."""
+    for inner in (61, 64, 65, 66, 67, 127, 130):
+        _, kernel = claimed((130, inner), (inner, 70), turned)
+        x = operand(np.random.default_rng(inner), (130, inner), turned[0])
+        y = operand(np.random.default_rng(1), (inner, 70), turned[1])
+        x[:], y[:] = np.rint(8 * x), np.rint(8 * y)
+        found = kernel.call(np.empty((130, 70), FLOAT32), x, y)
+        np.testing.assert_array_equal(found, x.astype("i8") @ y.astype("i8"))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("sizes", [(128, 512, 10), (128, 10, 512), (1, 700, 700), (3, 300, 300), (520, 521, 1)])
 def test_without_a_library_thin_and_deep_products_are_made_here_too(sizes, turned):
     rows, inner, columns = sizes

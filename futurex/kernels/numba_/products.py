@@ -29,11 +29,18 @@ DEEPEST = 1024
 which it is read as fast; results that are read and written again for every packing cost more."""
 TALL = 64
 """Rows of one product of a stack that are worth a packing for themselves."""
+_LOT = 64
+"""Inner elements between two lots of what is asked for ahead: as many lines at once as a core can wait for. All of a
+tile's at once stop Intel's cores, which have sixteen places for them, for a quarter of its time."""
+_UNROLLED = {False: 4, True: 2}
+"""Inner elements of one round, where the first operand is turned or not: counting them is a tenth of a round's
+instructions, which is what counts where another program has the other half of a core. Addresses of more that lie apart
+find no registers."""
 _WASTE = 0.02
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
-          "x_row", "y_row", "out_row")  # fmt: skip
+          "x_row", "y_row", "out_row", "others")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,24 @@ def _fma(code: Code, x: str, y: str, z: str) -> str:
     return code.do(f"call {VECTOR} @llvm.fma.v{LANES}f32({VECTOR} {x}, {VECTOR} {y}, {VECTOR} {z})")
 
 
+@dataclass(frozen=True)
+class _Share:
+    """Rows of the second operand that are asked for while a tile is made, counted from ``start`` on."""
+
+    start: str
+    low: str
+    high: str
+
+
 class _Writer:
     """Writes the code of one form."""
 
     def __init__(self, form: Form, threaded: bool) -> None:
         self.form, self.code, self.threaded = form, Code(), threaded
-        self.ahead: str | None = None
-        self.fetches_x = False
+        self.y_ahead: tuple[str, str] | None = None
+        """Where the panel of the next task begins, and 1, or 0 if there is none."""
+        self.x_ahead = "%x_step", "1"
+        """How far behind the first operand that of the next task lies, and 1, or 0 if it has the same."""
 
     def text(self) -> str:
         form, code = self.form, self.code
@@ -134,7 +152,8 @@ class _Writer:
                 place = code.do(f"sdiv i64 {task}, %panels")
                 first, last = self._rows(place)
                 number = code.do(f"srem i64 {task}, %panels")
-                self._panels(number, lambda panel, at_end: self._panel(panel, first, last, at_end=at_end))
+                self._look_ahead(task, place, first)
+                self._panels(number, lambda panel: self._panel(panel, first, last))
         arrays = ("out", "x", "y", *(("bias",) if form.bias else ()))
         parameters = [*(("i64", name) for name in _NAMES), *(("ptr", name) for name in arrays)]
         declarations = [
@@ -156,35 +175,53 @@ class _Writer:
         first = code.multiply(chunk, "%height")
         return first, code.least(code.add(first, "%height"), "%rows")
 
-    def _panels(self, number: str, work: Callable[[Panel, bool], None]) -> None:
-        """``work(panel, at_end)`` for the panel of this number; ``at_end``: it is the last one, behind which another
-        product of the batch comes."""
+    def _look_ahead(self, task: str, place: str, first: str) -> None:
+        """What the task needs that this thread will probably do next: the one behind this in its ticket; behind the
+        last, what comes after the tickets that the other threads take meanwhile."""
+        code, form = self.code, self.form
+        after = code.add(task, "1")
+        at_end = code.do(f"zext i1 {code.do(f'icmp eq i64 {after}, %high')} to i64")
+        taken = code.multiply("%others", code.do("sub i64 %high, %low"))
+        following = code.add(after, code.multiply(at_end, taken))
+        there = code.do(f"icmp slt i64 {following}, %tasks")
+        place_there = code.do(f"sdiv i64 {following}, %panels")
+        batches = [code.do(f"sdiv i64 {each}, %chunks") for each in (place, place_there)]
+        column = code.multiply(code.do(f"srem i64 {following}, %panels"), str(form.whole.width))
+        y = code.add(code.multiply(batches[1], "%y_step"), code.multiply(column, "%y_row" if form.y_turned else "1"))
+        self.y_ahead = code.at("float", "%y", y), code.do(f"zext i1 {there} to i64")
+        row = code.multiply(code.do(f"srem i64 {place_there}, %chunks"), "%height")
+        rows = code.multiply(code.do(f"sub i64 {row}, {first}"), "1" if form.x_turned else "%x_row")
+        steps = code.multiply(code.do(f"sub i64 {batches[1]}, {batches[0]}"), "%x_step")
+        moves = code.do(f"and i1 {there}, {code.do(f'icmp ne i64 {place_there}, {place}')}")
+        self.x_ahead = code.add(rows, steps), code.do(f"zext i1 {moves} to i64")
+
+    def _panels(self, number: str, work: Callable[[Panel], None]) -> None:
+        """``work(panel)`` for the panel of this number."""
         code, form = self.code, self.form
         self.column = code.multiply(number, str(form.whole.width))
         self.y = code.at("float", self.y_batch, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
         self.out = code.at("float", self.out_batch, self.column)
         if form.end is None:
-            work(form.whole, True)
+            work(form.whole)
             return
         following = code.add(number, "1")
         at_end = code.do(f"zext i1 {code.do(f'icmp eq i64 {following}, %panels')} to i64")
         with code.loop(at_end, "1"):
-            work(form.whole, False)
+            work(form.whole)
         with code.loop("0", at_end):
-            work(form.end, True)
+            work(form.end)
 
     def _shared_tasks(self) -> None:
         """A thread's tasks, panel by panel; one that is packed serves all of the batch."""
         code = self.code
         places = code.do("sdiv i64 %tasks, %panels")
-        self.fetches_x = True
         with code.loop("%low", "%high") as (task, _):
             place = code.do(f"srem i64 {task}, {places}")
             first, last = self._rows(place)
             begins = code.do(f"or i1 {code.do(f'icmp eq i64 {place}, 0')}, {code.do(f'icmp eq i64 {task}, %low')}")
             fresh = code.do(f"zext i1 {begins} to i64")
 
-            def work(panel: Panel, at_end: bool) -> None:
+            def work(panel: Panel) -> None:
                 with code.loop("0", fresh):
                     self._pack(panel, first, last, "0", "%inner")
                 begin = first if self.form.y_turned else code.add(first, code.multiply(fresh, str(panel.rows)))
@@ -192,13 +229,9 @@ class _Writer:
 
             self._panels(code.do(f"sdiv i64 {task}, {places}"), work)
 
-    def _panel(self, panel: Panel, first: str, last: str, *, at_end: bool) -> None:
-        """The rows of one panel; ``at_end``: of the last one, behind which another product of the batch comes."""
+    def _panel(self, panel: Panel, first: str, last: str) -> None:
+        """The rows of one panel."""
         code = self.code
-        self.fetches_x = at_end
-        back = code.multiply(self.column, "%y_row" if self.form.y_turned else "1")
-        across = "%y_row" if self.form.y_turned else "1"
-        self.ahead = code.do(f"sub i64 %y_step, {back}") if at_end else code.multiply(str(panel.width), across)
         following = first if self.form.y_turned else code.add(first, str(panel.rows))
         if not self.form.deep:
             self._pack(panel, first, last, "0", "%inner")
@@ -262,13 +295,14 @@ class _Writer:
         code = self.code
         most = code.do(f"sub i64 {last}, 1")
         with code.loop(first, last, str(panel.rows)) as (row, _):
-            if self.ahead is not None:
-                done, extent = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
-                self._fetch_y(panel, begin, done, extent, count)
-            self._rows_of_tile(panel, row, most, begin, count, None)
+            share = self._share(panel, row, first, last, begin, count)
+            self._rows_of_tile(panel, row, most, begin, count, None, share)
 
-    def _rows_of_tile(self, panel: Panel, row: str, most: str, begin: str, count: str, source: str | None) -> None:
-        """One tile from ``row`` on; ``source``: where the panel lies that is packed meanwhile."""
+    def _rows_of_tile(
+        self, panel: Panel, row: str, most: str, begin: str, count: str, source: str | None, share: _Share | None = None
+    ) -> None:
+        """One tile from ``row`` on; ``source``: where the panel lies that is packed meanwhile; ``share``: what is
+        asked for of the next task's."""
         code = self.code
         rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
         starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
@@ -277,36 +311,67 @@ class _Writer:
         ]
         for pointer, _ in targets:
             self._fetch(pointer, write=True)
-        if self.fetches_x:
-            self._fetch_x(panel, row)
-        values = self._tile(panel, rows, begin, count, source)
+
+        def ask(k: str) -> None:
+            self._ask_rows(panel, row, begin, k, count)
+            if share is not None:
+                self._ask_panel(panel, share, k, count)
+
+        values = self._tile(panel, rows, begin, count, source, ask)
         if self.form.deep:
             values = [self._added(begin, *each) for each in zip(values, targets, strict=True)]
         for value, target in zip(values, targets, strict=True):
             self._store(value, *target)
 
-    def _fetch_y(self, panel: Panel, begin: str, done: str, rows: str, count: str) -> None:
-        """As much of the next panel as a tile is of all rows, of which some are done."""
+    def _share(self, panel: Panel, row: str, first: str, last: str, begin: str, count: str) -> _Share | None:
+        """As much of the next task's panel as a tile is of all rows, of which some are done."""
         code, turned = self.code, self.form.y_turned
-        assert self.ahead is not None
-        lines = str(panel.width) if turned else count
+        if self.y_ahead is None:
+            return None
+        panel_there, there = self.y_ahead
+        done, rows = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
+        lines = code.multiply(there, str(panel.width) if turned else count)
         share = code.add(code.do(f"sdiv i64 {code.multiply(lines, str(panel.rows))}, {rows}"), "1")
         low = code.multiply(code.do(f"sdiv i64 {done}, {panel.rows}"), share)
-        start = code.at("float", self.y, self.ahead)
-        start = code.at("float", start, begin if turned else code.multiply(begin, "%y_row"))
-        with code.loop(low, code.least(code.add(low, share), lines)) as (number, _):
-            line = code.at("float", start, code.multiply(number, "%y_row"))
-            with code.loop("0", count if turned else str(panel.width), str(LANES)) as (at, _):
-                self._fetch(code.at("float", line, at), write=False)
+        start = code.at("float", panel_there, begin if turned else code.multiply(begin, "%y_row"))
+        return _Share(start, low, code.least(code.add(low, share), lines))
 
-    def _fetch_x(self, panel: Panel, row: str) -> None:
-        """As much of the batch's next first operand as these rows are of this one; one that is turned is dense."""
+    def _ask_rows(self, panel: Panel, row: str, begin: str, k: str, count: str) -> None:
+        """Ask for some of the rows of another first operand, where the next task has one; what is turned is dense."""
         code = self.code
-        step = "%inner" if self.form.x_turned else "%x_row"
-        with code.loop(row, code.add(row, str(panel.rows))) as (k, _):
-            line = code.at("float", self.x, code.add("%x_step", code.multiply(k, step)))
-            with code.loop("0", "%inner", str(LANES)) as (at, _):
-                self._fetch(code.at("float", line, at), write=False)
+        distance, there = self.x_ahead
+        x = code.at("float", self.x, code.add(distance, begin))
+        with code.loop("0", code.multiply(there, str(panel.rows))) as (number, _):
+            line = code.multiply(code.add(row, number), "%inner" if self.form.x_turned else "%x_row")
+            self._ask_along(code.at("float", x, line), k, count)
+
+    def _ask_panel(self, panel: Panel, share: _Share, k: str, count: str) -> None:
+        """Ask for a part of a share: some of its rows, or of turned ones the next elements of each."""
+        code = self.code
+        if self.form.y_turned:
+            with code.loop(share.low, share.high) as (number, _):
+                self._ask_along(code.at("float", share.start, code.multiply(number, "%y_row")), k, count)
+            return
+        low, high = self._part(share.low, share.high, k, count)
+        with code.loop(low, high) as (number, _):
+            line = code.at("float", share.start, code.multiply(number, "%y_row"))
+            for v in range(panel.vectors):
+                self._fetch(code.at("float", line, str(v * LANES)), write=False)
+
+    def _ask_along(self, row: str, k: str, count: str) -> None:
+        """Ask for what the lot of inner elements from ``k`` on needs of a dense row."""
+        code = self.code
+        with code.loop(k, code.least(code.add(k, str(_LOT)), count), str(LANES)) as (at, _):
+            self._fetch(code.at("float", row, at), write=False)
+
+    def _part(self, low: str, high: str, k: str, count: str) -> tuple[str, str]:
+        """The part of a range that is due with the lot that begins with inner element ``k`` of ``count``."""
+        code = self.code
+        lots = code.do(f"sdiv i64 {code.add(count, str(_LOT - 1))}, {_LOT}")
+        extent = code.do(f"sub i64 {high}, {low}")
+        each = code.do(f"sdiv i64 {code.add(extent, lots, '-1')}, {lots}")
+        begin = code.add(low, code.multiply(code.do(f"sdiv i64 {k}, {_LOT}"), each))
+        return begin, code.least(code.add(begin, each), high)
 
     def _added(self, begin: str, value: str, target: tuple[str, str | None]) -> str:
         """A value with the sum of the packings before it, which lies in the result."""
@@ -315,8 +380,11 @@ class _Writer:
         old = code.do(f"select i1 {code.do(f'icmp eq i64 {begin}, 0')}, {VECTOR} zeroinitializer, {VECTOR} {before}")
         return code.do(f"fadd {VECTOR} {old}, {value}")
 
-    def _tile(self, panel: Panel, rows: list[str], begin: str, count: str, source: str | None) -> list[str]:
-        """The sums of one tile, row by row; ``source``: where the panel lies that is packed meanwhile."""
+    def _tile(
+        self, panel: Panel, rows: list[str], begin: str, count: str, source: str | None, ask: Callable[[str], None]
+    ) -> list[str]:
+        """The sums of one tile, row by row; ``source``: where the panel lies that is packed meanwhile; ``ask``: for
+        what comes later, every so many inner elements."""
         code, form = self.code, self.form
         if form.x_turned:
             line = code.at("float", self.x, code.multiply(begin, "%x_row"))
@@ -324,19 +392,39 @@ class _Writer:
         else:
             bases = [code.at("float", self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
         start = self._start(panel, begin) * len(rows)
-        with code.loop("0", count, carried=[(VECTOR, value) for value in start]) as (k, held):
-            packed = code.multiply(k, str(panel.width))
-            places = [self._packed(packed, str(v * LANES)) for v in range(panel.vectors)]
-            if source is None:
-                y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
-            else:
-                y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
-            step = code.multiply(k, "%x_row") if form.x_turned else k
-            for r, base in enumerate(bases):
-                x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
-                for v, other in enumerate(y):
-                    held[r * panel.vectors + v] = _fma(code, x, other, held[r * panel.vectors + v])
-        return held
+
+        def element(k: str, held: list[str]) -> None:
+            self._element(panel, bases, k, held, source)
+
+        unrolled = _UNROLLED[form.x_turned]
+        with code.loop("0", count, str(_LOT), carried=[(VECTOR, value) for value in start]) as (first, sums):
+            ask(first)
+            end = code.least(code.add(first, str(_LOT)), count)
+            whole = code.do(f"and i64 {end}, -{unrolled}")
+            with code.loop(first, whole, str(unrolled), carried=[(VECTOR, value) for value in sums]) as (k, held):
+                for n in range(unrolled):
+                    element(code.add(k, str(n)), held)
+            with code.loop(whole, end, carried=[(VECTOR, value) for value in held]) as (k, held):
+                element(k, held)
+            sums[:] = held
+        return sums
+
+    def _element(self, panel: Panel, bases: list[str], k: str, held: list[str], source: str | None) -> None:
+        """Add the products of one inner element to the sums of a tile."""
+        code, form = self.code, self.form
+        packed = code.multiply(k, str(panel.width))
+        places = [self._packed(packed, str(v * LANES)) for v in range(panel.vectors)]
+        if source is None:
+            y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
+        else:
+            y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
+        step = k
+        if form.x_turned:  # one register for all rows: LLVM, if it sees where the number comes from, counts for each
+            step = code.do(f'call i64 asm "", "=r,0"(i64 {code.multiply(k, "%x_row")})')
+        for r, base in enumerate(bases):
+            x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
+            for v, other in enumerate(y):
+                held[r * panel.vectors + v] = _fma(code, x, other, held[r * panel.vectors + v])
 
     def _copied(self, panel: Panel, row: str, places: list[str]) -> list[str]:
         """The vectors of a row of the second operand, stored in the buffer; one some rows ahead is asked for."""
