@@ -2,6 +2,8 @@
 
 import math
 import os
+import platform
+import re
 import subprocess
 import sys
 
@@ -376,3 +378,23 @@ def test_integers_are_divided_by_numbers_that_the_text_says(code):
     for found, each in zip(fx.futurize(f)(x), expected, strict=True):
         assert np.asarray(found).dtype == each.dtype
         assert np.array_equal(found, each)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for that processor's instructions")
+def test_what_registers_do_not_hold_lies_in_whole_lines():
+    """A vector that crosses a line of the cache takes two trips: a loop of several functions has sixty such loads."""
+    x = param(Aval((100_000,), np.dtype("f4")), "x")
+    made = apply("sqrt", apply("exp", apply("tanh", x)) + apply("log1p", x * x)) + apply("arctan", x) / apply("exp", x)
+    graph = Graph([x], [made], "functions")
+    text = BACKEND.claim(apply("fused", param(x.aval), graph=graph), 1).call.text
+    machine, binding = compiler._machine(), compiler.llvm()
+    module = binding.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    code = machine.emit_assembly(module)
+    found = re.findall(r"^.*?(-?\d*)\(%rsp\).*%([yz])mm|%([yz])mm\d+, (-?\d*)\(%rsp\)", code, re.MULTILINE)
+    assert found or "%zmm" not in code
+    assert all(int(first or last or 0) % (64 if "z" in (one, other) else 32) == 0 for first, one, other, last in found)

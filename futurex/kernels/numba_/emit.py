@@ -167,7 +167,8 @@ class _Emitter:
 
     def _part(self) -> list[str]:
         parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self._passed())
-        lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline {{", "entry:"]
+        # what registers cannot hold lies on the stack: vectors on whole lines, which the compiler does not see to
+        lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline alignstack(64) {{", "entry:"]
         if self.region.guarded:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         for k, node in enumerate(self.outs if self.aside else ()):
