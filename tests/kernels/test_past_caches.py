@@ -108,9 +108,12 @@ def test_no_more_of_the_last_cache_is_counted_on_than_one_program_gets(monkeypat
     size = tmp_path / "size"
     monkeypatch.setattr(past, "_LAST_CACHE", size)
     assert past.last_cache.__wrapped__() > 1 << 50  # the system does not say
-    for said, counted in (("8192K\n", 8 << 20), ("32768K\n", 32 << 20), ("266240K\n", 32 << 20)):
+    for said, processors, counted in (
+        ("8192K\n", 1, 8), ("32768K\n", 2, 32), ("266240K\n", 2, 8), ("266240K\n", 5, 20), ("266240K\n", 64, 32)
+    ):  # fmt: skip
         size.write_text(said)
-        assert past.last_cache.__wrapped__() == counted
+        monkeypatch.setattr(past, "_processors", lambda count=processors: count)
+        assert past.last_cache.__wrapped__() == counted << 20
 
 
 def test_only_what_outgrows_the_last_cache(monkeypatch):
