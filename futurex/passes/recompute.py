@@ -29,6 +29,9 @@ MOST_WORK = 24
 _SLACK = 1.125  # of the bytes that are not read any more: vectors and values of rows come in their place
 _REGIONS = ("fused", "fused_reduction")
 _WORK = {"divide": 4, "sqrt": 4, "reciprocal": 4, "floor_divide": 8, "remainder": 8}
+_WIDE = 3
+"""So many times that of doubles: a vector of quotients takes as many cycles for half the numbers, on Intel's processors
+as long as one trip of them."""
 
 
 def recompute(graph: Graph) -> Graph:
@@ -140,7 +143,7 @@ class _Recompute:
                 inside[node] = None
                 pending += node.inputs
         approximate = any(function_of(node) in APPROXIMATE | OF_TWO for node in inside)
-        work = sum(_WORK.get(node.op, 1) for node in inside)
+        work = sum(map(_work, inside))
         return None if approximate or work > MOST_WORK else tuple(leaves)
 
     def _last(self, value: Node) -> float:
@@ -181,3 +184,8 @@ class _Recompute:
         for source in sources:
             self._lives(source, last)
         return True
+
+
+def _work(node: Node) -> int:
+    """Simple operations that one element takes as long as."""
+    return _WORK.get(node.op, 1) * (_WIDE if node.op in _WORK and node.dtype.itemsize > 4 else 1)

@@ -147,3 +147,16 @@ def test_reductions_that_read_each_other_stay_apart() -> None:
     shift = apply("cumsum", _total(x, 0), axis=0, dtype=None)
     after = optimise(Graph([x], [_total((x - shift) * x, 0)]))
     assert len(_regions(after)) == 2
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), [("f4", 6, 8), ("f8", 1, 4)])
+def test_few_quotients_of_doubles_are_computed_again(dtype: str, least: int, most: int) -> None:
+    """Their vectors take as long as a trip through memory."""
+    x = param(Aval((ROWS, COLUMNS), np.dtype(dtype)), "x")
+    value = x
+    for turn in range(10):
+        value = value / _total(value, 1 - turn % 2, True)
+    graph = optimise(Graph([x], [value], "balanced"))
+    regions = [node.attrs["graph"] for node in graph.nodes if node.op in ("fused", "fused_reduction")]
+    divisions = [sum(node.op == "divide" for node in region.nodes) for region in regions]
+    assert least <= max(divisions) <= most
