@@ -1,5 +1,7 @@
 """The memory plan: what is alive at once never overlaps, and the prediction is what a run uses."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +77,23 @@ def test_large_arenas_start_on_huge_pages_and_small_ones_on_cache_lines():
     assert large.ctypes.data % HUGE_PAGE == 0
     large[:] = 3
     assert large[-1] == 3
+
+
+@given(graphs(max_nodes=20), st.booleans())
+def test_planned_arrays_begin_on_cache_lines_and_lie_apart(graph, apart):
+    """Kernels load whole vectors; with ``apart`` no two arrays share a byte, whenever they are in use."""
+    plan = compile_plan(graph, backends=NUMPY, optimised=True, apart=apart)
+    instance, _ = plan.begin(inputs(), None)
+    offsets = plan.layout.offsets
+    assert all(offset % ALIGNMENT == 0 for offset in offsets.values())
+    if instance.arena is not None:
+        assert instance.arena.ctypes.data % ALIGNMENT == 0
+    ends = [offset + plan.low.slots[index].layout.nbytes for index, offset in offsets.items()]
+    assert max(ends, default=0) <= plan.memory.arena < max(ends, default=0) + ALIGNMENT
+    if apart:
+        spans = sorted(zip(offsets.values(), ends, strict=True))
+        assert not spans or spans[0][0] == 0
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_small_results_beside_large_ones_make_nobody_wait():
