@@ -157,7 +157,7 @@ METHODS.update(mean=mean, var=var, std=std)
 def _arg_reduction(name: str) -> Handler:
     def handler(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
         x = array_node(entered(a))
-        keep = keepdims is not NO_VALUE and bool(keepdims)
+        keep = keepdims is not NO_VALUE and bool(keepdims) and x.ndim > 0
         shape = (1,) * x.ndim
         flat = axis is None
         if flat:
