@@ -70,7 +70,8 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
 
     program = Program(avals, count, build, split, threads, refilled(node))
     used = program.threads if split is not None else threads if uses_blas(node) else 1
-    into = all(out.is_static and (out.aval.weak or out.dtype in STORED) for out in node.attrs["body"].outs)
+    # The shapes of the loop itself: where no round is made, what it began with is the result.
+    into = all(aval.static and (aval.weak or aval.dtype in STORED) for aval in node.aval)
     inplace = tuple(range(count)) if into and not program.fails else ()
     return Kernel(
         lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program,
