@@ -19,12 +19,15 @@ from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import has_dims
+from futurex.tree.dims import same
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
-from futurex.tree.record import record
 
 FOLD_LIMIT = 1 << 16
+_OF_ANY = frozenset(
+    ("sum", "prod", "any", "all", "cumsum", "cumprod", "sort", "argsort", "unique", "nonzero", "transpose", "flip")
+)
+_OF_SOME = frozenset(("max", "min", "argmax", "argmin"))  # of one element at least
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 
@@ -185,11 +188,11 @@ class Trace:
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
-        _refuse_failing(self, name, attrs)
         self.prints |= name == "print"
         effects = self.scopes[-1].effects if self.scopes else self.effects
         before = self._failing_before() if name == "check" else []
         effects.append(apply(name, *inputs, *before, *effects[-1:], **attrs))
+        _refuse_failing(self, effects[-1])
 
     def _failing_before(self) -> list[Node]:
         """What may raise between the last check and this one, outside of loops and branches: it must raise first.
@@ -423,9 +426,9 @@ def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
 
 def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
-    if _stack.traces and _stack.traces[-1].protected:
-        _refuse_failing(_stack.traces[-1], name, attrs, inputs)
     node = apply(name, *inputs, **attrs)
+    if _stack.traces:
+        _refuse_failing(_stack.traces[-1], node)
     if (
         isinstance(node.aval, Aval)
         and _folds(node)
@@ -435,7 +438,7 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         try:
             value = node.record.run([source.value for source in node.inputs], node.attrs)
         except Exception:
-            if not node.record.fails:
+            if not node.record.may_fail(node):
                 raise
             _remember_failing(node)
             return node  # whether the line runs, and fails, is decided at run time
@@ -447,14 +450,35 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
 
 
 def _remember_failing(node: Node) -> None:
-    rec = node.record
-    fails = rec.fails
-    if node.op == "store":
-        fails = _is_dynamic(node.attrs["chain"])
-    elif node.op in ("cond", "loop"):  # in what its names are bound to: a check inside has made it an effect
+    if node.op in ("cond", "loop"):  # in what its names are bound to: a check inside has made it an effect
         fails = may_raise(node)
-    if _stack.traces and fails and not rec.effect:
+    else:  # views are looked at where they are made, and read anywhere
+        fails = node.op != "load" and may_fail(node)
+    if _stack.traces and fails and not node.record.effect:
         _stack.traces[-1].remember_failing(node)
+
+
+def may_fail(node: Node) -> bool:
+    """May it raise for some values, among them extents that only the run knows?"""
+    if node.op in ("load", "store") and _is_dynamic(node.attrs["chain"]):
+        return True
+    return node.record.may_fail(node) or not (node.is_static or _surely_fits(node))
+
+
+def _surely_fits(node: Node) -> bool:
+    """Do operands go together, whatever the run finds their extents to be?"""
+    kinds = {step[0] for step in node.attrs.get("chain", ())}
+    if node.op == "reshape" or kinds == {"reshape"}:
+        return same(node.size, node.inputs[0].size)
+    if kinds & {"reshape", "broadcast_to", "windows", "field"}:
+        return False
+    if node.op in ("load", *_OF_SOME):
+        extents = [extent if isinstance(extent, int) else extent.low or 0 for extent in node.inputs[0].shape]
+        least = min(extents, default=1)
+        picked = [entry[1] for entry in _entries(node.attrs.get("chain", ())) if entry[0] == "i"]
+        return all(-least <= index < least for index in picked) if node.op == "load" else least > 0
+    shapes = {source.shape for source in node.inputs} - {()}
+    return node.op in _OF_ANY or (node.record.elementwise and len(shapes) == 1)
 
 
 def _is_looked_up(node: Node, reached: set[Node]) -> bool:
@@ -474,11 +498,11 @@ def _folds(node: Node) -> bool:
     return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
 
 
-def _refuse_failing(trace: Trace, name: str, attrs: dict[str, Any], inputs: Sequence[Any] = ()) -> None:
-    if not trace.protected or (name == "python_scalar" and _converts(attrs["kind"], *inputs)):
+def _refuse_failing(trace: Trace, node: Node) -> None:
+    if not trace.protected or (node.op == "python_scalar" and _converts(node.attrs["kind"], *node.inputs)):
         return
-    if name == "print" or record(name).fails or _is_dynamic(attrs.get("chain", ())) or _is_open(attrs):
-        raise Escape(f"{name} in a try statement", "if it failed at run time, the handlers would not see it")
+    if node.op == "print" or may_fail(node):
+        raise Escape(f"{node.op} in a try statement", "if it failed at run time, the handlers would not see it")
 
 
 def _converts(kind: str, value: Any) -> bool:
@@ -486,20 +510,18 @@ def _converts(kind: str, value: Any) -> bool:
     return isinstance(value, Node) and (value.dtype.kind in "biu" or (value.dtype.kind == "f" and kind != "i"))
 
 
-def _is_open(attrs: dict[str, Any]) -> bool:
-    """Does a shape among the attributes depend on data?"""
-    return any(map(has_dims, attrs.values()))
-
-
 def _is_dynamic(chain: tuple[Any, ...]) -> bool:
-    entries = [entry for step in chain if step[0] == "index" for entry in step[1]]
-    return any(entry[0] == "d" or any(isinstance(part, tuple) for part in entry) for entry in entries)
+    return any(entry[0] == "d" or any(isinstance(part, tuple) for part in entry) for entry in _entries(chain))
+
+
+def _entries(chain: tuple[Any, ...]) -> list[Any]:
+    return [entry for step in chain if step[0] == "index" for entry in step[1]]
 
 
 def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:
     """A node with several results, taken apart at once."""
-    _refuse_failing(current(), name, attrs)
     node = apply(name, *inputs, **attrs)
+    _refuse_failing(current(), node)
     _remember_failing(node)
     if _folds(node) and not all(aval.static for aval in node.aval):
         return [const(value) for value in node.record.run([source.value for source in node.inputs], node.attrs)]

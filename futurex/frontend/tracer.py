@@ -26,7 +26,7 @@ from futurex.frontend.layout import (
 )
 from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Placeholder
-from futurex.frontend.trace import Cell, current, emit, tracing
+from futurex.frontend.trace import Cell, current, emit, may_fail, tracing
 from futurex.ops.control import Failure
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
@@ -112,7 +112,13 @@ class Tracer:
         extended._readonly, extended._guard, extended._loose = self._readonly, self._guard, self._loose
         if any(step[0] != "index" for step in steps):
             extended.aval  # noqa: B018 - an impossible shape is refused at the line that asks for it
+            extended._remember_failing()
         return extended
+
+    def _remember_failing(self) -> None:
+        """A view that the run may refuse: nobody need read it."""
+        if (self._dynamic or not self._cell.value.aval.static) and may_fail(node := self._raw):
+            current().remember_failing(node)
 
     def readonly(self) -> Tracer:
         """A view that NumPy does not let anybody write through."""
@@ -309,8 +315,7 @@ class Tracer:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
         view_ = self._subview(encoded)
-        if encoded.dynamic:
-            current().remember_failing(view_._raw)  # its index may be out of bounds
+        view_._remember_failing()  # an index may be out of bounds
         whole = any(part is ... for part in index) if isinstance(index, tuple) else index is ...
         return (
             fresh(view_._node) if view_.ndim == 0 and not whole else view_

@@ -91,6 +91,7 @@ def _samples(n_inputs: int, low: float, high: float, kinds: str, order: int) -> 
 def _row(
     ufunc: Any, rule: Rule | None, low: float = -2.0, high: float = 2.0, kinds: str = "f", flops: float = 1.0, *,
     name: str = "", n_inputs: int = 0, numpy: tuple[Any, ...] | None = None, samples: Any = None,
+    fails: bool | Callable[[Node], bool] = False,
 ) -> Op:  # fmt: skip
     n_inputs = n_inputs or ufunc.nin
 
@@ -102,7 +103,7 @@ def _row(
         name or ufunc.__name__, ufunc, vjp=_unbroadcast_rule(rule) if rule else None,
         jvp=_pointwise(rule) if rule else None, factors="elementwise",
         numpy=(ufunc,) if numpy is None else numpy, inplace=tuple(range(n_inputs)), elementwise=True, cost=cost,
-        samples=samples or _samples(n_inputs, low, high, kinds, 2 if rule else 0),
+        samples=samples or _samples(n_inputs, low, high, kinds, 2 if rule else 0), fails=fails,
     )  # fmt: skip
 
 
@@ -134,6 +135,14 @@ def _sign_rule(g: Node, out: Node, x: Node) -> tuple[Node | None]:
     return (where(apply("equal", size, 0.0), 0.0, turned),)
 
 
+def _power_fails(node: Node) -> bool:
+    """Integers to negative integer powers are errors."""
+    exponent = node.inputs[1]
+    if node.dtype.kind != "i" or exponent.dtype.kind != "i":
+        return False
+    return exponent.op != "const" or bool(np.any(np.less(exponent.value, 0)))
+
+
 def _power_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node | None, Node | None]:
     exponent = where(apply("equal", y, 0), 1.0, y - 1)
     dx = g * where(apply("equal", y, 0), 0.0, y * apply("power", x, exponent))
@@ -161,7 +170,7 @@ _row(np.divide, lambda g, out, x, y: (g / y, -g * out / y), 0.5, 2.0, kinds="fic
 _row(np.floor_divide, None, 0.5, 4.0, kinds="fi", flops=4)
 _row(np.remainder, lambda g, out, x, y: (g, -g * apply("floor_divide", x, y)), 0.6, 1.9, kinds="fi", flops=4)
 _row(np.fmod, lambda g, out, x, y: (g, -g * apply("trunc", x / y)), 0.6, 1.9, kinds="fi", flops=4)
-_row(np.power, _power_rule, 0.5, 2.0, kinds="fic", flops=20)
+_row(np.power, _power_rule, 0.5, 2.0, kinds="fic", flops=20, fails=_power_fails)
 _row(np.float_power, _power_rule, 0.5, 2.0, kinds="fic", flops=20)
 _row(np.negative, lambda g, out, x: (-g,), kinds="fic")
 _row(np.positive, lambda g, out, x: (g,), kinds="fic")

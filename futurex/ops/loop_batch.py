@@ -29,7 +29,7 @@ def total(graph: Graph) -> bool:
 def _may_fail(node: Node) -> bool:
     if node.op == "param":
         return False
-    if node.record.fails or node.record.effect or node.op == "loop":
+    if node.record.may_fail(node) or node.record.effect or node.op == "loop":
         return True
     if node.op in ("load", "store") and len(node.inputs) > (1 if node.op == "load" else 2):
         return True

@@ -135,7 +135,7 @@ def may_raise(node: Node) -> bool:
     if node.op in ("param", "const", "item"):
         return False
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
-    if node.record.fails or is_effect(node) or any(may_raise(each) for graph in inner for each in graph.nodes):
+    if node.record.may_fail(node) or is_effect(node) or any(may_raise(each) for graph in inner for each in graph.nodes):
         return True
     steps = node.attrs["chain"] if node.op in ("load", "store") else ()
     return any(entry[0] == "d" for step in steps if step[0] == "index" for entry in step[1]) or not node.is_static

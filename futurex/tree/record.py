@@ -66,7 +66,8 @@ class Op:
     inplace: inputs whose buffer the kernel may overwrite with the output (same shape and dtype).
     view: the output may be a view of this input.
     effect: must run, once, in program order, even if nobody reads it; never merged with an equal node.
-    fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes.
+    fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes; or a function of
+        the node that says whether it may.
     structured: for ops that hold sub-graphs. The vjp rule also gets the Graph -> Graph transform ``pullback`` and
         ``needed``, one truth per input; the jvp rule gets ``jvp`` instead of ``out`` and returns all results with their
         tangents; the batch rule gets ``Batched`` values and ``vmap``, and returns ``Batched`` ones.
@@ -87,10 +88,14 @@ class Op:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     effect: bool = False
-    fails: bool = False
+    fails: bool | Callable[[Any], bool] = False
     structured: bool = False
     elementwise: bool = False
     samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
+
+    def may_fail(self, node: Any) -> bool:
+        """May the kernel of this node, one of this op, raise for some values of its inputs?"""
+        return self.fails(node) if callable(self.fails) else self.fails
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
         from futurex.tree.node import Node, apply
