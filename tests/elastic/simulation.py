@@ -73,6 +73,7 @@ class Simulation:
         self.safe: tuple[Mark, tuple[str, ...]] | None = None  # the newest that all have finished, by rank
         self.broken: set[int] = set()  # generations in which a channel has closed
         self.newest_started = 0
+        self.waiting_since = math.inf
         self.over: Over | None = None
         self.results: list[Lineage] = []
         self.names = iter(f"w{k}" for k in range(10**6))
@@ -92,8 +93,8 @@ class Simulation:
                 case Over():
                     assert self.over is None
                     self.over = action
-                case Note():
-                    pass
+                case Note(what):
+                    self.waiting_since = self.now if what == "waiting" else self.waiting_since
                 case Grant(name, generation):
                     self.post(name, (generation, "grant", sent))
                 case Form(name, generation, rank, size):
@@ -126,7 +127,13 @@ class Simulation:
             safe, group = self.safe
             there = [name in members for name in group]
             alive = any(there) and all(there[k] or there[k - 1] for k in range(len(there)))
-            assert not (alive if self.pieces else any(there)) or (mark is not None and mark > safe), "too much was lost"
+            newer = mark is not None and mark > safe
+            assert not (alive if self.pieces else any(there)) or newer, "too much was lost"
+            silent = [name in self.workers and name in self.coordinator._silent for name in group]
+            reached = [a or b for a, b in zip(there, silent, strict=True)]
+            whole = all(reached[k] or reached[k - 1] for k in range(len(group))) if self.pieces else any(reached)
+            waited = self.now >= self.waiting_since + self.coordinator.settings.wait
+            assert not whole or newer or waited, "those who hold the rest were not waited for"
             if self.pieces:  # what members hold of older commits gives way to this one piece by piece
                 self.safe = None
 

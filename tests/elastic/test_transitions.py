@@ -171,3 +171,115 @@ def test_a_commit_whose_pieces_are_lost_is_passed_over():
     assert newest_whole([[Held(new, (0, 1), 3)]]) == (None, ())
     assert newest_whole([[Held(new)], []]) == (new, (0,))
     assert newest_whole([[], []]) == (None, ())
+
+
+def pieces_of(mark: Mark, rank: int, size: int) -> tuple[Held, ...]:
+    return (Held(mark, tuple(sorted({rank, (rank - 1) % size})), size),)
+
+
+def answered(run: Coordinator, now: float, answers: dict[str, tuple[Held, ...]]) -> list:
+    """All members of a generation that is being formed answer; what the last of them made the coordinator do."""
+    actions = []
+    for worker in run.members:
+        actions = run.handle(Formed(worker, run.generation, answers[worker]), now)
+    return actions
+
+
+def short_of_pieces(wait: float = 50.0) -> tuple[Coordinator, float]:
+    """Four workers have a commit of four pieces; two neighbours answer, the other two are silent."""
+    run = started(Settings(min_workers=2, wait=wait, stall=10.0, pieces=True), workers=("a", "b", "c", "d"))
+    run.tick(10.0)
+    assert run.phase is Phase.WAITING
+    assert not run.members
+    for worker in ("a", "b"):
+        run.handle(Ended(worker, 1, How.INTERRUPTED, 45), 10.5)
+    held = {worker: pieces_of(Mark(40, 1), rank, 4) for rank, worker in enumerate("abcd")}
+    assert not [action for action in answered(run, 11.0, held) if isinstance(action, Start)]
+    assert (run.phase, run.members, run.deadline) == (Phase.WAITING, ("a", "b"), 11.0 + wait)
+    return run, 11.0
+
+
+def test_those_who_hold_missing_pieces_are_waited_for():
+    run, now = short_of_pieces()
+    assert run.handle(Alive("a", run.generation), now + 9.0) == [Grant("a", run.generation)]  # it may still act
+    run.handle(Ended("d", 1, How.INTERRUPTED, 45), now + 20.0)
+    assert run.members == ("d", "a", "b")
+    held = {worker: pieces_of(Mark(40, 1), rank, 4) for rank, worker in enumerate("abcd")}
+    starts = [action for action in answered(run, now + 20.5, held) if isinstance(action, Start)]
+    assert [(start.worker, start.mark) for start in starts] == [(worker, Mark(40, 1)) for worker in "dab"]
+    assert len(starts[0].sources) == 4  # every piece is given by somebody; c was not needed
+
+
+def test_the_wait_for_missing_pieces_ends():
+    run, now = short_of_pieces()
+    assert run.tick(now + 49.0) == []
+    starts = [action for action in run.tick(now + 50.0) if isinstance(action, Start)]
+    assert [(start.worker, start.mark) for start in starts] == [("a", None), ("b", None)]
+
+
+def test_nobody_waits_for_pieces_whose_holders_are_gone():
+    run, now = short_of_pieces()
+    assert not [action for action in run.handle(Left("d"), now + 1.0) if isinstance(action, Start)]
+    starts = [action for action in run.handle(Left("c"), now + 2.0) if isinstance(action, Start)]
+    assert [(start.worker, start.mark) for start in starts] == [("a", None), ("b", None)]
+
+
+def test_those_who_come_do_not_prolong_the_wait_for_pieces():
+    run, now = short_of_pieces()
+    run.handle(Joined("e"), now + 30.0)
+    held = {worker: pieces_of(Mark(40, 1), rank, 4) for rank, worker in enumerate("abcd")} | {"e": ()}
+    assert not [action for action in answered(run, now + 31.0, held) if isinstance(action, Start)]
+    assert (run.members, run.deadline) == (("a", "b", "e"), now + 50.0)
+
+
+def test_a_member_lost_while_pieces_are_waited_for_leaves_too_few():
+    run, now = short_of_pieces()
+    run.handle(Left("a"), now + 1.0)
+    assert (run.phase, run.members, run.deadline) == (Phase.WAITING, (), now + 51.0)
+
+
+def test_a_stop_while_pieces_are_waited_for_ends_the_run():
+    run, now = short_of_pieces()
+    [over] = run.handle(Stop(), now + 1.0)
+    assert over.reason == "it was stopped while it waited for workers"
+
+
+def test_newcomers_wait_for_those_who_know_what_there_is():
+    run = started(Settings(min_workers=1, max_workers=2, wait=50.0, stall=10.0), workers=("a", "b"))
+    run.handle(Joined("c"), 9.0)
+    run.tick(10.0)
+    assert run.members == ("c",)
+    assert not [action for action in run.handle(Formed("c", run.generation), 10.1) if isinstance(action, Start)]
+    run.handle(Joined("d"), 10.2)
+    for worker in run.members:
+        run.handle(Formed(worker, run.generation), 10.3)
+    run.handle(Ended("b", 1, How.INTERRUPTED, 50), 15.0)
+    assert run.members == ("b", "c")  # more there may not be, and what it holds counts
+    held = {"b": (Held(Mark(45, 1)),), "c": ()}
+    starts = [action for action in answered(run, 15.5, held) if isinstance(action, Start)]
+    assert [(start.worker, start.mark) for start in starts] == [("b", Mark(45, 1)), ("c", Mark(45, 1))]
+
+
+def test_a_silent_worker_that_holds_no_more_than_others_is_not_waited_for():
+    run = started(Settings(min_workers=2, stall=10.0, pieces=True), workers=("a", "b", "c"))
+    run.tick(10.0)
+    for worker in "ab":
+        run.handle(Ended(worker, 1, How.INTERRUPTED, 45), 10.0)
+    old, new = Mark(30, 1), Mark(40, 1)  # the newer one may have been under way
+    held = {worker: (*pieces_of(new, rank, 3), *pieces_of(old, rank, 3)) for rank, worker in enumerate("abc")}
+    held["a"] = pieces_of(old, 0, 3)
+    starts = [action for action in answered(run, 10.5, held) if isinstance(action, Start)]
+    assert [start.mark for start in starts] == [old, old]
+
+
+def test_who_answers_while_others_form_a_generation_without_it_is_asked_before_they_begin():
+    run = started(Settings(min_workers=1, stall=10.0, pieces=True), workers=("a", "b"))
+    run.tick(10.0)
+    run.handle(Ended("a", 1, How.INTERRUPTED, 45), 10.0)
+    run.handle(Ended("b", 1, How.INTERRUPTED, 45), 10.1)
+    assert run.members == ("a",)
+    held = {worker: (Held(Mark(40, 1), (rank,), 2),) for rank, worker in enumerate("ab")}
+    assert not [action for action in answered(run, 10.2, held) if isinstance(action, Start)]
+    assert run.members == ("a", "b")
+    starts = [action for action in answered(run, 10.3, held) if isinstance(action, Start)]
+    assert [start.mark for start in starts] == [Mark(40, 1)] * 2

@@ -6,11 +6,15 @@ holds, and has a higher number, which all its messages carry.
 
     WAITING --enough workers--> FORMING --all have answered--> RUNNING --all have finished--> OVER
        ^                        |  ^ |                            |
-       +--too few are left------+  +-+-- somebody is missing      +-- lost, failed, paused: FORMING or WAITING
+       +--too few, or not those +  +-+-- somebody is missing      +-- lost, failed, paused: FORMING or WAITING
+          who hold the commit
 
 A worker in a running generation holds a *lease*: every sign of life that is granted lets it act for ``stall`` seconds
 from when it sent that sign. A worker that has said nothing for as long as that is left out, and by then its lease is
 over, whether it is dead or only slow; when it speaks again it is taken in again. So every state has a deadline.
+
+Those who answer may lack what a silent one holds: pieces of a commit that was whole, or all of it where they are new.
+They are members then, and WAITING with their leases renewed, until it answers, leaves, or ``wait`` seconds are over.
 """
 
 from __future__ import annotations
@@ -40,11 +44,12 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """``min_workers``: fewer do not go on; they wait ``wait`` seconds for others. ``max_workers``: more do not take
-    part; they stand by. ``stall``: seconds without a sign of life after which a worker is left out. ``settle``: seconds
-    in which workers that come are gathered, so that they interrupt the others once. ``attempts``: how often the program
-    may fail at the same step before the run does. ``patience``: generations in a row that may end without a new commit.
-    ``pieces``: workers hold pieces of commits, so those that are to leave do so one after the other.
+    """``min_workers``: fewer do not go on. ``max_workers``: more do not take part; they stand by. ``wait``: seconds for
+    which too few wait for others, and enough of them for those who hold more. ``stall``: seconds without a sign of life
+    after which a worker is left out. ``settle``: seconds in which workers that come are gathered, so that they
+    interrupt the others once. ``attempts``: how often the program may fail at the same step before the run does.
+    ``patience``: generations in a row that may end without a new commit. ``pieces``: workers hold pieces of commits, so
+    those that are to leave do so one after the other.
     """
 
     min_workers: int = 1
@@ -225,6 +230,8 @@ class Coordinator:
     _heard: dict[Worker, float] = field(default_factory=dict)
     _formed: dict[Worker, tuple[Held, ...]] = field(default_factory=dict)
     _ended: dict[Worker, How] = field(default_factory=dict)
+    _worked: dict[Worker, int] = field(default_factory=dict)  # of those who are there: in which generation, the newest
+    _complete_by: float | None = None  # when those who answer go on without the commit that silent ones have parts of
     _regroup: float | None = None  # when those who run are asked to pause, so that others join them
     _stopping: bool = False
     _failures: tuple[int, frozenset[int]] = (-1, frozenset())  # of the program: at which step, in which generations
@@ -262,7 +269,10 @@ class Coordinator:
     def tick(self, now: float) -> list[Action]:
         """Do what is due."""
         if self.phase is Phase.WAITING and now >= self._due():
-            self._too_few()
+            if self.members:
+                self._start(now)
+            else:
+                self._too_few()
         elif self.phase is Phase.FORMING and now >= self._due():
             late = [worker for worker in self.members if worker not in self._formed]
             self._silent.update(late)
@@ -294,8 +304,11 @@ class Coordinator:
         self._present.pop(worker, None)
         self._leaving.pop(worker, None)
         self._silent.discard(worker)
-        if worker in self.members and self.phase in (Phase.FORMING, Phase.RUNNING):
+        self._worked.pop(worker, None)
+        if worker in self.members:
             self._gather(now, f"{worker} was lost")
+        elif self.phase is Phase.WAITING and self.members:
+            self._start(now)  # unless others hold what it did
 
     def _alive(self, worker: Worker, generation: int, now: float) -> None:
         if generation == self.generation and worker in self._formed:
@@ -306,7 +319,11 @@ class Coordinator:
         """A worker has left what it did: one that hangs gives signs of life, too, but no answer."""
         if worker in self._silent:
             self._silent.discard(worker)
-            self._present[worker] = self._present.pop(worker, None)  # behind those who have gone on meanwhile
+            self._present.pop(worker, None)
+            if self.phase is Phase.WAITING and self.members and worker in self._worked:
+                self._present = {worker: None, **self._present}  # before those who lack what it holds
+            else:
+                self._present[worker] = None  # behind those who have gone on meanwhile
             self._more(now)
 
     def _has_formed(self, worker: Worker, generation: int, held: tuple[Held, ...], now: float) -> None:
@@ -374,7 +391,7 @@ class Coordinator:
         """End the generation, and form the next one of all who answer, or wait for more."""
         there = self._able(leaving)
         if len(there) < self.settings.min_workers:
-            if self.phase is not Phase.WAITING or self._until is None:
+            if self.phase is not Phase.WAITING or self._until is None or self.members:
                 self._until = now + self.settings.wait
                 self._note("waiting", there, reason)
             self.phase, self.members, self._formed = Phase.WAITING, (), {}
@@ -392,6 +409,18 @@ class Coordinator:
         held = [self._formed[worker] for worker in self.members]
         newest, sources = newest_whole(held)
         step = newest.step if newest else 0
+        if others := self._who_holds_more(held, step):
+            silent = [worker for worker in others if worker in self._silent]
+            if silent != others and self._may_change():
+                self._gather(now, "those came who may hold more")
+                return
+            if silent and self._complete_by is None:
+                self._complete_by = now + self.settings.wait
+                self._note("waiting", self.members, f"{', '.join(silent)} may hold what they lack of a newer commit")
+            if silent and self._complete_by is not None and now < self._complete_by:
+                self.phase, self._until = Phase.WAITING, self._complete_by
+                return
+        self._complete_by = None
         lost = max((each.mark.step for them in held for each in them), default=0) > step
         self._fruitless = 0 if step > self.step else self._fruitless + 1
         if self._fruitless > self.settings.patience:
@@ -399,12 +428,28 @@ class Coordinator:
             return
         self.phase, self.step, self._until = Phase.RUNNING, step, None
         self._note("started", self.members, "pieces of newer commits are lost" if lost else "")
+        self._worked |= dict.fromkeys(self.members, self.generation)
         for worker in self.members:
             self._actions.append(Start(worker, self.generation, newest, sources))
             if self._stopping:
                 self._actions.append(Tell(worker, self.generation, "stop"))
         if self._may_change():
             self._regroup = now + self.settings.settle
+
+    def _who_holds_more(self, held: Sequence[Sequence[Held]], step: int) -> list[Worker]:
+        """Who is connected and no member, and may hold what members lack of a commit newer than that of ``step``.
+
+        The older of a member's two commits was whole once, and one that it has alone. Where no member was in the newest
+        generation nobody knows what there is.
+        """
+        newest = max(self._worked.values(), default=0)
+        if any(self._worked.get(worker) == newest for worker in self.members):
+            whole = [mark for mark in (min(each.mark for each in them) for them in held if them) if mark.step > step]
+            since = min((mark.generation for mark in whole), default=None)
+        else:
+            since = newest
+        others = [worker for worker in self._worked if worker not in self.members]
+        return [] if since is None else [worker for worker in others if self._worked[worker] >= since]
 
     def _look(self, now: float) -> None:
         late = [worker for worker in self.members if now >= self._heard[worker] + self.settings.stall]
