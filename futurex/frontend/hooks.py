@@ -410,6 +410,11 @@ def _same(left: Any, right: Any) -> bool:
             raise Escape("`is` between numbers", "which object a number is only the run knows")
         if left._cell.entangled or right._cell.entangled:
             raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
+    if left is not right and type(left) is type(right):
+        for value in (left, right):
+            if id(value) in current().frozen:
+                what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
+                raise Escape(what, "which one each of them is only the run knows", site=site)
     return left is right
 
 

@@ -144,6 +144,11 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
 def own_container(container: Any, what: str, unchanged: Callable[[], bool] | None = None) -> bool:
     """Prepare to change a Python object; refuse if code outside the trace can see it. False if nothing would change."""
     trace = current()
+    if id(container) in trace.frozen:
+        raise Escape(
+            f"changing {what} that branches or rounds have merged", "whether another name sees it depends on data",
+            site=trace.frozen[id(container)][1],
+        )  # fmt: skip
     if trace.is_newest(container):
         return True
     try:

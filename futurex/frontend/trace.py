@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,6 +185,7 @@ class Trace:
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
         self.log: Node | None = None
+        self.frozen: dict[int, tuple[Any, Any]] = {}  # Python's objects that in some runs are others, and the choices
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
@@ -292,6 +293,13 @@ class Trace:
             region.state.pop(id(value), None)
         return False
 
+    def freeze(self, objects: Iterable[Any], site: Any = None) -> bool:
+        """Let nobody change these objects from now on, which branches or rounds have merged: what else changes with
+        them depends on data. True if that is new for one of them."""
+        new = {id(value): (value, site) for value in objects if id(value) not in self.frozen}
+        self.frozen |= new
+        return bool(new)
+
     def is_bound(self, flag: Node) -> bool:
         """Has a name with this flag been checked already?"""
         return any(flag in region.bound for region in self.regions)
@@ -351,7 +359,7 @@ class Trace:
         effects = self.scopes[-1].effects if self.scopes else self.effects
         n_effects = len(effects)
         failing = (self.scopes[-1] if self.scopes else self).failing
-        n_failing, n_generators = len(failing), len(self.generators)
+        n_failing, n_generators, frozen = len(failing), len(self.generators), dict(self.frozen)
         try:
             yield
         except BaseException:
@@ -360,6 +368,7 @@ class Trace:
             for cell in region.entangled:
                 cell.entangled, cell.site = "", None
             restore(region.state)
+            self.frozen = frozen
             del effects[n_effects:]
             del failing[n_failing:]
             self.n_ordered = min(self.n_ordered, len(self.failing))

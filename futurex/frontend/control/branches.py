@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import note_growth
-from futurex.frontend.objects import Contents, describe, entries_of, fill
+from futurex.frontend.objects import Contents, containers, describe, entries_of, fill, has_state
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
@@ -58,6 +59,8 @@ class _Branch:
     objects: Contents
     effects: list[Node]
     start: int
+    born: dict[int, Any]
+    held: dict[int, int]  # how often each of Python's objects stands in what the branch leaves behind
     failure: tuple[Failure, list[Node], Source | None] | None = None  # an exception, the values in it, and its line
 
 
@@ -133,8 +136,14 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         cells = {cell: cell.value for cell in scope.journal}
         current().settle_failing([*nodes.values(), *cells.values()])
         effects = scope.effects[len(before_it) :]
+        held = Counter(id(each) for value in values if value is not UNDEF for each in _objects(value))
     set_(before)
-    return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, failure)
+    return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, failure)
+
+
+def _objects(value: Any) -> list[Any]:
+    """All of Python's objects in a nest that somebody could change."""
+    return [*containers(value), *filter(has_state, flatten(value)[0])]
 
 
 def _raising_branch(
@@ -207,13 +216,33 @@ def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
 
 
 class _Outputs:
-    """Pairs of nodes that must agree in type."""
+    """Pairs of nodes that must agree in type, and Python's objects of which each branch leaves another one."""
 
     def __init__(self, taken: _Branch, other: _Branch, site: Any) -> None:
         self.branches = taken, other
         self.site = site
         self.first: list[Node] = []
         self.second: list[Node] = []
+
+    def part(self, objects: Iterable[Any], branch: int) -> bool:
+        """Objects that are merged with others. True if the branch made them for one name; else nobody may change them.
+
+        One from before the branches that was changed in them is put back by now, and would be merged twice.
+        """
+        found, own, alone = list(objects), self.branches[branch], True
+        if any(id(each) in one.objects for each in found for one in self.branches):
+            raise Escape("an object that a branch changes and gives another name", "it is another one elsewhere")
+        for each in found:
+            if id(each) not in own.born or own.held[id(each)] > 1:
+                current().freeze([each], self.site)
+                alone = False
+        return alone
+
+    def merged(self, value: Any, alone: bool) -> Any:
+        """A nest of merged leaves, whose objects may be those of other names unless they stood ``alone``."""
+        if not alone:
+            current().freeze(containers(value), self.site)
+        return current().remember_all(value)
 
     def node(self, value: Any, branch: int) -> Node:
         """What a value was at the end of a branch."""
@@ -258,10 +287,11 @@ def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     leaves_b, tree_b = flatten(b)
     if tree_a != tree_b:
         raise Escape(f"{name} has another structure in each branch", f"{tree_a} and {tree_b}")
+    alone = builder.part(containers(a), 0) & builder.part(containers(b), 1)
     parts = [_plan_leaf(builder, name, x, y) for x, y in zip(leaves_a, leaves_b, strict=True)]
     if tree_a.kind is None:
         return parts[0]
-    return lambda outs, pred: current().remember_all(unflatten(tree_a, [part(outs, pred) for part in parts]))
+    return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone)
 
 
 def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
@@ -270,6 +300,9 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
         or same_view(a, b)
         or (type(a) is type(b) and not isinstance(a, Tracer | np.ndarray) and same_value(a, b))
     ):
+        if a is not b and has_state(a):
+            builder.part([a], 0)
+            builder.part([b], 1)
         return lambda outs, pred: a
     if not (is_numeric(a) and is_numeric(b)):
         raise Escape(
@@ -294,10 +327,11 @@ def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if not all(is_numeric(leaf) for leaf in leaves) and not is_internal_name(name):
         raise Escape(f"{name} is bound in one branch only", "it is neither an array nor a number")
     owned = builder.branches[0 if in_then else 1].owned
+    alone = builder.part(containers(a if in_then else b), 0 if in_then else 1)
     parts = [_plan_half_leaf(builder, name, leaf, in_then, owned) for leaf in leaves]
     if structure.kind is None:
         return parts[0]
-    return lambda outs, pred: current().remember_all(unflatten(structure, [part(outs, pred) for part in parts]))
+    return lambda outs, pred: builder.merged(unflatten(structure, [part(outs, pred) for part in parts]), alone)
 
 
 def _known_flag(flag: Node | None) -> Node:

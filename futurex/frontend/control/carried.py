@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.lists import TracedList, note_growth
-from futurex.frontend.objects import Contents, describe, entries_of, fill
+from futurex.frontend.objects import Contents, containers, describe, entries_of, fill, has_state
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.tree.aval import Aval
@@ -160,7 +161,7 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
             if round_ is None:
                 return False
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
-            settled = _settled(carried, cells, round_)
+            settled = _settled(carried, cells, before, round_)
             if peels and any(
                 entry.conflict or (not entry.grows and _differ(types.get(k, []), entry.avals))
                 for k, entry in enumerate(carried)
@@ -219,6 +220,7 @@ class _Round:
     token: Node
     effects: list[Node]
     stand_ins: set[Cell]  # the storage that names stand for at the start of a round
+    changed: set[int]  # Python's objects that it changes in place
 
 
 def _trace_round(
@@ -255,7 +257,8 @@ def _trace_round(
     if new:
         objects.add(new)
         return None
-    return _Round(scope, params, tested, after, written, nodes, owned, token, scope.effects[1:], stand_ins)
+    effects, changed = scope.effects[1:], set(scope.state)
+    return _Round(scope, params, tested, after, written, nodes, owned, token, effects, stand_ins, changed)
 
 
 def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
@@ -276,19 +279,23 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
         leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
         if kind.is_array:
             leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
-    return unflatten(entry.structure, leaves)
+    made = unflatten(entry.structure, leaves)
+    current().freeze(containers(made))
+    return made
 
 
-def _settled(carried: list[_Carried], cells: dict[Cell, Aval], round_: _Round) -> bool:
+def _settled(carried: list[_Carried], cells: dict[Cell, Aval], initial: State, round_: _Round) -> bool:
     """Compare what came out of the body with what went in; widen what is carried where they differ."""
     settled = True
     for cell, value in round_.cells.items():
         if cell not in cells:
             cells[cell] = value.aval
             settled = False
-    for entry, value in zip(carried, round_.state, strict=True):
+    for entry, before, value in zip(carried, initial, round_.state, strict=True):
         if entry.conflict is None:
             settled &= _settled_or_conflict(entry, value)
+        if entry.conflict is None and value is not UNDEF and not entry.unbound:
+            settled &= _settled_objects(entry, before, value, round_)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
             settled &= _settled_aliases(entry, value, round_)
     return settled
@@ -303,6 +310,20 @@ def _settled_or_conflict(entry: _Carried, value: Any) -> bool:
     except Escape as escape:
         entry.conflict = Conflict(escape.what, escape.why, FIRST_ROUND)
     return False
+
+
+def _settled_objects(entry: _Carried, before: Any, value: Any, round_: _Round) -> bool:
+    """Where rounds bind a name to other objects than it was bound to, what it is bound to is put together anew: neither
+    that nor what it may be in some round may change in place."""
+    first = [] if before is UNDEF else [*containers(before), *filter(has_state, flatten(before)[0])]
+    last = [*containers(value), *filter(has_state, flatten(value)[0])]
+    if entry.untouched and len(first) == len(last) and all(a is b for a, b in zip(first, last, strict=True)):
+        return True
+    if any(id(each) in round_.changed for each in (*first, *last)):
+        what = f"{entry.name} is bound in a staged loop to an object that the loop changes"
+        entry.conflict = Conflict(what, "which one it is depends on data", None)
+        return False
+    return not current().freeze(each for each in (*first, *last) if id(each) not in round_.scope.born)
 
 
 def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
@@ -419,10 +440,15 @@ def _build_loop(
     return state
 
 
-def _known_after_loop(entry: _Carried, final: Any, runs_once: bool) -> Any:
+def _known_after_loop(entry: _Carried, final: Any, runs_once: bool, born: dict[int, Any]) -> Any:
     """A name first bound in the body, to what is no array and no number: the same in every round."""
-    traced = any(isinstance(leaf, Tracer | Conflict) for leaf in flatten(final)[0])
+    leaves, _ = flatten(final)
+    traced = any(
+        isinstance(leaf, Tracer | Conflict) or hasattr(type(leaf), "__fx_traced__") or id(leaf) in born
+        for leaf in leaves
+    )  # an object that a round made may hold what is traced
     if not traced and (runs_once or is_internal_name(entry.name)):
+        current().freeze(containers(final))
         return final
     return Conflict(f"{entry.name}, which a loop binds", "it may be unbound, or changes from round to round", None)
 
@@ -441,7 +467,7 @@ def _after_loop(
     runs_once: bool,
 ) -> Any:
     if entry.unbound and final is not UNDEF and entry.conflict is None:
-        return _known_after_loop(entry, final, runs_once)
+        return _known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
     finals, _ = flatten(final)
@@ -459,6 +485,9 @@ def _after_loop(
         aliases = (*aliases_of(finals[k], round_.owned), *initial)
         leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k])
     value = unflatten(entry.structure, leaves)
+    held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
+    if not runs_once or any(id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)):
+        current().freeze(containers(value))
     return value if entry.structure.kind is None else current().remember_all(value)
 
 

@@ -43,7 +43,8 @@ def while_(
             value = goes_on()
             unknown = is_unknown(value)
             set_(before)
-        if unknown and scope.journal:
+        changed = scope.state.keys() - {id(cell) for cell in get.__closure__ or ()}
+        if unknown and (scope.journal or changed):
             _stage_writing_test(goes_on, body, get, set_, names)
             return
         if unknown:
@@ -81,7 +82,10 @@ def _stage(
 
 
 def _stage_writing_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> None:
-    """A test that writes is not undone when it ends the loop: it runs before the loop, and at the end of each round."""
+    """A test that changes something is not undone when it ends the loop.
+
+    It runs before the loop, and at the end of each round.
+    """
     flag = [fresh(truth(test()))]
 
     def step() -> None:
