@@ -75,6 +75,8 @@ def test_large_arenas_start_on_huge_pages_and_small_ones_on_cache_lines():
     assert (small.nbytes, large.nbytes) == (1000, HUGE_PAGE + 5)
     assert small.ctypes.data % ALIGNMENT == 0
     assert large.ctypes.data % HUGE_PAGE == 0
+    around = large.base
+    assert around.ctypes.data + around.nbytes >= large.ctypes.data + 2 * HUGE_PAGE  # the second page is whole
     large[:] = 3
     assert large[-1] == 3
 
