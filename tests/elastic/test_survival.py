@@ -90,6 +90,20 @@ def test_every_strategy_survives(cluster, strategy):
     assert steps[-1] >= 120 - 2 * EVERY
 
 
+def test_who_wakes_first_waits_for_those_who_have_the_other_shards():
+    """All stop at once for so long that all are left out; the first one that comes back has two of three shards."""
+    seconds = [STALL + 2.0, STALL + 8.0, STALL + 8.0]
+    faults = [Fault("step", 60, "stop", rank, each) for rank, each in enumerate(seconds)]
+    with fx.Cluster(3) as three:
+        run, hit, _ = trial(three, faults, WAIT, least=1, strategy="zero(2)")
+    assert hit == [0, 1, 2]
+    assert [each for each in run.generations if each["what"] == "waiting" and "may hold" in each["reason"]]
+    steps = [each["step"] for each in run.generations if each["what"] == "started"]
+    assert steps == sorted(steps)
+    assert max(steps) >= 60 - 2 * EVERY
+    assert not [each for each in run.generations if "lost" in each["reason"]]
+
+
 def test_other_networks_agree_to_rounding_and_history_is_whole(cluster, tmp_path):
     def loss(params, x, y):
         hidden = np.tanh(x @ params["w1"] + params["b1"])
