@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -327,6 +330,38 @@ def test_a_cluster_without_futurex_says_what_to_install(monkeypatch):
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as standing:
         with pytest.raises(fx.ClusterUnreachable, match=r"install futurex there, .* doctor --scheduler inproc:"):
             fx.Cluster(standing)
+
+
+STANDING = """
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp") as it:
+        print(it.scheduler_address, flush=True)
+        input()
+"""
+
+
+def test_a_cluster_with_another_version_says_both(tmp_path):
+    other = tmp_path / "futurex-0.0.9.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: futurex\nVersion: 0.0.9\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    here = re.escape(version("futurex"))
+    with subprocess.Popen(
+        [sys.executable, "-c", STANDING], env={**os.environ, "PYTHONPATH": path}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as standing:  # fmt: skip
+        try:
+            address = standing.stdout.readline().strip()
+            with pytest.raises(fx.ClusterUnreachable) as caught:
+                fx.Cluster(address)
+        finally:
+            standing.kill()
+    assert re.search(
+        rf"{address} has futurex 0\.0\.9 on the scheduler, tcp://\S+, and this process has futurex {here}: run "
+        rf"`python -m pip install futurex=={here}` there",
+        str(caught.value),
+    )
 
 
 def test_bad_targets_and_options():

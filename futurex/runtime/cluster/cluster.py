@@ -86,6 +86,8 @@ class Cluster:
             self.client = self._attach(target, threads)
             self._session = uuid.uuid4().hex
             self.addresses = self._found_workers()
+            if self._wanted is None:
+                self._check_versions()
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
             self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
@@ -165,6 +167,23 @@ class Cluster:
             ) from None
         workers = workers_of(self.client)
         return sorted(workers, key=lambda address: str(workers[address].get("name", address)))
+
+    def _check_versions(self) -> None:
+        """Before anything of ours is unpickled there. Dask asks; who has no version lacks the package."""
+        found = self.client.get_versions(packages=["futurex"])
+        here = found["client"]["packages"]["futurex"]
+        others: dict[str, list[str]] = {}
+        for where, about in (("the scheduler", found["scheduler"]), *found["workers"].items()):
+            version = about["packages"].get("futurex") if about else None
+            if version is not None and here is not None and version != here:
+                others.setdefault(version, []).append(where)
+        if others:
+            differ = " and ".join(f"futurex {version} on {', '.join(where)}" for version, where in others.items())
+            raise ClusterUnreachable(
+                f"the Dask cluster at {self.client.scheduler.address} has {differ}, and this process has futurex "
+                f"{here}: run `python -m pip install futurex=={here}` there and start it again, or install the "
+                "cluster's version here"
+            )
 
     def _open_session(self) -> None:
         """Endpoints on all workers, connected to each other. The secret travels over Dask's channel only."""
