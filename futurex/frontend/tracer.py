@@ -460,6 +460,9 @@ class Tracer:
             return lambda *args, **kwargs: call_method(name, self, *args, **kwargs)
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](self)
+        if name.startswith("__array_") and name in dir(np.ndarray):
+            why = "NumPy asks for it to make one array of a list or tuple of arrays"
+            raise Escape(f"the array attribute {name!r}", why, "np.stack of them before the call")
         if name in dir(np.ndarray):  # not what a class has beside
             raise Escape(f"the array attribute {name!r}", "it is not traced")
         raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")

@@ -335,3 +335,18 @@ def test_a_call_that_decides_a_choice_is_not_made_for_both_outcomes():
         once = called() - before
         assert bits(plain(futurized(x))) == expected
         assert called() == before + 2 * once
+
+
+def test_a_derivative_that_cannot_be_staged_says_why():
+    """The call runs as plain NumPy to see what opaque functions return; a derivative in it is no NumPy function."""
+
+    def loss(w, x):
+        return fx.nn.relu((w * x, w)).sum()
+
+    @fx.futurize
+    def step(w, x):
+        return w - fx.grad(loss)(w, x)
+
+    with pytest.raises(fx.StagingError, match=r"NumPy asks for it to make one array of a list or tuple") as caught:
+        step(np.ones(3), np.ones(3))
+    assert "return fx.nn.relu((w * x, w)).sum()" in str(caught.value)
