@@ -78,8 +78,9 @@ class Observer:
                 return self._observed(function, args, kwargs)
             finally:
                 self._inside.pop()
-        if hasattr(function, "__fx_stage__") and not hasattr(getattr(function, "plain", function), "__fx_stage__"):
-            function = function.plain  # a derivative has nothing plain: it is called as it is
+        plain = getattr(function, "plain", None) if hasattr(function, "__fx_stage__") else None
+        if plain is not None and not hasattr(plain, "__fx_stage__"):
+            function = plain  # a derivative has nothing plain: it is called as it is
         return self.twin(function)(*args, **kwargs)
 
     def _observed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
