@@ -138,6 +138,17 @@ def slope_disagreement(text, folder, seeds=(1, 2)):
     return "", staged
 
 
+def share_staged(writer, number, folder, judge=disagreement):
+    """The share of staged ones among a writer's first programs, each of which means the same, plain and futurized."""
+    staged = 0
+    for seed in range(number):
+        text = written(seed, writer)
+        wrong, traced = judge(text, folder)
+        assert not wrong, f"seed {seed}\n{text}\n{wrong}"
+        staged += traced is True
+    return staged / number
+
+
 def judged(text, folder):
     """``disagreement``, or that of the gradient, with whatever is raised as text."""
     try:

@@ -1,13 +1,12 @@
 """Lists, dicts and objects that branches and rounds bind to names stay the objects that they are."""
 
 import identity_cases
-import numpy as np
 import pytest
 from compare import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identity_programs import IdentityWriter
-from program_search import disagreement, written
+from program_search import disagreement, share_staged
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -18,13 +17,7 @@ def test_identities(case):
 
 
 def test_a_fixed_set_of_programs(tmp_path):
-    staged = []
-    for seed in range(60):
-        text = written(seed, IdentityWriter)
-        wrong, traced = disagreement(text, tmp_path)
-        assert not wrong, f"seed {seed}\n{text}\n{wrong}"
-        staged.append(traced)
-    assert np.mean(staged) > 0.6
+    assert share_staged(IdentityWriter, 60, tmp_path) > 0.6
 
 
 @settings(max_examples=60)

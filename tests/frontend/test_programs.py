@@ -1,11 +1,10 @@
 """Random programs mean the same, plain and futurized: bit for bit but for the rounding of sums."""
 
-import numpy as np
 import pytest
 from array_programs import ArrayWriter, LargeWriter, SmoothWriter
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from program_search import disagreement, slope_disagreement, written
+from program_search import disagreement, share_staged, slope_disagreement, written
 from programs import Writer
 
 pytestmark = [
@@ -22,13 +21,7 @@ PROGRAMS = {LargeWriter: 40}  # they take longer
 @pytest.mark.parametrize("writer", STAGED)
 def test_a_fixed_set_of_programs(writer, tmp_path):
     judge = slope_disagreement if writer is SmoothWriter else disagreement
-    staged = []
-    for seed in range(PROGRAMS.get(writer, 150)):
-        text = written(seed, writer)
-        wrong, traced = judge(text, tmp_path)
-        assert not wrong, f"seed {seed}\n{text}\n{wrong}"
-        staged.append(traced)
-    assert np.mean(staged) > STAGED[writer]
+    assert share_staged(writer, PROGRAMS.get(writer, 150), tmp_path, judge) > STAGED[writer]
 
 
 @settings(max_examples=100)

@@ -6,7 +6,7 @@ import recursion_cases
 from compare import check, outcome, plain
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from program_search import disagreement, written
+from program_search import disagreement, share_staged, written
 from recursion_programs import RecursionWriter
 
 import futurex as fx
@@ -37,13 +37,7 @@ def test_the_loop_is_compiled_from_its_first_round_on(monkeypatch):
 
 
 def test_a_fixed_set_of_functions(tmp_path):
-    staged = []
-    for seed in range(30):
-        text = written(seed, RecursionWriter)
-        wrong, traced = disagreement(text, tmp_path)
-        assert not wrong, f"seed {seed}\n{text}\n{wrong}"
-        staged.append(traced is True)
-    assert np.mean(staged) > 0.5
+    assert share_staged(RecursionWriter, 30, tmp_path) > 0.5
 
 
 @settings(max_examples=15, phases=[Phase.generate])  # a smaller seed is no smaller function
