@@ -172,6 +172,12 @@ def _machine() -> Any:
 
 
 def _compile(text: str) -> bytes:
+    machine, module = optimised(text)
+    return machine.emit_object(module)
+
+
+def optimised(text: str) -> tuple[Any, Any]:
+    """The machine that is compiled for, and the module of a text as its code is made of it."""
     machine = _machine()
     module = llvm().parse_assembly(text)
     module.triple = machine.triple
@@ -181,7 +187,7 @@ def _compile(text: str) -> bytes:
     options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
     builder = llvm().create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_object(module)
+    return machine, module
 
 
 @functools.cache
