@@ -17,7 +17,6 @@ class Halves:
 
     early: Graph
     late: Graph
-    n_residuals: int
 
 
 def split(graph: Graph, late: Sequence[int], n_early: int) -> Halves:
@@ -43,7 +42,6 @@ def split(graph: Graph, late: Sequence[int], n_early: int) -> Halves:
     return Halves(
         Graph(before, [*graph.outs[:n_early], *residuals], f"{graph.name}_early"),
         silent(Graph([*fresh, *after], rest, f"{graph.name}_late")),
-        len(residuals),
     )
 
 
