@@ -129,10 +129,15 @@ class Choice:
 
 
 def computes(variant: Variant) -> bool:
+    """Does a call return new arrays and do nothing else, not even wait for what only the run can tell?"""
+    return returns_only(variant) and not (variant.waits and not variant.has_log)
+
+
+def returns_only(variant: Variant) -> bool:
     """Does a call return new arrays and do nothing else?"""
     return (
         not (variant.written or variant.changes or variant.generators or variant.prints or variant.opened)
-        and not (variant.gives or (variant.waits and not variant.has_log))
+        and not variant.gives
         and not any(key[0] is Array for key in variant.leaves)
         and all(output.kind == "out" and not output.chain for output in variant.outputs)
         and max((output.index for output in variant.outputs), default=0) < len(variant.outputs)

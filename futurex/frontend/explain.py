@@ -69,7 +69,9 @@ def lines_of(variant: Variant) -> list[str]:
             out[-1] = f"independent operations, {width:.1f} times the work of the longest path, run " + contest.text(
                 "one after the other", "beside each other"
             )
-    if variant._plan is not None and not variant._plan.ready:
+    if variant.meanwhile is not None:
+        out.append("its code is being made; until it is there calls run as plain NumPy")
+    elif variant._plan is not None and not variant._plan.ready:
         out.append("NumPy computes some kernels that are not compiled: f.profile() counts such runs as interpreted")
     if isinstance(variant._plan, Plan):
         out += [text for each in variant._plan.instructions if (text := _of_loop(each)) is not None]

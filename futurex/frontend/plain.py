@@ -95,6 +95,13 @@ def is_apart(array: Any, given: list[Any]) -> bool:
     return not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
 
 
+def overlap(leaves: list[Any], captured: list[Any]) -> bool:
+    """Do two different arrays among the arguments, or an argument and an array from outside, share memory?"""
+    own = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values())
+    arrays = own + [array for array in captured if isinstance(array, np.ndarray)]
+    return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
+
+
 _NO_FUTURES = frozenset({np.ndarray, bool, int, float, complex, str, type(None)})
 
 

@@ -28,8 +28,9 @@ from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import Result, failed, launched, run_at_once, run_here, run_quickly
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
+from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
-from futurex.frontend.plain import call_for_futures, call_plainly
+from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
 from futurex.frontend.symbolic import Families, needs_sizes
 from futurex.frontend.trace import tracing
@@ -150,7 +151,7 @@ class Futurized(Generic[P, R]):
                 return self._run_plain(args, kwargs)
             variant = self._variant(key, args, kwargs)
             if variant.escape is not None or variant.error is not None:
-                if self._may_be_plain and _is_plain(variant):
+                if self._may_be_plain and variant.given_up:
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
@@ -161,6 +162,8 @@ class Futurized(Generic[P, R]):
 
     def _remember(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> None:
         """Let the next call of this kind take the short way, if it is not the first."""
+        if variant.meanwhile is not None:
+            return
         variant.calls += 1
         if variant.calls == REPEATED:
             variant.lane = lane_of(variant, flatten((args, kwargs))[1], leaves, choice=self._means_numpy)
@@ -229,7 +232,7 @@ class Futurized(Generic[P, R]):
                 if variant.valid():
                     return variant
             last = self._variants.get(key, ())[-GIVEN_UP:]
-            if self._may_be_plain and len(last) == GIVEN_UP and all(map(_is_plain, last)):
+            if self._may_be_plain and len(last) == GIVEN_UP and all(each.given_up for each in last):
                 return last[-1]  # what the function depends on changes at every call: plain NumPy is right for all
             leaves, structure = flatten((args, kwargs))
             symbolic = self._symbolic(key, leaves, structure)
@@ -239,6 +242,8 @@ class Futurized(Generic[P, R]):
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.share(self._traces())
+            if self._means_numpy and self._may_be_plain and variant._plan is None:
+                variant.meanwhile = meanwhile(variant, self.plain)
             self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
@@ -320,6 +325,9 @@ class Futurized(Generic[P, R]):
         return call_for_futures(self.plain, args, kwargs)
 
     def _run(self, variant: Variant, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        bridge = variant.meanwhile
+        if bridge is not None and (found := bridge.call(args, kwargs)) is not NOT_NOW:
+            return found
         captured = variant.captured() if variant.captures else []
         rests = variant.rests() and not self._strict
         repeated = variant.changes and repeats((args, kwargs))
@@ -368,7 +376,7 @@ class Futurized(Generic[P, R]):
         """Is every array that is written one that may be, and a storage of its own?"""
         targets = [leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written]
         frozen = any(isinstance(target, np.ndarray) and not target.flags.writeable for target in targets)
-        return not frozen and not _overlap(leaves, captured)
+        return not frozen and not overlap(leaves, captured)
 
     def _write_back(
         self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]
@@ -468,18 +476,6 @@ class Futurized(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
-
-
-def _is_plain(variant: Variant) -> bool:
-    """Do calls run as plain NumPy, whatever else might be learned of them?"""
-    return variant.escape is not None and not variant.escape.unseen
-
-
-def _overlap(leaves: list[Any], captured: list[Any]) -> bool:
-    """Do two different arrays among the arguments, or an argument and an array from outside, share memory?"""
-    own = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values())
-    arrays = own + [array for array in captured if isinstance(array, np.ndarray)]
-    return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
 
 
 def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:

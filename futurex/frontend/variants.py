@@ -83,16 +83,26 @@ class Variant:
     lane: Any = None  # the short way, once there is one
     failed: int = 0  # runs that were made again as plain NumPy, one after the other
     rest: int = 0  # calls that go as plain NumPy before the next run
+    meanwhile: Any = None  # how calls go while a thread of low priority makes the plan
     _plan: AnyPlan | None = None
 
     @property
     def plan(self) -> AnyPlan:
-        if self._plan is None:
-            assert self.graph is not None
-            self._plan = compiled(
-                self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit
-            )
+        meanwhile = self.meanwhile
+        if self._plan is None and meanwhile is not None:
+            meanwhile.wait()
+        return self._plan if self._plan is not None else self.make()
+
+    def make(self) -> AnyPlan:
+        """Make the plan, here and now."""
+        assert self.graph is not None
+        self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit)
         return self._plan
+
+    @property
+    def given_up(self) -> bool:
+        """Do calls run as plain NumPy, whatever else might be learned of them?"""
+        return self.escape is not None and not self.escape.unseen
 
     def error_of(self, results: Iterable[Any]) -> BaseException | None:
         """What a run that is waited for raised.

@@ -1,0 +1,238 @@
+"""While a plan and its code are made, calls go as plain NumPy; nobody can tell but by the time they take."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.kernels import compiling
+from futurex.kernels.numba_ import compiler
+
+SECONDS = 60.0
+MAKING = "its code is being made"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUTUREX_COMPILE", "background")
+    monkeypatch.setattr(compiler, "_entries", {})
+    monkeypatch.setattr("futurex.frontend.meanwhile.WORTH", 0.0)
+
+
+@pytest.fixture
+def compiler_waits():
+    """The thread that makes plans and code is held up until the test lets it go on."""
+    go = threading.Event()
+    compiling.background.submit(lambda: go.wait(SECONDS))
+    yield go.set
+    go.set()
+
+
+def made(f):
+    """Wait until calls are staged."""
+    end = time.monotonic() + SECONDS
+    while MAKING in f.explain():
+        assert time.monotonic() < end, f.explain()
+        time.sleep(0.005)
+
+
+def levels(starts, ends, source):
+    dist = np.full(len(starts) - 1, -1)
+    dist[source] = 0
+    queue = [source]
+    while queue:
+        v = queue.pop(0)
+        for k in range(starts[v], starts[v + 1]):
+            w = ends[k]
+            if dist[w] < 0:
+                dist[w] = dist[v] + 1
+                queue.append(w)
+    return dist
+
+
+def root(a, x):
+    while abs(x * x - a) > 1e-12 * a:
+        x = (x + a / x) / 2
+    return x
+
+
+def roots(values):
+    first = root(values[0], 1.0)
+    return {"first": first, "rest": [values.sum() * first, values[1:] * 2], "many": values > 1}
+
+
+GRAPH = np.array([0, 2, 3, 5, 6, 6]), np.array([1, 2, 3, 0, 3, 4]), np.int64(0)
+VALUES = np.array([2.0, 3.0, 0.5])
+CASES = {"list": (levels, GRAPH), "helper": (roots, (VALUES,))}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_are_plain_first_and_staged_later_and_mean_the_same(name, compiler_waits):
+    function, args = CASES[name]
+    f = fx.futurize(function)
+    first = [f(*args) for _ in range(4)]
+    assert MAKING in f.explain()
+    assert f.profile() == []
+    compiler_waits()
+    made(f)
+    leaves = fx.tree.pytree.flatten
+    staged = f(*args)
+    assert f.profile() != []
+    expected = leaves(function(*args))
+    for result in (*first, staged):
+        found, structure = leaves(result)
+        assert structure == expected[1]
+        for mine, other, plain in zip(found, leaves(staged)[0], expected[0], strict=True):
+            assert type(mine) is fx.Array
+            assert (mine.shape, mine.dtype, mine.aval.weak) == (other.shape, other.dtype, other.aval.weak)
+            np.testing.assert_array_equal(mine.result(), plain)
+
+
+def steps(n):
+    k = 0.0
+    while k < n:
+        k = k + 1.0
+    return k
+
+
+@pytest.mark.parametrize("function", [steps, lambda n: steps(n)])
+def test_a_long_plain_call_ends_when_the_code_is_there(function, compiler_waits):
+    f = fx.futurize(function)
+    found = []
+    caller = threading.Thread(target=lambda: found.append(float(f(1e8))), daemon=True)
+    caller.start()
+    time.sleep(0.05)
+    assert not found
+    compiler_waits()
+    caller.join(SECONDS)
+    assert found == [1e8]
+    assert f.profile() != []  # it went on staged
+
+
+def swallows(n):
+    k = 0.0
+    try:
+        while k < n:
+            k = k + 1.0
+    finally:
+        return k  # noqa: B012
+
+
+def catches(n):
+    k = 0.0
+    while k < n:
+        try:
+            k = k + 1.0
+        except:  # noqa: E722
+            k = n
+    return k
+
+
+@pytest.mark.parametrize("function", [swallows, catches])
+def test_what_would_hold_up_the_end_of_a_loop_changes_no_result(function, compiler_waits):
+    f = fx.futurize(function)
+    found = []
+    caller = threading.Thread(target=lambda: found.append(float(f(1e7))), daemon=True)
+    caller.start()
+    time.sleep(0.05)
+    compiler_waits()
+    caller.join(SECONDS)
+    assert found == [1e7]
+
+
+def test_an_error_is_that_of_the_future(compiler_waits):
+    def solve(a, n):
+        while n > 0:
+            a = np.linalg.inv(a)
+            n -= 1
+        return a
+
+    f = fx.futurize(solve)
+    failed = f(np.zeros((2, 2)), 1.5)
+    with pytest.raises(np.linalg.LinAlgError):
+        failed.result()
+    assert f(np.eye(2), 1.5).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_an_error_that_plain_python_raises_is_raised(compiler_waits):
+    def take(n):
+        found = [n]
+        while n > 0:
+            n = n - 1
+            found.append(n)
+        while n < 100:
+            n = found.pop()
+        return n
+
+    f = fx.futurize(take)
+    with pytest.raises(IndexError, match="pop from empty list"):
+        f(np.int64(3))
+    assert f(np.int64(100)) == take(np.int64(100))
+
+
+HELD = np.zeros(3)
+
+
+def test_what_somebody_else_holds_is_copied(compiler_waits):
+    def view(n):
+        while n > 1:
+            n = n / 2
+        return HELD[:2], HELD + n
+
+    f = fx.futurize(view)
+    one, two = f(5.0), f(5.0)
+    assert not np.shares_memory(np.asarray(one[1]), np.asarray(two[1]))
+    assert type(one[0]) is type(two[0])
+    assert two[1].tolist() == [0.625] * 3
+
+
+def test_functions_that_do_more_than_compute_or_ask_futurex_are_not_plain(compiler_waits):
+    inner = fx.futurize(root)
+
+    def writes(x):
+        while x[0] > 1:
+            x /= 2
+        return x * 2
+
+    def nested(x):
+        return inner(x[0], 1.0)
+
+    def activated(x):
+        while x[0] > 1:
+            x = x / 2
+        return fx.nn.softmax(x)
+
+    for function in (writes, nested, activated):
+        f = fx.futurize(function)
+        f(np.array([4.0, 2.0]))
+        assert MAKING not in f.explain()
+
+
+def test_who_needs_the_plan_makes_it(compiler_waits):
+    """Even if the thread that was to make it does something else."""
+    f = fx.futurize(root)
+    assert abs(float(f(2.0, 1.0)) - 2**0.5) < 1e-12
+    f.memory(2.0, 1.0)
+    assert any(row.op == "loop" for row in f.profile())
+
+
+def test_a_child_goes_on_without_the_thread(compiler_waits):
+    f = fx.futurize(root)
+    expected = float(f(2.0, 1.0))
+    child = os.fork()
+    if child == 0:
+        same = float(f(2.0, 1.0)) == expected and f.profile() != []
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_function_of_few_operations_waits_for_its_plan(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("FUTUREX_COMPILE", "background")
+    f = fx.futurize(lambda x: x * 2 + 1)
+    f(VALUES)
+    assert f.profile() != []
