@@ -210,15 +210,27 @@ def like(source: Any, values: Any, hidden: Any = None, present: Present = True) 
         return made(values, hidden, present)
     if source.unsure and source.filling is not None and source.dtype != values.dtype:
         raise Escape("the fill value of an array that was perhaps filled", "which one it is depends on data")
-    return made(values, hidden, present, source.filling, source.unsure)
+    return made(values, hidden, present, _inherited(source, values.dtype), source.unsure)
+
+
+def _inherited(source: Masked, dtype: np.dtype[Any]) -> Any:
+    """What an array takes over as its fill value; since NumPy 2.5 it fits the array's type, or is none."""
+    if source.filling is None or source.dtype == dtype or not hasattr(np.ma.core, "_check_fill_value_or_default"):
+        return source.filling
+    try:
+        with np.errstate(invalid="raise"):
+            return checked_fill(source.filling, dtype)
+    except (TypeError, ValueError, OverflowError, FloatingPointError):
+        return None
 
 
 def cast_fill(source: Any, dtype: np.dtype[Any]) -> tuple[Any, bool]:
     """The fill value of a copy or view (``__array_finalize__``), which takes its dtype; whether it may be missing."""
     if not isinstance(source, Masked) or source.filling is None:
         return None, False
-    cast = checked_fill(source.filling, dtype)
-    if source.unsure and cast.dtype != source.filling.dtype:
+    filling = _inherited(source, dtype)
+    cast = None if filling is None else checked_fill(filling, dtype)
+    if source.unsure and cast is not None and cast.dtype != source.filling.dtype:
         raise Escape("the fill value of an array that was perhaps filled", "which one it is depends on data")
     return cast, source.unsure
 
