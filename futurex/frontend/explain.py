@@ -11,6 +11,15 @@ from futurex.runtime.plan import Instruction, Plan
 from futurex.tree.dims import Symbol, dims_in
 
 
+class Text(str):
+    """Several lines that a prompt and a notebook show as they are."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def leaves_of(variant: Variant) -> str:
     """The arguments that a trace is for."""
     parts = []

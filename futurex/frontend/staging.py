@@ -447,7 +447,7 @@ class Futurized(Generic[P, R]):
         for variant in traces:
             lines.append(f"- {explain.leaves_of(variant)}")
             lines += [f"    {line}" for line in explain.lines_of(variant)]
-        return "\n".join(lines)
+        return explain.Text("\n".join(lines))
 
     def on(self, cluster: Any) -> Any:
         """The function on a cluster: ``f.on(cluster)(...)``; a ``memory_limit`` is that of each locality."""

@@ -164,6 +164,7 @@ def test_explanations_name_the_call_the_line_and_the_reason():
     futurized = fx.futurize(counted)
     futurized(X), futurized(X)
     text = futurized.explain()
+    assert repr(text) == text  # what a prompt and a notebook show
     assert "test_fragments.listed, called at" in text
     assert "return listed(x * 2) * x" in text
     assert "a call of open: what it does is not known to the tracer" in text
