@@ -1,6 +1,7 @@
 """futurex: write NumPy; get a program that is differentiated, futurized, and run across a cluster."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from futurex.kernels import threads as _threads
@@ -60,7 +61,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"futurex.{_MODULES[name]}")
     if name not in _LATE:
-        raise AttributeError(f"module 'futurex' has no attribute {name!r}")
+        # Python names the nearest attribute where it knows whose it would be.
+        raise AttributeError(f"module 'futurex' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = globals()[name] = getattr(importlib.import_module(f"futurex.{_LATE[name]}"), name)
     return value
 

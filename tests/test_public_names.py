@@ -21,3 +21,9 @@ def test_a_name_that_is_imported_when_it_is_asked_for(name):
 def test_every_public_name_exists():
     assert all(getattr(fx, name) is not None for name in fx.__all__)
     assert set(fx.__all__) <= set(dir(fx))
+
+
+def test_a_name_that_is_not_there_names_the_nearest():
+    program = "import futurex as fx; fx.gradd"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert "AttributeError: module 'futurex' has no attribute 'gradd'. Did you mean: 'grad'?" in done.stderr

@@ -97,6 +97,7 @@ _DATA_TYPES = (
 )
 LOOKED_AT = {"insert": 1, "pop": 1, "remove": 1, "index": 1}
 """Methods of lists, and how many of their arguments say where."""
+WITH_SOURCE = "define it in a file, a notebook, IPython, or at the prompt of Python 3.13, which keep what was typed"
 DEPTH = 60  # calls inside each other
 RECURSIONS = 16  # calls of a function from itself in branches on data
 _COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -332,9 +333,7 @@ def staged_twin(function: types.FunctionType) -> Callable[..., Any]:
     try:
         return rewrite(function, Runtime(function))
     except NoSource as error:
-        raise Escape(
-            f"a call of {function.__qualname__}", str(error), "define it in a file or a notebook cell"
-        ) from None
+        raise Escape(f"a call of {function.__qualname__}", str(error), WITH_SOURCE) from None
 
 
 def _call_other(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

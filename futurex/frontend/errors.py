@@ -39,7 +39,7 @@ class Escape(Signal):
         """One paragraph: where, what, why, what to do."""
         place = self.reached or self.source
         where = f"{place.file}:{place.line}: " if place else ""
-        line = f"\n    {place.text()}" if place else ""
+        line = f"\n    {place.text()}" if place and place.text() else ""
         if self.reached and self.source:
             line += f"\n  which comes to {self.source.file}:{self.source.line}: {self.source.text()}"
         do = f"\n  do: {self.do}" if self.do else ""

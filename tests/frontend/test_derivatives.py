@@ -109,6 +109,16 @@ def test_the_argument_keeps_its_contents():
     assert x.tobytes() == X.tobytes()
 
 
+class Table:
+    """An array to NumPy, as pandas has them, with a long repr."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(3)
+
+    def __repr__(self):
+        return "two\n   lines"
+
+
 @pytest.mark.parametrize(
     "call, error, text",
     [
@@ -122,6 +132,8 @@ def test_the_argument_keeps_its_contents():
         (lambda: fx.grad(lambda x: x.sum(), argnums=2)(X), TypeError, "argnums=2"),
         (lambda: fx.grad(lambda x: x.sum(), has_aux=True)(X), TypeError, "has_aux"),
         (lambda: fx.grad(3), TypeError, "function"),
+        (lambda: fx.grad(energy({"w": X, "b": X}, X)), TypeError, r"give it f itself, not what f\(x\) returned"),
+        (lambda: fx.grad(lambda t: t.sum())(Table()), TypeError, r"a Table \(two lines\); .* Pass np\.asarray of it"),
         (lambda: fx.grad(lambda x: np.spacing(x).sum())(X), NotDifferentiable, "spacing has no derivative"),
         (lambda: fx.grad(lambda x: np.i0(x).sum())(X), NotDifferentiable, r"np.i0\(_0\) has no derivative"),
     ],

@@ -77,3 +77,24 @@ def test_a_function_of_a_command_is_staged():
     ))  # fmt: skip
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split("\n")[:3] == ["[2.0, 2.0, 2.0]"] * 3
+
+
+PROMPT = """import numpy as np, futurex as fx
+def f(x):
+    return x.sum()
+
+try: fx.grad(fx.futurize(f))(np.ones(3))
+except fx.StagingError as error: print(error)
+
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the prompt keeps what was typed")
+def test_the_prompt_says_what_keeps_the_source():
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=PROMPT, capture_output=True, text=True, timeout=120, check=True
+    )
+    first, second, third = done.stdout.strip().split("\n")
+    assert first == "<stdin>:1: a call of f"
+    assert second == "  why: no source for f (<stdin>)"
+    assert third.startswith("  do: define it in a file, a notebook, IPython, ")

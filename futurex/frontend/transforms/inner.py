@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -190,9 +191,11 @@ def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to
     for leaf, path in zip(leaves, leaf_paths(structure, name), strict=True):
         traced = isinstance(leaf, Tracer)
         if not traced or leaf.dtype.kind not in "fc":
-            kind = f"{leaf.dtype} array" if traced else f"{type(leaf).__name__} ({leaf!r})"
+            shown = leaf.dtype if traced else " ".join(reprlib.repr(leaf).split())  # a table takes many lines
+            kind = f"an array of {shown}" if traced else f"a {type(leaf).__name__} ({shown})"
+            remedy = "Pass np.asarray of it" if hasattr(leaf, "__array__") else "Keep it in another argument"
             raise TypeError(
-                f"cannot {what} {path}: it is a {kind}; only floats have gradients. Keep it in another argument"
+                f"cannot {what} {path}: it is {kind}; only arrays of floats have gradients. {remedy}"
             )
     return leaves
 
@@ -235,7 +238,10 @@ class Transform(ABC):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
-            raise TypeError(f"{self.kind} is taken of a function, not of a {type(function).__name__}")
+            raise TypeError(
+                f"{self.kind} is taken of a function, not of an object of type {type(function).__name__}; "
+                "give it f itself, not what f(x) returned"
+            )
         self.function = function
         self.__name__ = f"{self.kind}_{getattr(function, '__name__', 'function')}"
         self.__qualname__ = self.__name__
