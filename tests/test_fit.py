@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -84,11 +85,38 @@ def test_the_handle_is_there_at_once_and_tells_what_happens():
     assert "&lt;Run &#x27;line&#x27; done" in run._repr_html_()
 
 
+def refusing(params, x, y):
+    if (x @ params["w"]).sum() > -1e9:
+        raise ValueError("too large")
+    return mean_square(params, x, y)
+
+
+def test_an_error_in_a_step_stands_at_the_users_line():
+    params, data = problem()
+    run = fit(refusing, params, data, epochs=1, batch_size=10)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too large") as caught:
+            run.result(WAIT)
+        places = traceback.extract_tb(caught.value.__traceback__)
+        assert {place.filename for place in places} == {__file__}
+        assert places[-1].name == "refusing"
+        assert places[-1].lineno == refusing.__code__.co_firstlineno + 2
+
+
+@pytest.mark.parametrize("cluster", [2, "tcp://127.0.0.1:8786", object()], ids=["number", "address", "object"])
+def test_what_is_no_cluster_is_refused(cluster):
+    params, data = problem()
+    with pytest.raises(TypeError, match=r"is no cluster; fx\.Cluster\(n\) starts one"):
+        fit(mean_square, params, data, epochs=1, on=cluster)
+    with pytest.raises(TypeError, match="is no cluster"):
+        fx.futurize(mean_square).on(cluster)
+
+
 def test_stop_ends_a_run_after_a_step_with_what_it_has():
     params, data = problem()
     run = fit(mean_square, params, data, epochs=10**6, batch_size=10)
     assert run.status == "running"
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"<Run 'mean_square' running, .*> has no result after 0\.3 s and goes on"):
         run.result(0.3)
     run.stop()
     result = run.result(WAIT)

@@ -13,7 +13,7 @@ from futurex.frontend.program import Program, lower
 from futurex.frontend.tracebacks import folds
 from futurex.partition.mesh import Replicate, Shard
 from futurex.runtime.futures import Future
-from futurex.runtime.group import Group, SpmdRun, run_program
+from futurex.runtime.group import SpmdRun, group_of, run_program
 from futurex.tree.pytree import flatten, unflatten
 
 PROGRAMS = 32  # programs kept for one function
@@ -25,10 +25,10 @@ class Bound:
     Results are whole arrays (:class:`fx.Array`, futures), equal to those on this machine up to the order of summation.
     """
 
-    def __init__(self, function: Any, group: Group, limit: int | None = None, device: str = "cpu") -> None:
+    def __init__(self, function: Any, group: Any, limit: int | None = None, device: str = "cpu") -> None:
         """``limit``: bytes that a run may take on each locality; ``device``: where it runs there."""
         self._function, self._limit, self._device = function, limit, device
-        self._group = group
+        self._group = group_of(group)
         self._programs: OrderedDict[Any, Program] = OrderedDict()
 
     @folds
@@ -49,6 +49,10 @@ class Bound:
             run_program, program.graph, placements, values, self._limit, device, name=program.graph.name
         )
         return _results(program, run)
+
+
+    def __repr__(self) -> str:
+        return f"<{self._function!r} on {self._group!r}>"
 
 
 def _results(program: Program, run: SpmdRun) -> Any:

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from futurex.kernels.threads import hand_over
 from futurex.partition import Mesh, partition
@@ -271,6 +271,16 @@ class Group(Protocol):
     def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:
         """Start ``function(locality, *args)`` on every locality, and return at once."""
         ...
+
+
+def group_of(cluster: Any) -> Group:
+    """``cluster`` itself. Raises TypeError for what is no group: a number, an address, a Dask client."""
+    if not callable(getattr(cluster, "spmd", None)):
+        raise TypeError(
+            f"{cluster!r} is no cluster; fx.Cluster(n) starts one of n localities here, fx.Cluster(x) takes an "
+            "address, a Dask client or a Dask cluster. Make it once and give it to every call"
+        )
+    return cast(Group, cluster)
 
 
 @runtime_checkable

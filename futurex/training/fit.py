@@ -20,7 +20,7 @@ from futurex.errors import require
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
-from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup
+from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
 from futurex.runtime.memory import size_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.training.batches import chunks
@@ -126,7 +126,7 @@ def fit(
     arrays = _arrays("data", data)
     held_out = _held_out(model, arrays, validation, metrics)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
-    group = _here() if on is None else on
+    group = _here() if on is None else group_of(on)
     task.strategy.check(options)
     folder = _folder(checkpoint, checkpoint_every, resume)
     settings = _settings(group, task.strategy, commit_every, min_workers, max_workers, wait_seconds, stall_seconds)

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from futurex.frontend.tracebacks import fold, settle
 from futurex.partition import Placement
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.stall import Stall
@@ -67,9 +68,15 @@ class Run:
     def result(self, timeout: float | None = None) -> Any:
         """The trained parameters, a pytree of ndarrays like the one given.
 
-        Raises what failed on a locality, or TimeoutError after ``timeout`` seconds.
+        Raises what failed on a locality, or TimeoutError after ``timeout`` seconds; the run goes on then.
         """
-        return self._outcome.result(timeout)
+        if not concurrent.futures.wait([self._outcome], timeout).done:
+            raise TimeoutError(f"{self!r} has no result after {timeout:g} s and goes on; run.stop() ends it")
+        try:
+            return self._outcome.result()
+        except Exception as error:
+            fold(error)
+            raise
 
     def done(self) -> bool:
         """True once there is a result or an error."""
@@ -148,6 +155,7 @@ class Run:
         except BaseException as error:
             if self.params is not None:
                 error.add_note("the training itself went well: its parameters are in run.params")
+            settle(error)
             self._close()
             self._outcome.set_exception(error)
         else:

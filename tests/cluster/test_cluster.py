@@ -177,6 +177,20 @@ def test_a_cluster_that_is_closed_says_so():
     assert repr(cluster) == "<Cluster of 2 localities over auto, closed>"
 
 
+def test_a_tile_of_another_cluster_is_named():
+    total = fx.futurize(np.sum)
+    with _cluster(1) as cluster:
+        bound = total.on(cluster)
+        assert repr(bound) == f"<{total!r} on {cluster!r}>"
+        with _cluster(1) as other:
+            foreign = other.tile(np.ones(4))
+            with pytest.raises(ValueError, match=r"<Tiled float64\[4\] .* lies on another cluster; .*cluster\.tile"):
+                bound(foreign)
+        with pytest.raises(fx.ClusterUnreachable, match=r"<Tiled float64\[4\] .* its cluster has been closed"):
+            np.asarray(foreign)
+        assert bound(cluster.tile(np.ones(4))).result(60) == 4.0
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_is_named_and_nothing_hangs(victim):
     x = np.ones((6, 3))

@@ -285,7 +285,7 @@ class Cluster:
             self.client.scatter(part, workers=[address], hash=False)
             for part, address in zip(parts, self.addresses, strict=True)
         ]
-        return Tiled(shards, array.shape, array.dtype, axis % array.ndim, device)
+        return Tiled(shards, self.addresses, array.shape, array.dtype, axis % array.ndim, device)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -406,6 +406,8 @@ class Cluster:
             self.client.run(host.hand, name, dumps(arg.take()), workers=self.addresses)
             return Handed(name)
         if isinstance(arg, Tiled):
+            if arg.addresses != self.addresses:
+                raise ValueError(f"{arg!r} lies on another cluster; cut the array for this one, cluster.tile(x)")
             shards.append(arg)
             return Mine(len(shards) - 1)
         if type(arg) in (tuple, list):

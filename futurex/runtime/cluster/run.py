@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import dask
+import distributed
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
@@ -24,6 +28,7 @@ from futurex.runtime.transport import TransportError
 log = logging.getLogger("futurex.cluster")
 
 SETTLE_SECONDS = 10.0  # how long the cause of a failure may take to arrive after its first symptom
+_DASK = tuple(os.path.join(os.path.dirname(package.__file__), "") for package in (dask, distributed))
 _SYMPTOMS = (CollectiveError, TransportError)
 
 
@@ -91,7 +96,8 @@ class ClusterRun(SpmdRun):
             if complete:
                 self._gather()
         elif task.status == "error":
-            self._failed(rank, task.exception() or RuntimeError(f"rank {rank} failed"))
+            error = task.exception() or RuntimeError(f"rank {rank} failed")
+            self._failed(rank, error.with_traceback(_behind_dask(error.__traceback__)))
         elif self._client.status in ("closing", "closed"):
             self.detach()
         elif task.status in ("cancelled", "lost"):
@@ -151,3 +157,10 @@ class ClusterRun(SpmdRun):
     def _close(self) -> None:
         with contextlib.suppress(ClosedClientError):
             self._client.unsubscribe_topic(topic(self.name))
+
+
+def _behind_dask(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """A traceback of a task without the frames in which Dask called it: they would stand below the user's lines."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_DASK):
+        traceback = traceback.tb_next
+    return traceback

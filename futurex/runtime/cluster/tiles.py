@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.partition.mesh import Shard, local_part
+from futurex.runtime.cluster.errors import ClusterUnreachable
 from futurex.tree.aval import Aval
 
 
@@ -21,9 +22,11 @@ class Tiled:
     __fx_tiled__ = True
 
     def __init__(
-        self, shards: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int, device: str = "cpu"
-    ) -> None:
+        self, shards: Sequence[Any], addresses: Sequence[str], shape: tuple[int, ...], dtype: np.dtype[Any], axis: int,
+        device: str = "cpu",
+    ) -> None:  # fmt: skip
         self.shards = list(shards)
+        self.addresses = list(addresses)  # where they lie, by rank
         self.shape = shape
         self.dtype = dtype
         self.axis = axis
@@ -41,7 +44,13 @@ class Tiled:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        whole = np.concatenate([shard.result() for shard in self.shards], self.axis)
+        try:
+            whole = np.concatenate([shard.result() for shard in self.shards], self.axis)
+        except Exception as error:  # Dask has many names for it
+            raise ClusterUnreachable(
+                f"{self!r} cannot be gathered ({error!r}): its cluster has been closed, or has lost a worker; gather "
+                "tiles before that, or cut the array again for a new cluster"
+            ) from None
         return whole if dtype is None else whole.astype(dtype)
 
     def __repr__(self) -> str:
