@@ -85,6 +85,17 @@ def test_the_handle_is_there_at_once_and_tells_what_happens():
     assert "&lt;Run &#x27;line&#x27; done" in run._repr_html_()
 
 
+def test_a_notebook_shows_the_ends_of_a_long_run():
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=40, batch_size=50)
+    run.result(WAIT)
+    table = run._repr_html_()
+    assert table.count("<tr>") == 1 + 12 + 1 + 12
+    assert "… 16 more in <code>history</code>" in table
+    assert "<td>12</td>" in table
+    assert "<td>13</td>" not in table
+
+
 def refusing(params, x, y):
     if (x @ params["w"]).sum() > -1e9:
         raise ValueError("too large")

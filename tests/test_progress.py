@@ -2,6 +2,7 @@
 
 import io
 import sys
+import types
 
 import pytest
 
@@ -19,7 +20,7 @@ def run(stream):
             progress.update(step=step, epoch=1 + (step - 1) // 10, loss=1 / step, samples_per_second=12345.6)
             if step % 10 == 0:
                 progress.epoch({"epoch": step // 10, "loss": 1 / step, "accuracy": None, "samples_per_second": 12345.6})
-    return stream.getvalue()
+    return "" if stream is None else stream.getvalue()
 
 
 PLAIN = "epoch 1/2  loss 0.1  samples_per_second 12,346\nepoch 2/2  loss 0.05  samples_per_second 12,346\n"
@@ -58,3 +59,21 @@ def test_closing_twice_and_updating_after_it_do_nothing(monkeypatch):
 def test_a_run_without_steps_is_refused(steps, epochs):
     with pytest.raises(ValueError, match="at least 1"):
         Progress(total_steps=steps, epochs=epochs)
+
+
+def test_a_notebook_gets_one_line_that_changes(monkeypatch):
+    display = pytest.importorskip("IPython.display")
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: types.SimpleNamespace(kernel=True))
+    monkeypatch.setattr(display, "display", lambda data, raw, display_id: Handle())
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    run(None)
+    assert shown[0] == "epoch 1/2  step 1/20  loss 1.0000  12,346 samples/s"
+    assert shown[-1] == "epoch 2/2  loss 0.05  samples_per_second 12,346"
+    assert len(shown) < 20  # a browser is not sent every step
+    assert stream.getvalue() == ""

@@ -1,6 +1,7 @@
-"""Progress of a run in the terminal: one live line, or one plain line per epoch where nobody watches."""
+"""Progress of a run: one live line in a terminal or a notebook, one plain line per epoch where nobody watches."""
 
 import sys
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TextIO
@@ -11,7 +12,8 @@ SHOWN = ("loss", "val_loss", "accuracy", "samples_per_second", "seconds")
 
 
 class Progress:
-    """Shows how far a run is: live in a terminal with `rich` (extra `train`), else one line per epoch.
+    """Shows how far a run is: live in a terminal with `rich` (extra `train`), and below the cell of a notebook that
+    started it; else one line per epoch.
 
     >>> with Progress(total_steps=200, epochs=2) as progress:
     ...     progress.update(step=1, epoch=1, loss=2.3, samples_per_second=5000.0)
@@ -24,28 +26,37 @@ class Progress:
             raise ValueError(f"total_steps and epochs must be at least 1, not {total_steps} and {epochs}")
         self.epochs = epochs
         self._stream = sys.stderr if stream is None else stream
+        self._steps = total_steps
         self._bar: Any = None
         self._task: Any = None
-        if self._stream.isatty():
+        self._cell = _Cell() if stream is None and _in_a_notebook() else None
+        if self._cell is None and self._stream.isatty():
             self._bar, self._task = _live_line(self._stream, total_steps)
 
     def update(self, step: int, epoch: int, loss: float, samples_per_second: float) -> None:
         """Show that `step` steps (of all epochs) are done; `epoch` is counted from 1."""
+        rate = f"{samples_per_second:,.0f} samples/s"
+        if self._cell is not None:
+            self._cell.show(f"epoch {epoch}/{self.epochs}  step {step:,}/{self._steps:,}  loss {loss:.4f}  {rate}")
         if self._bar is not None:
-            rate = f"{samples_per_second:,.0f} samples/s"
             self._bar.update(self._task, completed=step, epoch=f"{epoch}/{self.epochs}", loss=f"{loss:.4f}", rate=rate)
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Print one line about an epoch that has ended: those of the usual figures that `record` has."""
-        figures = [f"{name} {_show(record[name])}" for name in SHOWN if record.get(name) is not None]
+        figures = [f"{name} {figure(record[name])}" for name in SHOWN if record.get(name) is not None]
         line = f"epoch {record['epoch']}/{self.epochs}  " + "  ".join(figures)
-        if self._bar is not None:
+        if self._cell is not None:
+            self._cell.show(line)
+        elif self._bar is not None:
             self._bar.console.print(line, highlight=False, markup=False)
         else:
             print(line, file=self._stream, flush=True)
 
     def close(self) -> None:
         """End the live line; further calls do nothing."""
+        if self._cell is not None:
+            self._cell.end()
+            self._cell = None
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -59,6 +70,37 @@ class Progress:
     ) -> None:
         """End the live line, whatever happened."""
         self.close()
+
+
+class _Cell:
+    """One line below a notebook's cell. What threads print would land below whichever cell runs at the time."""
+
+    PAUSE = 0.25  # seconds between two messages to the browser
+
+    def __init__(self) -> None:
+        self._line, self._shown = "", 0.0
+        self._display: Any = require("IPython.display", "notebook").display(_text(""), raw=True, display_id=True)
+
+    def show(self, line: str) -> None:
+        """Show this line, now or with one of the next."""
+        self._line = line
+        if time.monotonic() - self._shown >= self.PAUSE:
+            self.end()
+
+    def end(self) -> None:
+        """Show the last line."""
+        self._shown = time.monotonic()
+        self._display.update(_text(self._line), raw=True)
+
+
+def _text(line: str) -> dict[str, str]:
+    return {"text/plain": line}
+
+
+def _in_a_notebook() -> bool:
+    """Whether a Jupyter kernel runs this program; nothing is imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 def _live_line(stream: TextIO, total_steps: int) -> tuple[Any, Any]:
@@ -82,5 +124,10 @@ def _live_line(stream: TextIO, total_steps: int) -> tuple[Any, Any]:
     return bar, task
 
 
-def _show(value: Any) -> str:
+def figure(value: Any) -> str:
+    """A figure of an epoch, as short as it can be read.
+
+    >>> figure(50712.4), figure(0.123456)
+    ('50,712', '0.1235')
+    """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -17,11 +17,12 @@ from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
 from futurex.training.checkpoint import Checkpoint, save
 from futurex.training.loop import Outcome
-from futurex.training.progress import Progress
+from futurex.training.progress import Progress, figure
 from futurex.training.strategy.base import whole
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, unflatten
 
+ENDS = 12  # epochs of a long run that a notebook shows at its beginning and its end
 SHOWN = ("epoch", "loss", "val_loss", "samples_per_second", "seconds")
 
 
@@ -187,10 +188,14 @@ class Run:
         return f"<Run {self.name!r} {self.status}, epoch {len(self.history)}, step {self.step}{loss}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{record[name]:,.4g}</td>" for name in SHOWN if name in record) + "</tr>"
-            for record in self.history
-        )
         names = [name for name in SHOWN if self.history and name in self.history[0]]
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        lines = [
+            "<tr>" + "".join(f"<td>{figure(record[name])}</td>" for name in names if name in record) + "</tr>"
+            for record in self.history
+        ]
+        left_out = len(lines) - 2 * ENDS
+        if left_out > 1:
+            lines[ENDS:-ENDS] = [f"<tr><td colspan={len(names)}>… {left_out:,} more in <code>history</code></td></tr>"]
+        rows = "".join(lines)
         return f"<div><code>{escape(repr(self))}</code><table><tr>{head}</tr>{rows}</table></div>"
