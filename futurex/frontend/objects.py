@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import types
-from collections.abc import Iterator
 from typing import Any
 
 LISTS = (list, collections.deque)
@@ -75,23 +73,6 @@ def restore(contents: Contents) -> None:
 def has_state(leaf: Any) -> bool:
     """Could somebody change this leaf of a nest?"""
     return type(leaf) not in _FIXED and type(leaf).__module__.partition(".")[0] not in _LIBRARIES and is_state(leaf)
-
-
-def containers(value: Any) -> Iterator[Any]:
-    """The lists, dicts and dataclasses in a nest: what is made anew where the nest is put together of its leaves."""
-    kind = type(value)
-    if kind in (list, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        yield value
-    if kind is dict:
-        inner = list(value.values())
-    elif kind is list or isinstance(value, tuple):
-        inner = list(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [getattr(value, field.name) for field in dataclasses.fields(value)]
-    else:
-        return
-    for entry in inner:
-        yield from containers(entry)
 
 
 def describe(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +52,7 @@ class Observer:
 
     def __init__(self, fragments: Fragments, log: list[Made]) -> None:
         self._fragments = fragments
-        self._log = list(log)
+        self._log = list(itertools.takewhile(lambda made: made.apart, log))
         self._inside: list[Any] = []
 
     def twin(self, function: Any) -> Any:
@@ -94,7 +95,7 @@ class Observer:
         looked = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
         result, are_arrays = looked.result, [isinstance(leaf, np.ndarray) for leaf in looked.leaves]
         held = made is None and looked.alone != are_arrays  # somebody may change the result, or see it changed
-        outcome = None if held else outcome_of(result, before, leaves)
+        outcome = None if held else outcome_of(result, (args, kwargs), before, leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
         shared = any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
         now, same = flatten((args, kwargs))

@@ -15,7 +15,7 @@ import numpy as np
 
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
-from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.record import op
 
 LOG = Aval((), np.dtype(object))
@@ -63,12 +63,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Made:
-    """One call that was made: its result or exception, and the leaves of its arguments as it left them."""
+    """One call that was made: its result or exception, and the leaves of its arguments as it left them.
+
+    ``apart``: it did not return what it was given, nor change it but for the elements of arrays. What else it did shows
+    in the run's copies of its arguments only, so who goes on by other means has to make it again.
+    """
 
     function: Any
     result: Any
     error: BaseException | None
     after: list[Any]
+    apart: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +108,21 @@ class Call:
         try:
             result = self.function(*args, **kwargs)
         except Exception as error:
-            log.append(Made(self.function, None, error, given))
+            log.append(Made(self.function, None, error, given, self._is_same(args, kwargs, given)))
             raise
-        log.append(Made(self.function, result, None, given))
-        now, structure = flatten((args, kwargs))
-        same = structure == self.structure and all(a is b for a, b in zip(now, given, strict=True))
-        found = outcome_of(result, before, given) if same else None
+        same = self._is_same(args, kwargs, given)
+        log.append(Made(self.function, result, None, given, same and _is_apart(result, (args, kwargs))))
+        found = outcome_of(result, (args, kwargs), before, given) if same else None
         if not self.outcome.covers(found):
             raise ChangedResult(f"{self.name} returned {describe(found)}; it returned {describe(self.outcome)} before")
         parts = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in flatten(result)[0]]
         parts = [part for part, leaf in zip(parts, self.outcome.leaves, strict=True) if leaf is not None]
         return (np.True_, *parts, *(given[k] for k in self.outcome.written))
+
+    def _is_same(self, args: Any, kwargs: Any, given: list[Any]) -> bool:
+        """Do the arguments hold what they held?"""
+        now, structure = flatten((args, kwargs))
+        return structure == self.structure and all(a is b for a, b in zip(now, given, strict=True))
 
 
 @dataclass(frozen=True)
@@ -133,13 +142,16 @@ def _given(value: Any, leaf: Any) -> Any:
     return array if leaf.is_array else array[()]
 
 
-def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:
-    """What a call gave back, for the leaves of its arguments before it and after it.
+def outcome_of(result: Any, given: Any, before: Sequence[Any], after: Sequence[Any]) -> Outcome | None:
+    """What a call gave back, for what it was given, and the leaves of that before it and after it.
 
     None for what a tree cannot hold: objects and texts, arrays that share memory with arguments or that somebody else
-    still refers to, read-only arrays.
+    still refers to, read-only arrays, and lists, dicts and dataclasses that were given or stand in two places.
     """
     leaves, structure = flatten(result)
+    own = [id(each) for each in containers(result)]
+    if len(set(own)) < len(own) or not _is_apart(result, given):
+        return None
     kinds: list[Leaf | None] = []
     for leaf in leaves:
         if leaf is None:
@@ -151,7 +163,7 @@ def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outc
         if array.dtype.kind not in "biufc" or not array.dtype.isnative:
             return None
         is_array = isinstance(leaf, np.ndarray)
-        if is_array and (not leaf.flags.writeable or any(_shares(leaf, each) for each in after)):
+        if is_array and not leaf.flags.writeable:
             return None
         weak = type(leaf) in PYTHON_SCALARS
         if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
@@ -162,6 +174,13 @@ def outcome_of(result: Any, before: Sequence[Any], after: Sequence[Any]) -> Outc
         return None
     written = tuple(k for k, (a, b) in enumerate(zip(before, after, strict=True)) if not _same_bits(a, b))
     return Outcome(structure, tuple(kinds), written)
+
+
+def _is_apart(result: Any, given: Any) -> bool:
+    """Is nothing in a result an object that a call was given, or memory of such an array?"""
+    if not {id(each) for each in containers(result)}.isdisjoint(map(id, containers(given))):
+        return False
+    return not any(_shares(a, b) for a in flatten(result)[0] for b in flatten(given)[0])
 
 
 def _shares(a: Any, b: Any) -> bool:

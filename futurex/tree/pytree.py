@@ -66,6 +66,23 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
     return LEAF
 
 
+def containers(value: Any) -> Iterator[Any]:
+    """The lists, dicts and dataclasses in a nest: what is made anew where the nest is put together of its leaves."""
+    kind = type(value)
+    if kind in (list, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        yield value
+    if kind is dict:
+        inner = list(value.values())
+    elif kind is list or isinstance(value, tuple):
+        inner = list(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    else:
+        return
+    for entry in inner:
+        yield from containers(entry)
+
+
 @functools.lru_cache(maxsize=256)
 def _row(kind: type, count: int) -> Structure:
     """The structure of a tuple or list of leaves."""

@@ -209,6 +209,62 @@ def test_results_that_no_tree_can_hold_run_the_call_as_plain_numpy():
             assert bits(plain(futurized(x))) == bits(plain(function(x)))
 
 
+def one_of(p, q, v):
+    if v > 0:
+        return p
+    return q
+
+
+def or_new(p, v):
+    if v > 0:
+        return p
+    return [float(str(p[0]))]
+
+
+def twice(p):
+    p = [float(str(each)) for each in p]
+    return p, p
+
+
+def chosen(x):
+    a, c = [1.0], [x[2], 2.0]
+    for k in range(3):
+        c = one_of(c, a, x[k])
+    c.append(0.25)
+    return len(a), len(c), sum(a), sum(c)
+
+
+def carried(x):
+    a, b, c, k = [1.0], [1.0], [x[2], 2.0], 0
+    while len(a) < 12 and k < 18:
+        c = one_of(c, a, x[1])
+        a, b, c = c, a, b
+        k += 1
+    a.append(0.25)
+    return len(a), len(b), len(c), sum(a), sum(b), sum(c)
+
+
+def sometimes(x):
+    a = [x[0]]
+    b = or_new(a, x[1])
+    b.append(x[2] * 2)
+    return len(a), len(b), a[-1], b[-1]
+
+
+def both(x):
+    a, b = twice([x[0]])
+    a.append(x[1] * 2)
+    return len(a), len(b), a[-1], b[-1]
+
+
+@pytest.mark.parametrize("function", [chosen, carried, sometimes, both])
+def test_lists_that_a_call_gives_back_stay_the_ones_that_they_are(function):
+    f = fx.futurize(function)
+    values = [1.0, -2.0, 3.0], [1.0, 2.0, -3.0], [-1.0, 2.0, 3.0], [0.5, -1.0, -1.0]
+    for x in map(np.array, [*values[:1], *values]):  # the first call looks, the second is staged
+        assert [np.asarray(each).tolist() for each in f(x)] == [np.asarray(each).tolist() for each in function(x)]
+
+
 def test_policies():
     with pytest.raises(fx.StagingError, match=r"(?s)test_fragments\.py.*open\(LOG"):
         fx.futurize(counted, escape="error")(X)

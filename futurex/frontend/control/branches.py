@@ -37,13 +37,13 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import note_growth
-from futurex.frontend.objects import Contents, containers, describe, entries_of, fill, has_state
+from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
-from futurex.tree.pytree import flatten, unflatten
+from futurex.tree.pytree import containers, flatten, unflatten
 from futurex.tree.source import Source, at, here, raised_at
 
 

@@ -35,13 +35,13 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.lists import TracedList, note_growth
-from futurex.frontend.objects import Contents, containers, describe, entries_of, fill, has_state
+from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, param
-from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.pytree import Structure, containers, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
 FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
