@@ -11,13 +11,19 @@ from typing import BinaryIO
 def cache_folder() -> Path:
     """Return the folder for files that can be made again; it may not exist.
 
-    `$FUTUREX_CACHE`; or `futurex` in `$XDG_CACHE_HOME`, which is `~/.cache` unless it names another absolute folder.
+    `$FUTUREX_CACHE`; or `futurex` in `$XDG_CACHE_HOME`, which is `~/.cache` unless it names another absolute folder. A
+    user without a home, as containers have them, has none: a place where nothing can be read or written.
     """
     own = os.environ.get("FUTUREX_CACHE")
     if own:
         return Path(own)
     root = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    return (root if root.is_absolute() else Path.home() / ".cache") / "futurex"
+    if root.is_absolute():
+        return root / "futurex"
+    try:
+        return Path.home() / ".cache" / "futurex"
+    except RuntimeError:
+        return Path(os.devnull) / "futurex"  # never a folder that others may write: what lies there is run
 
 
 def sync_folder(folder: Path) -> None:

@@ -53,6 +53,12 @@ def test_har_holds_out_whole_people(cache, watch):
     assert len(data.x_train) == len(rest)
 
 
+def test_har_needs_no_folder_that_can_be_written(watch, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path / "file"))
+    assert load_har(step=80).x_test.shape[1:] == (80, 6)
+
+
 def test_har_is_read_from_the_cache_and_a_damaged_cache_is_made_again(cache, watch, monkeypatch):
     first = load_har(step=80)
     (stored,) = cache.iterdir()

@@ -1,10 +1,12 @@
 """Files that are there whole or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from futurex.files import cache_folder, write_aside
+from futurex.kernels import store
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -38,3 +40,24 @@ def test_the_cache_folder_follows_the_environment(monkeypatch):
     for nowhere in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
         assert cache_folder() == Path.home() / ".cache" / "futurex"
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("FUTUREX_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(OSError, match="Not a directory"):
+        (cache_folder() / "file").read_bytes()
+    store.write("0" * 64, b"code")
+    assert store.read("0" * 64) is None
+    assert store.usage().files == 0
+
+
+def test_code_that_does_not_fit_on_the_disk_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+    store.write("0" * 64, b"code")
+    assert store.usage().files == 0

@@ -1,5 +1,6 @@
 """Human activity recognition: seven shoulder exercises seen by a smartwatch, split by person."""
 
+import contextlib
 import zipfile
 from collections.abc import Iterable, Sequence
 
@@ -43,7 +44,8 @@ def load_har(
             arrays = {field: stored[field] for field in FIELDS}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # absent or damaged: made again
         arrays = _build(window, step, held_out, type_)
-        write_aside(cached, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        with contextlib.suppress(OSError):  # a folder that cannot be written: the next program makes them again, too
+            write_aside(cached, lambda file: np.savez(file, allow_pickle=False, **arrays))
     x_train, y_train, x_test, y_test, classes = (arrays[field] for field in FIELDS)
     return Dataset("har", x_train, y_train, x_test, y_test, tuple(map(str, classes)))
 

@@ -62,9 +62,13 @@ def write(key: str, code: bytes) -> None:
     try:
         folder().mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, aside = tempfile.mkstemp(dir=folder(), prefix=".")
-        with os.fdopen(handle, "wb") as file:
-            file.write(_digest(key, code) + code)
-        os.replace(aside, folder() / f"{key}.o")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_digest(key, code) + code)
+            os.replace(aside, folder() / f"{key}.o")
+        except OSError:
+            os.unlink(aside)  # half a file on a full disk
+            raise
     except OSError:
         return
     _written(folder()).note(_DIGEST + len(code))
