@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 TRAIN_ARGS ?=
 TEST_ARGS ?=
 
+# Tests and examples start hundreds of interpreters: what they import is compiled once, not by each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install train test lint types bench docs site lock
 
 # pip is slow to find that there is nothing to do; the stamps make repeated calls quick.
