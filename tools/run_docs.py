@@ -3,7 +3,7 @@
 Pages named as arguments are run alone.
 
 The blocks of one page share one namespace, as a reader would type them.
-Each page runs in a process of its own, with a deadline.
+Each page runs in a process of its own, with a deadline, beside another page: both wait at times.
 What failed is said again at the end, with the last lines of what it printed.
 """
 
@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +54,7 @@ def run_page(page: Path) -> str:
             printed.seek(0)
             text = printed.read()
     outcome = f"{page.relative_to(ROOT)}: {'passed' if status == 0 else f'FAILED ({status})'}"
-    print(text, outcome, sep="", flush=True)
+    print(f"{text}{outcome}\n", end="", flush=True)
     return "" if status == 0 else "\n".join([*text.splitlines()[-LAST_LINES:], outcome])
 
 
@@ -61,7 +62,8 @@ def main() -> int:
     """Run all pages and return the exit status."""
     everything = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "docs").glob("*.py"))]
     pages = [ROOT / name for name in sys.argv[1:]] or everything
-    failed = [report for page in pages if (report := run_page(page))]
+    with ThreadPoolExecutor(2) as both:
+        failed = [report for report in both.map(run_page, pages) if report]
     for report in failed:
         print("=" * 100, report, sep="\n")
     return 1 if failed else 0
