@@ -60,7 +60,9 @@ def test_bytes_of_another_protocol_close_the_connection(endpoints: list[Endpoint
     assert_unharmed(endpoints, rejected=1)
 
 
-@pytest.mark.parametrize("data", [b"", b"FUTUREX\0", Handshake(1, 2, SECRET, peer=0).greeting()[:-1]])
+@pytest.mark.parametrize(
+    "data", [b"", b"FUTUREX\0", Handshake(1, 2, SECRET, peer=0).greeting()[:-1]], ids=["nothing", "name", "greeting"]
+)
 def test_an_unfinished_handshake_is_closed_after_its_deadline(endpoints: list[Endpoint], data: bytes) -> None:
     endpoints[0].limits = Limits(handshake_timeout=0.3)  # now that the real peer is in
     with dial(endpoints[0]) as sock:
