@@ -94,7 +94,7 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     assert made is not None
     found = made(*node.inputs, **node.attrs)
     results = (found,) if isinstance(found, Node) else tuple(found)
-    if free and node.op not in _COLUMNWISE:
+    if free:
         results = _freed(results, node.inputs)
     return results[0] if isinstance(found, Node) else results
 

@@ -1,12 +1,17 @@
 """Kernels that reduce along leading dimensions: rows are added to the results one after the other, as NumPy does.
 
-A task is a range of columns of one block of rows; its totals stay in the nearest cache, and in lines that no other
+A task is a range of columns of one array of rows; its totals stay in the nearest cache, and in lines that no other
 thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow
 each other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead.
+
+Sums whose order is free are cut along the rows instead, into blocks whose totals are added up at the end
+(:mod:`~futurex.kernels.numba_.crossings`): a thread then reads all of a row, and what lies between its lines is not
+fetched for nothing.
 """
 
 from __future__ import annotations
 
+from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -32,16 +37,25 @@ def in_registers(sweep: Sweep, tile: int) -> bool:
     return tile <= MOST_VECTORS * LANES and tile * sum(node.dtype.itemsize for node in reduced) <= NARROW
 
 
+def in_blocks(sweep: Sweep) -> bool:
+    """May rows be added up in blocks?"""
+    *outer, _, columns = sweep.layout.extents
+    free = all(node.op == "free_sum" for node in sweep.nodes if sweep.level[node] is Level.REDUCED)
+    return free and not outer and columns <= MOST_COLUMNS
+
+
 class Columns:
     """The text of one kernel. ``width``: the columns of every task, if they are few: part of the text then, so that the
-    compiler keeps their totals in registers."""
+    compiler keeps their totals in registers. ``blocks``: a task is a block of rows."""
 
-    def __init__(self, sweep: Sweep, width: int = 0) -> None:
+    def __init__(self, sweep: Sweep, width: int = 0, blocks: bool = False) -> None:
         self.sweep = sweep
         self.width = width
+        self.blocks = blocks
         self.at_once = 1 if width else AT_ONCE
         self.outer = len(sweep.layout.extents) - 2
         self.numbers = ["tasks", "n", "columns", "tile", "tiles", *(f"e{d}" for d in range(self.outer))]
+        self.numbers += ["span"] if blocks else []
         self.parameters = parameters_of(sweep, self.numbers)
         self.result = {node: k for k, node in enumerate(sweep.graph.outs) if node.op in REDUCTIONS}
         if set(self.result) != {node for node in sweep.nodes if sweep.level[node] is Level.REDUCED}:
@@ -57,11 +71,12 @@ class Columns:
             code.lines.append(f"  {name} = alloca [{MOST_COLUMNS} x {memory_type(node.dtype)}], align 64")
         shared = Elements(sweep, code).scalars()
         declared: set[str] = set()
+        parts = crossings.Totals(code, list(self.result), "%columns", "%tasks") if self.blocks else None
         with code.loop("%low", "%high") as (task, _):
-            outer = code.do(f"udiv i64 {task}, %tiles")
-            first = code.multiply(code.do(f"urem i64 {task}, %tiles"), "%tile")
+            outer = "0" if parts else code.do(f"udiv i64 {task}, %tiles")
+            first = "0" if parts else code.multiply(code.do(f"urem i64 {task}, %tiles"), "%tile")
             width = str(self.width) if self.width else code.least("%tile", code.do(f"sub i64 %columns, {first}"))
-            place = code.add(code.multiply(outer, "%columns"), first)
+            begun, ended = self._rows(code, task)
             begin = Elements(sweep, code)
             with code.loop("0", width) as (column, _):
                 for node, pointer in totals.items():
@@ -69,16 +84,16 @@ class Columns:
                     begin.body.store(node.dtype, value, code.at(memory_type(node.dtype), pointer, column))
             blocks = str(self.width // LANES * LANES) if self.width else code.do(f"and i64 {width}, -{LANES}")
             index = self._index(code, outer)
-            rest = code.do(f"urem i64 %n, {self.at_once}")
-            whole = code.do(f"sub i64 %n, {rest}")
-            for low, high, count in (("0", whole, self.at_once), (whole, "%n", 1))[: self.at_once]:
+            rest = code.do(f"urem i64 {code.do(f'sub i64 {ended}, {begun}')}, {self.at_once}")
+            whole = code.do(f"sub i64 {ended}, {rest}")
+            for low, high, count in ((begun, whole, self.at_once), (whole, ended, 1))[: self.at_once]:
                 with code.loop(low, high, str(count)) as (row, _):
                     rows = [
                         _Row(self, code, index, code.add(row, str(k)), first, shared) for k in range(count)
                     ]
-                    for begun, ended in self._spans():
-                        vectors = (ended - begun) // LANES
-                        with code.loop(str(begun), str(ended), lanes=LANES, abreast=vectors) as (column, _):
+                    for left, right in self._spans():
+                        vectors = (right - left) // LANES
+                        with code.loop(str(left), str(right), lanes=LANES, abreast=vectors) as (column, _):
                             self._column(code, rows, column, totals)
                     if not self.width:
                         with (
@@ -90,14 +105,26 @@ class Columns:
                         self._column(code, rows, column, totals)
                     for each in rows:
                         declared |= each.body.intrinsics
+            made = parts.of(task) if parts else [f"%o{k}" for k in self.result.values()]
+            place = "0" if parts else code.add(code.multiply(outer, "%columns"), first)
             with code.loop("0", width) as (column, _):
-                for node, k in self.result.items():
+                for node, target in zip(self.result, made, strict=True):
                     kind = memory_type(node.dtype)
                     value = begin.body.load(node.dtype, code.at(kind, totals[node], column))
-                    begin.body.store(node.dtype, value, code.at(kind, f"%o{k}", code.add(place, column)))
+                    begin.body.store(node.dtype, value, code.at(kind, target, code.add(place, column)))
+        if parts:
+            parts.finish([f"%o{k}" for k in self.result.values()])
+            declared.add(past.DECLARATIONS[0])
         if sweep.guarded:
             report(code)
         return module(self.parameters, code, threaded, sorted(declared))
+
+    def _rows(self, code: Code, task: str) -> tuple[str, str]:
+        """The first row of a task and the one behind its last."""
+        if not self.blocks:
+            return "0", "%n"
+        first = code.multiply(task, "%span")
+        return first, code.least(code.add(first, "%span"), "%n")
 
     def _spans(self) -> list[tuple[int, int]]:
         """Columns whose vectors are side by side, which the compiler has as many of as a power of two."""

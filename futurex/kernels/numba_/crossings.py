@@ -1,4 +1,4 @@
-"""Sums over all rows beside what kernels do with each row, in the same trip through memory.
+"""Sums over all rows in blocks: beside what kernels do with each row, in the same trip through memory, or alone.
 
 Rows are shared in blocks whose number follows from that of the rows alone, so results do not depend on the number of
 threads. A block adds its rows to totals of its own, which lie in the nearest cache; the thread that ends last adds up
@@ -39,17 +39,18 @@ def room(nodes: Sequence[Node], blocks: int, columns: int) -> int:
 
 
 class Totals:
-    """The totals of the sums ``nodes`` over rows of ``%n`` elements, for one function's code."""
+    """The totals of the sums ``nodes`` over rows of ``width`` elements, for one function's code, which is called for
+    some of all ``blocks``."""
 
-    def __init__(self, code: Code, nodes: Sequence[Node]) -> None:
-        self.code, self.nodes = code, nodes
+    def __init__(self, code: Code, nodes: Sequence[Node], width: str = "%n", blocks: str = "%blocks") -> None:
+        self.code, self.nodes, self.width, self.blocks = code, nodes, width, blocks
         address = code.do("ptrtoint ptr %scratch to i64")
         gap = code.do(f"and i64 {code.do(f'sub i64 {-HEAD}, {address}')}, {_PAGE - 1}")
         self.base = code.at("i8", "%scratch", code.add(gap, str(HEAD)))
         self.offsets, end = [], "0"
         for node in nodes:
             self.offsets.append(code.add(end, str(_APART)))
-            filled = code.add(code.multiply("%n", str(node.dtype.itemsize)), str(LINE - 1))
+            filled = code.add(code.multiply(width, str(node.dtype.itemsize)), str(LINE - 1))
             end = code.add(self.offsets[-1], code.do(f"and i64 {filled}, -{LINE}"))
         self.stride = code.do(f"and i64 {code.add(end, str(_PAGE - 1))}, -{_PAGE}")
 
@@ -61,7 +62,7 @@ class Totals:
     def clear(self, totals: Sequence[str]) -> None:
         """Let the totals of a block begin at zero."""
         for node, total in zip(self.nodes, totals, strict=True):
-            size = self.code.multiply("%n", str(node.dtype.itemsize))
+            size = self.code.multiply(self.width, str(node.dtype.itemsize))
             self.code.run(f"call void @llvm.memset.p0.i64(ptr {total}, i8 0, i64 {size}, i1 false)")
 
     def finish(self, results: Sequence[str]) -> None:
@@ -69,17 +70,17 @@ class Totals:
         code = self.code
         mine = code.do("sub i64 %high, %low")
         done = code.add(code.do(f"atomicrmw add ptr %scratch, i64 {mine} acq_rel"), mine)
-        last = code.do(f"zext i1 {code.do(f'icmp eq i64 {done}, %blocks')} to i64")
+        last = code.do(f"zext i1 {code.do(f'icmp eq i64 {done}, {self.blocks}')} to i64")
         with code.loop("0", last):
             first = self.of("0")
-            with code.loop("1", "%blocks") as (block, _):
+            with code.loop("1", self.blocks) as (block, _):
                 for node, total, part in zip(self.nodes, first, self.of(block), strict=True):
-                    with code.loop("0", "%n") as (column, _):
+                    with code.loop("0", self.width) as (column, _):
                         add(code, node, total, column, InCode(code).load(
                             node.dtype, code.at(memory_type(node.dtype), part, column)
                         ))
             for node, total, result in zip(self.nodes, first, results, strict=True):
-                size = code.multiply("%n", str(node.dtype.itemsize))
+                size = code.multiply(self.width, str(node.dtype.itemsize))
                 code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {result}, ptr {total}, i64 {size}, i1 false)")
 
 

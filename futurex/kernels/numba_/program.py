@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_ import crossings, past
-from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_registers
+from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.functions import FUNCTIONS
 from futurex.kernels.numba_.layout import collapse
@@ -102,7 +102,12 @@ def reducing(node: Node, threads: int) -> Program:
         tiles = math.ceil(columns / tile)
         numbers = (shares * tiles, count, columns, tile, tiles, *outer)
         even = columns % tile == 0 or tiles == 1
-        kernel = Columns(sweep, min(tile, columns) if even and in_registers(sweep, tile) else 0)
+        blocks, span = crossings.blocks_of(count) if in_blocks(sweep) else (1, count)
+        if blocks > 1:
+            tile, even = columns, True
+            numbers = (blocks, count, columns, columns, 1, span)
+            scratch += crossings.room([node for node in sweep.graph.outs if node.op == "free_sum"], blocks, columns)
+        kernel = Columns(sweep, min(tile, columns) if even and in_registers(sweep, tile) else 0, blocks > 1)
     else:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
