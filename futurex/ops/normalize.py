@@ -40,20 +40,36 @@ def _dtype(*avals: Aval) -> np.dtype[Any]:
     return np.result_type(*(aval.dtype for aval in avals))
 
 
-def _batch_norm(x: Any, scale: Any, shift: Any, eps: float) -> tuple[Any, Any, Any]:
+def _moments(x: Any) -> tuple[Any, Any]:
     axes = _leading(x.ndim)
     mean = np.mean(x, axes)
-    centred = x - mean
-    var = np.mean(np.square(centred), axes)
-    return centred * (scale / np.sqrt(var + eps)) + shift, mean, var
+    return mean, np.mean(np.square(x - mean), axes)
+
+
+def _moments_decomposed(x: Node) -> tuple[Node, Node]:
+    axes, count = _leading(x.ndim), float(math.prod(x.shape[:-1]))
+    mean = _total(x, axes) / count
+    return mean, _total(apply("square", x - mean), axes) / count
+
+
+def _moments_aval(x: Aval) -> tuple[Aval, Aval]:
+    _check(x)
+    return Aval(x.shape[-1:], x.dtype), Aval(x.shape[-1:], x.dtype)
+
+
+def _batch_norm(x: Any, scale: Any, shift: Any, eps: float) -> tuple[Any, Any, Any]:
+    mean, var = _moments(x)
+    return (x - mean) * (scale / np.sqrt(var + eps)) + shift, mean, var
 
 
 def _batch_norm_decomposed(x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, Node, Node]:
-    axes, count = _leading(x.ndim), float(math.prod(x.shape[:-1]))
-    mean = _total(x, axes) / count
-    centred = x - mean
-    var = _total(apply("square", centred), axes) / count
-    return centred * (scale / apply("sqrt", var + eps)) + shift, mean, var
+    mean, var = _moments_decomposed(x)
+    return normalised(x, scale, shift, mean, var, eps), mean, var
+
+
+def normalised(x: Node, scale: Node, shift: Node, mean: Node, var: Node, eps: float) -> Node:
+    """``x`` by a mean and a variance of its columns."""
+    return (x - mean) * (scale / apply("sqrt", var + eps)) + shift
 
 
 def _batch_norm_aval(x: Aval, scale: Aval, shift: Aval, eps: float) -> tuple[Aval, Aval, Aval]:
@@ -227,6 +243,12 @@ def _samples(vectors: int, with_g: bool, order: int = 2) -> Any:
     return samples
 
 
+op(
+    "moments", _moments, aval=_moments_aval, decompose=_moments_decomposed,
+    factors=lambda x: f"{_batch(x)} -> c, c", cost=lambda x: Cost(4.0 * x.size, 1.0 * x.nbytes),
+    samples=lambda rng: [Sample((rng.normal(size=(2, 5, 3)) * 2 + 1,), {}, order=2)],
+)  # fmt: skip
+"""Mean and variance over all axes but the last, which no NumPy program asks for at once: as kernels find them."""
 op(
     "batch_norm", _batch_norm, aval=_batch_norm_aval, vjp=_batch_norm_rule, decompose=_batch_norm_decomposed,
     factors=lambda x, *_, eps: f"{_batch(x)}, c, c -> {_batch(x)}, c, c", cost=_cost, samples=_samples(2, False),

@@ -15,6 +15,7 @@ import numpy as np
 
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED, COMPLEX
+from futurex.ops.normalize import normalised
 from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS
 from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import Rule, rewrite
@@ -66,6 +67,13 @@ def _of_all(node: Node) -> Node | tuple[Node, ...] | None:
     return tuple(item(back, k) for k in range(3))
 
 
+def _by_moments(x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, Node, Node]:
+    """Batch normalisation whose statistics are found in one trip."""
+    found = apply("moments", x)
+    mean, var = item(found, 0), item(found, 1)
+    return normalised(x, scale, shift, mean, var, eps), mean, var
+
+
 def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule:
     """Nodes give way to their one result, items to one of several."""
 
@@ -89,8 +97,9 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
         return None
     if not (_by_columns(x) if node.op in _COLUMNWISE else _along_one_axis(node, x)):
         return None
-    made = _ROWWISE[node.op]
-    made = made or record(node.op).decompose
+    made = _ROWWISE[node.op] or record(node.op).decompose
+    if free and node.op == "batch_norm" and math.prod(x.shape[:-1]) >= _SAMPLES:
+        made = _by_moments
     assert made is not None
     found = made(*node.inputs, **node.attrs)
     results = (found,) if isinstance(found, Node) else tuple(found)
@@ -169,6 +178,8 @@ def _hit(logits: Node, labels: Node) -> Node:
 
 _FREE = {"sum": "free_sum", "max": "free_max"}
 """Reductions in a free order. Where the largest element is taken off a row's elements, NaN among them stays."""
+_SAMPLES = 128
+"""Rows from which on the mean and the variance of columns are found at once, by kernels that share the rows."""
 _LOCAL = ("local_batch_norm", "local_batch_norm_grad")
 _COLUMNWISE = ("batch_norm", "batch_norm_grad")
 _ROWWISE: dict[str, Callable[..., Node] | None] = {

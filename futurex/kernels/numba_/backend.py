@@ -16,6 +16,7 @@ from futurex.kernels.numba_ import (
     complexes,
     dropout,
     labels,
+    moments,
     picked,
     pool,
     repeated,
@@ -43,6 +44,7 @@ _WRITTEN = {
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
     "gather": picked.claim, "spectral_map": spectra.claim, "repeat_each": repeated.claim,
+    "moments": moments.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -62,7 +64,9 @@ class NumbaBackend:
         if node.op in _WRITTEN:
             call = _WRITTEN[node.op](node, threads)
             bind = None if call is None else call.bind
-            return None if call is None else Kernel(call, self.name, True, contiguous=True, late=call, bind=bind)
+            if call is None:
+                return None
+            return Kernel(call, self.name, True, contiguous=True, exclusive=call.exclusive, late=call, bind=bind)
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
         if node.op in _BLOCKWISE:

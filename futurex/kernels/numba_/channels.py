@@ -44,7 +44,10 @@ def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, 
 
 
 class Written:
-    """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it."""
+    """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it. ``exclusive``: one
+    call at a time."""
+
+    exclusive = False
 
     def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int]) -> None:
         self.node = node
@@ -102,6 +105,10 @@ class Written:
             np.copyto(target, value)
         return out
 
+    def steps(self, block: int) -> list[Step]:
+        """The same as steps, of a block at a fixed address."""
+        return [self.entry.step(block, self.share)]
+
     def run(self, block: bytes) -> None:
         """Run the code on a block of parameters."""
         if self.threads > 1:
@@ -137,7 +144,7 @@ class _BoundWritten:
             return None
         self.words[self.first :] = [address_of(array) for array in arrays]
         if not self.steps:
-            self.steps = [self.kernel.entry.step(address_of(self.words), self.kernel.share)]
+            self.steps = self.kernel.steps(address_of(self.words))
         return self.steps
 
 
