@@ -81,6 +81,29 @@ def test_the_same_bits_past_the_caches(make, shape, dtype, threads, offset, monk
         assert bits(one) == bits(other)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+@pytest.mark.parametrize(("columns", "offset"), [(1300, 0), (1299, 8), (1026, 16), (1155, 40)])
+def test_rows_that_begin_within_a_line(columns, offset, dtype, monkeypatch):
+    """Of a stencil's result none begins where another one does; what lies beside the whole lines is stored once."""
+    u = p((37, columns), dtype, "u")
+    cuts = [((0, -2), (1, -1)), ((2, None), (1, -1)), ((1, -1), (0, -2)), ((1, -1), (2, None))]
+    views = [apply("load", u, chain=(("index", tuple(("s", *cut, None) for cut in each)),)) for each in cuts]
+    above, below, left, right = inner = [p(view.shape, dtype, f"a{k}") for k, view in enumerate(views)]
+    graph = Graph(inner, [(above + below) * (left - right), left - below])
+    x = (np.random.default_rng(4).normal(size=u.shape) * 50).astype(dtype)
+    given = [x[tuple(slice(*cut) for cut in each)] for each in cuts]
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    kernel = NumbaBackend().claim(apply("fused", *views, graph=graph), 2)
+    room = [placed(out.shape, np.dtype(dtype), offset) for out in graph.outs]
+    kernel.call(tuple(array for array, _, _ in room), *given)
+    assert kernel.late.interpreted == 0
+    wanted = (given[0] + given[1]) * (given[2] - given[3]), given[2] - given[1]
+    for (array, whole, first), want in zip(room, wanted, strict=True):
+        assert bits(array) == bits(want)
+        assert (whole[:first] == 77).all()
+        assert (whole[first + array.nbytes :] == 77).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("size", [65536 + 37, 70000])
 def test_threads_share_whole_pieces_of_one_long_row(size, threads, monkeypatch):

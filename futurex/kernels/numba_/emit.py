@@ -135,7 +135,7 @@ class _Emitter:
         part = self._part()
         declarations = sorted(self.body.intrinsics)
         if self.aside:
-            declarations.append(past.MARK)
+            declarations += past.DECLARATIONS
         return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
 
     def _parameters(self) -> list[tuple[str, str]]:
@@ -203,48 +203,110 @@ class _Emitter:
         return [*lines, *self._report(), "  ret void", "}"]
 
     def _pieces(self, low: str, high: str, before: str, values: dict[tuple[Node, Dtype], str]) -> list[str]:
-        """A loop over the whole pieces of a row, which asks for what operands hold ahead of a piece."""
-        last = self.depth - 1
-        for name, dtype, mask in self._pointers()[len(self.outs) :]:
-            if mask[-1]:
-                kind = memory_type(dtype)
-                start = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[name]}, i64 %piece")
-                for byte in range(AHEAD, AHEAD + PIECE * dtype.itemsize, LINE):
-                    self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
-                self.body.intrinsics.add(PREFETCH)
-        lines = [
+        """A loop over the pieces of a row that are whole lines of the first result, which asks for what operands hold
+        ahead of a piece. Where a row begins within a line, what comes before the first whole one is made with what
+        follows, and what comes behind the last with what lies before: only that of it is stored. The one row of what
+        has no others begins with a line mostly, and what is left of it is made one by one."""
+        last, rows = self.depth - 1, self.depth > 1
+        self.index, self.targets = f"%at{last}", [f"%w{k}" for k in range(len(self.outs))]
+        asked = self._asked()
+        self._element(dict(values))
+        element = self._flush()
+        self.index, self.targets = f"%i{last}", []
+        lines = self._of_rows(high) if rows else [
             f"  %span = sub i64 {high}, {low}",
             f"  %covered = and i64 %span, -{PIECE}",
             f"  %whole = add i64 {low}, %covered",
+        ]  # fmt: skip
+        lines += [
             "  br label %ahead",
             "ahead:",
-            f"  %piece = phi i64 [ {low}, %{before} ], [ %following, %sent ]",
-            "  %more = icmp slt i64 %piece, %whole",
+            f"  %place = phi i64 [ {'%start' if rows else low}, %{before} ], [ %following, %sent ]",
+            "  %more = icmp slt i64 %place, %whole",
             "  br i1 %more, label %pieces, label %over",
             "pieces:",
-            *self._flush(),
+        ]
+        if rows:
+            lines += [
+                "  %early = icmp slt i64 %place, %final",
+                "  %earlier = select i1 %early, i64 %place, i64 %final",
+                "  %inside = icmp sgt i64 %earlier, 0",
+                "  %piece = select i1 %inside, i64 %earlier, i64 0",
+            ]
+        else:
+            lines.append("  %piece = add i64 %place, 0")
+        lines += [
+            *asked,
             "  br label %each",
             "each:",
             "  %within = phi i64 [ 0, %pieces ], [ %onward, %each ]",
             f"  %at{last} = add nsw i64 %piece, %within",
-        ]
-        self.index, self.targets = f"%at{last}", [f"%w{k}" for k in range(len(self.outs))]
-        self._element(dict(values))
-        self.index, self.targets = f"%i{last}", []
-        lines += [
-            *self._flush(),
+            *element,
             "  %onward = add nsw i64 %within, 1",
             f"  %again = icmp slt i64 %onward, {PIECE}",
             "  br i1 %again, label %each, label %gone",
             "gone:",
         ]
+        if rows:
+            lines += ["  %all = icmp eq i64 %place, %piece", "  br i1 %all, label %lines, label %some", "lines:"]
         for k, node in enumerate(self.outs):
             target = f"getelementptr inbounds {memory_type(node.dtype)}, ptr {self.rows[f'%o{k}']}, i64 %piece"
             lines += past.sent(str(k), target, f"%w{k}", PIECE * node.dtype.itemsize)
+        if rows:
+            lines += ["  br label %sent", *self._some(high)]
         return [
-            *lines, "  br label %sent", "sent:", f"  %following = add nsw i64 %piece, {PIECE}", "  br label %ahead",
+            *lines, "  br label %sent", "sent:", f"  %following = add nsw i64 %place, {PIECE}", "  br label %ahead",
             "over:",
         ]  # fmt: skip
+
+    def _asked(self) -> list[str]:
+        """Requests for what operands hold ahead of a piece. Views with gaps between their rows are mostly those of one
+        array, some shifted against others: its few rows, most of which are read already, the processor foresees."""
+        for name, dtype, mask in self._pointers()[len(self.outs) :]:
+            if mask[-1] and not self._axes(name):
+                kind = memory_type(dtype)
+                start = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[name]}, i64 %piece")
+                for byte in range(AHEAD, AHEAD + PIECE * dtype.itemsize, LINE):
+                    self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
+                self.body.intrinsics.add(PREFETCH)
+        return self._flush()
+
+    def _of_rows(self, high: str) -> list[str]:
+        """Where the pieces of a row begin: as far before it as the first line of its result that is whole lies behind
+        its beginning, less a piece."""
+        size = self.outs[0].dtype.itemsize
+        return [
+            f"  %row.at = ptrtoint ptr {self.rows['%o0']} to i64",
+            "  %row.past = sub i64 0, %row.at",
+            f"  %gap.bytes = and i64 %row.past, {LINE - 1}",
+            f"  %gap = udiv i64 %gap.bytes, {size}",
+            "  %even = icmp eq i64 %gap, 0",
+            f"  %sooner = sub nsw i64 %gap, {PIECE}",
+            "  %start = select i1 %even, i64 0, i64 %sooner",
+            f"  %final = sub nsw i64 {high}, {PIECE}",
+            f"  %whole = add i64 {high}, 0",
+        ]
+
+    def _some(self, high: str) -> list[str]:
+        """The part of a piece that lies before the first whole line, or behind the last."""
+        lines = [
+            "some:",
+            "  %head = icmp slt i64 %place, 0",
+            "  %from = select i1 %head, i64 0, i64 %place",
+            f"  %first.line = add nsw i64 %place, {PIECE}",
+            f"  %to = select i1 %head, i64 %first.line, i64 {high}",
+            "  %some.count = sub nsw i64 %to, %from",
+            "  %left.out = sub nsw i64 %from, %piece",
+        ]
+        for k, node in enumerate(self.outs):
+            kind = memory_type(node.dtype)
+            lines += [
+                f"  %some.to{k} = getelementptr inbounds {kind}, ptr {self.rows[f'%o{k}']}, i64 %from",
+                f"  %some.from{k} = getelementptr inbounds {kind}, ptr %w{k}, i64 %left.out",
+                f"  %some.bytes{k} = mul nsw i64 %some.count, {node.dtype.itemsize}",
+                f"  call void @llvm.memcpy.p0.p0.i64(ptr %some.to{k}, ptr %some.from{k}, i64 %some.bytes{k}, i1 false)",
+            ]
+        return lines
 
     def _report(self) -> list[str]:
         """Any thread whose flag is set sets the caller's; none takes it back."""
