@@ -5,7 +5,8 @@ every page of the next one is a fault: for a result of 40 MB that takes as long 
 machines much longer. NumPy lets
 a library allocate what arrays own (``PyDataMem_SetHandler``, NEP 49), so that results are arrays like all others: they
 own their data, and can be resized. Sixteen blocks are kept; the system may take their pages while nobody uses them
-(``MADV_FREE``).
+(``MADV_FREE``), but for those of a few: telling it interrupts every other processor of the process, and takes longer
+than small kernels do.
 
 The functions are machine code, since arrays die in any thread and while Python ends. Some of NumPy's own functions ask
 for memory without the interpreter's lock, so the table of blocks has a lock of its own.
@@ -29,6 +30,8 @@ LEAST_BYTES = 1 << 20
 KEPT = 16
 """Blocks that are kept at most; the one kept longest gives way."""
 _SHARE = 64  # a block above this part of the machine's memory is not kept
+_WARM = 128 << 20
+"""Bytes of kept blocks whose pages the system may not take, but a quarter of the largest block that is kept."""
 _PAGE = 2 << 20
 _MADV_FREE, _MADV_HUGEPAGE = 8, 14
 _SET_HANDLER = 304  # its place in NumPy's table of C functions
@@ -51,6 +54,16 @@ _LOCK = [
     "  br i1 %busy, label %try, label %locked",
     "locked:",
 ]
+def _cooled(held: str, size: str) -> list[str]:
+    """What a place held is kept no more: its size, and a bit that says whether the system was not told."""
+    return [
+        f"  %warm.at = getelementptr i64, ptr %state, i64 {2 * KEPT + 3}",
+        f"  %was.warm = and i64 %{held}, 1",
+        f"  %warm.bytes = mul i64 %was.warm, %{size}",
+        "  %warm.before = atomicrmw sub ptr %warm.at, i64 %warm.bytes monotonic",
+    ]
+
+
 _UNLOCK = "  store atomic i64 0, ptr %lock release, align 8"
 _TAKE = [
     "declare ptr @aligned_alloc(i64, i64)",
@@ -68,7 +81,8 @@ _TAKE = [
     "  %slot = getelementptr {ptr, i64}, ptr %state, i64 %k",
     "  %place = getelementptr {ptr, i64}, ptr %slot, i64 0, i32 1",
     "  %held = load i64, ptr %place",
-    "  %fits = icmp eq i64 %held, %bytes",
+    "  %holds = and i64 %held, -2",
+    "  %fits = icmp eq i64 %holds, %bytes",
     "  br i1 %fits, label %found, label %next",
     "next:",
     "  %after = add i64 %k, 1",
@@ -76,6 +90,7 @@ _TAKE = [
     "found:",
     "  %block = load ptr, ptr %slot",
     "  store i64 0, ptr %place",
+    *_cooled("held", "holds"),
     _UNLOCK,
     "  ret ptr %block",
     "fresh:",
@@ -166,7 +181,20 @@ _FREE = [
     "  %drop = or i1 %odd.size, %moved",
     "  br i1 %drop, label %end, label %keep",
     "keep:",
+    f"  %all.at = getelementptr i64, ptr %state, i64 {2 * KEPT + 3}",
+    "  %most.at = getelementptr i64, ptr %all.at, i64 1",
+    "  %most = load i64, ptr %most.at",
+    "  %all = atomicrmw add ptr %all.at, i64 %bytes monotonic",
+    "  %together = add i64 %all, %bytes",
+    "  %much = icmp ugt i64 %together, %most",
+    "  br i1 %much, label %tell, label %put",
+    "tell:",
+    "  %taken.back = atomicrmw sub ptr %all.at, i64 %bytes monotonic",
     f"  %told = call i32 @madvise(ptr %block, i64 %bytes, i32 {_MADV_FREE})",  # while nobody else can take it
+    "  br label %put",
+    "put:",
+    "  %warm = phi i64 [ 0, %tell ], [ 1, %keep ]",
+    "  %marked = or i64 %bytes, %warm",
     *_LOCK,
     "  %turn = load i64, ptr %clock",
     "  %following = add i64 %turn, 1",
@@ -175,9 +203,11 @@ _FREE = [
     "  %slot = getelementptr {ptr, i64}, ptr %state, i64 %k",
     "  %place = getelementptr {ptr, i64}, ptr %slot, i64 0, i32 1",
     "  %kept = load i64, ptr %place",
+    "  %kept.bytes = and i64 %kept, -2",
+    *_cooled("kept", "kept.bytes"),
     "  %before = load ptr, ptr %slot",
     "  store ptr %block, ptr %slot",
-    "  store i64 %bytes, ptr %place",
+    "  store i64 %marked, ptr %place",
     _UNLOCK,
     "  %empty = icmp eq i64 %kept, 0",
     "  br i1 %empty, label %done, label %end",
@@ -230,8 +260,9 @@ _made: list[tuple[Callable[[Any], Any], Any]] = []
 
 
 def _table(limit: int) -> bytes:
-    """What the functions share: places for blocks, whose turn it is, the bytes of the largest that is kept, a lock."""
-    return struct.pack(f"={2 * KEPT + 3}q", *[0] * (2 * KEPT + 1), limit, 0)
+    """What the functions share: places for blocks, whose turn it is, the bytes of the largest that is kept, a lock, the
+    bytes of blocks whose pages the system may not take, and how many these may be."""
+    return struct.pack(f"={2 * KEPT + 5}q", *[0] * (2 * KEPT + 1), limit, 0, 0, min(_WARM, limit // 4))
 
 
 def _forever(content: bytes) -> int:

@@ -177,6 +177,30 @@ def test_memory_is_given_to_one_only_without_the_interpreters_lock():
     for each in threads:
         each.join()
     assert wrong == [0] * 4
+    assert warm(state)[0] == sum(warm(state)[1])
+
+
+def warm(state):
+    """The bytes whose pages the system may not take, and those of each block that is kept and marked so."""
+    words = np.frombuffer(state, np.int64, 2 * recycling.KEPT + 5)
+    return words[2 * recycling.KEPT + 3], [size - 1 for size in words[1 : 2 * recycling.KEPT : 2] if size & 1]
+
+
+def test_the_system_is_told_of_what_is_kept_beyond_a_few_blocks():
+    give, take = recycling.compiled(recycling._TEXTS[-1]), recycling.compiled(recycling._TEXTS[0])
+    new = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(take.address)
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(give.address)
+    state, size = ctypes.create_string_buffer(recycling._table(64 << 20)), 2 << 20
+    for count in (3, 6, recycling.KEPT + 4):
+        blocks = [new(state, size) for _ in range(count)]
+        assert len(set(blocks)) == count
+        for block in blocks:
+            free(state, block, size)
+        assert warm(state)[0] == sum(warm(state)[1])
+        assert min(count, 7) * size <= warm(state)[0] <= 16 << 20  # a block that gives way was one of them
+    again = [new(state, size) for _ in range(recycling.KEPT)]
+    assert set(again) <= set(blocks)
+    assert warm(state) == (0, [])
 
 
 def test_what_was_never_a_block_is_not_kept():
