@@ -30,9 +30,9 @@ LEAST_PRODUCT = 64**3
 """Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS."""
 PARALLEL_PRODUCT = 1 << 19
 """Multiply-adds from which a second thread is worth its start."""
-_TASKS, _SHORTEST = 8, 48
-"""Tasks for each thread that are enough, and rows of one that are worth the packing."""
-_TICKETS = 4
+_TASKS, _SHORTEST, _LONG = 8, 48, 240
+"""Tasks for each thread that are enough, rows of one that are worth the packing, and so many that it hardly costs,
+unless the inner axis is long: then the second operand comes from memory again."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
 _THIN, _THINNEST = 16, 4
@@ -173,9 +173,12 @@ class Product:
         form, count = products.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
         whole, end = form.whole, form.end
         height = rows
-        if batch * count < _TASKS * self.threads:  # each thread takes as many tasks, one after the other
+        # each thread takes as many tasks, one after the other
+        if self.threads > 1 and batch * count < _TASKS * self.threads:
             unit = math.lcm(whole.rows, end.rows if end is not None else 1)
             parts = self.threads // math.gcd(batch * count, self.threads)
+            enough = 1 if form.deep else -(-_TASKS * self.threads // (batch * count * parts))
+            parts *= max(1, min(enough, rows // (_LONG * parts)))
             height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
         chunks = -(-rows // height)
         depth = -(-inner // -(-inner // products.DEEPEST))
@@ -188,7 +191,7 @@ class Product:
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
-        tickets = min(int(np.frombuffer(block, np.int64, 1)[0]), _TICKETS * self.threads)
+        tickets = min(int(np.frombuffer(block, np.int64, 1)[0]), _TASKS * self.threads)
         return Share(self.threads, tickets, math.prod(self.sizes) < BRIEF_PRODUCT)
 
     def lies(self, arrays: Sequence[Any]) -> tuple[Lie, Lie] | None:

@@ -70,6 +70,25 @@ def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expect
     np.testing.assert_array_equal(again, out)
 
 
+def test_rows_are_divided_into_tiles_of_two_heights():
+    assert panels_of(128, 512, 512)[0].mixed
+    assert not panels_of(128, 512, 48)[0].mixed  # sixteen tiles of eight
+    for rows in range(30, 68):
+        check((rows, 259), (259, 128), turned=(False, rows % 2 == 0), bias=rows % 3 == 0)
+        check((rows, 259), (259, 64), threads=2)  # 48 rows, and what is left of them
+
+
+@pytest.mark.parametrize(("rows", "threads", "tickets"), [(784, 2, 16), (1000, 4, 32), (479, 2, 8), (784, 1, 8)])
+def test_long_products_are_cut_into_parts(rows, threads, tickets):
+    x, y = operand(np.random.default_rng(rows), (rows, 66), True), np.ones((66, 512), FLOAT32)
+    product = claimed(x.shape, y.shape, (True, False), threads=threads)[1].late
+    out, alone = np.empty((2, rows, 512), FLOAT32)
+    assert product.share(product.block(product.lies((out, x, y)), (out, x, y))).tickets == tickets
+    product(out, x, y)
+    claimed(x.shape, y.shape, (True, False))[1].late(alone, x, y)
+    np.testing.assert_array_equal(out, alone)
+
+
 @pytest.mark.parametrize("columns", [17, 100, 160])
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
 def test_edges_of_panels_and_tiles(columns, turned):
@@ -235,7 +254,7 @@ def test_little_products_need_no_threads_of_the_library():
 
 def test_panels_cover_all_columns():
     for columns in range(1, 200):
-        whole, end, count = panels_of(columns + 20, columns)
+        whole, end, count = panels_of(columns + 20, 512, columns)
         last = end or whole
         assert (count - 1) * whole.width + (last.vectors - 1) * 16 + last.last == columns
         assert all(1 <= each.rows <= ROWS[each.vectors] for each in (whole, last))

@@ -37,6 +37,8 @@ _UNROLLED = {False: 4, True: 2}
 instructions, which is what counts where another program has the other half of a core. Addresses of more that lie apart
 find no registers."""
 _WASTE = 0.02
+_MIXED = 256
+"""Inner elements from which tiles have two heights; stacks of products with 100 took up to a seventh longer so."""
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
@@ -47,12 +49,13 @@ _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_st
 class Panel:
     """Columns of the result that are made together: whole vectors, the last of which has only ``last`` columns.
 
-    They are made in tiles of ``rows`` rows.
+    They are made in tiles of ``rows`` rows; ``mixed``: the last tiles have one row fewer, so that no row is made twice.
     """
 
     vectors: int
     last: int
     rows: int
+    mixed: bool
 
     @property
     def width(self) -> int:
@@ -89,34 +92,38 @@ def form_of(
     16
     """
     batch, rows, inner, columns = sizes
-    whole, end, count = panels_of(rows, columns)
+    whole, end, count = panels_of(rows, inner, columns)
     deep = inner > DEEPEST
     return Form(whole, end, *turned, deep, bias, shared and batch > 1 and rows < TALL and not deep), count
 
 
-def panels_of(rows: int, columns: int) -> tuple[Panel, Panel | None, int]:
+def panels_of(rows: int, inner: int, columns: int) -> tuple[Panel, Panel | None, int]:
     """The panel that most columns are made in, the one at the end if that is another, and how many there are.
 
-    >>> panels_of(128, 100)
-    (Panel(vectors=4, last=16, rows=5), Panel(vectors=3, last=4, rows=8), 2)
+    >>> panels_of(128, 512, 100)
+    (Panel(vectors=4, last=16, rows=6, mixed=True), Panel(vectors=3, last=4, rows=8, mixed=False), 2)
     """
     vectors = -(-columns // LANES)
     widest = WIDEST + 1 if vectors % (WIDEST + 1) == 0 and vectors % WIDEST else WIDEST
     count = -(-vectors // widest)
     width = -(-vectors // count)
     rest = vectors - (count - 1) * width
-    end = Panel(rest, columns - (vectors - 1) * LANES, _height(rows, rest))
-    whole = Panel(width, LANES, _height(rows, width))
+    end = Panel(rest, columns - (vectors - 1) * LANES, *_height(rows, inner, rest))
+    whole = Panel(width, LANES, *_height(rows, inner, width))
     if count == 1:
         return end, None, 1
     return whole, end if end != whole else None, count
 
 
-def _height(rows: int, vectors: int) -> int:
-    """Rows of a tile: the most, or somewhat fewer where the last tile would be nearly empty."""
-    heights = range(ROWS[vectors], ROWS[vectors] * 2 // 3 - 1, -1)
+def _height(rows: int, inner: int, vectors: int) -> tuple[int, bool]:
+    """Rows of a tile, and whether the last ones have one fewer: any number from ``most * (most - 1)`` on is made of
+    both. For few rows, and a short inner axis, somewhat lower tiles, where the last would be nearly empty."""
+    most = ROWS[vectors]
+    heights = range(most, most * 2 // 3 - 1, -1)
     wasted = {height: (-rows % height) / rows for height in heights}
-    return next((height for height in heights if wasted[height] <= _WASTE), min(heights, key=wasted.__getitem__))
+    if inner >= _MIXED and rows >= most * (most - 1) and wasted[most] > _WASTE:
+        return most, True
+    return next((height for height in heights if wasted[height] <= _WASTE), min(heights, key=wasted.__getitem__)), False
 
 
 def _fma(code: Code, x: str, y: str, z: str) -> str:
@@ -249,7 +256,7 @@ class _Writer:
             return
         code = self.code
         source = code.at("float", self.y, code.multiply(begin, "%y_row"))
-        self._rows_of_tile(panel, first, code.do(f"sub i64 {last}, 1"), begin, count, source)
+        self._rows_of_tile(panel, panel.rows, first, code.do(f"sub i64 {last}, 1"), begin, count, source)
 
     def _pack_turned(self, panel: Panel, begin: str, count: str) -> None:
         """Squares of sixteen rows of the operand become sixteen rows of the panel; the last row stands in for those
@@ -291,20 +298,28 @@ class _Writer:
         )
 
     def _tiles(self, panel: Panel, first: str, last: str, begin: str, count: str) -> None:
-        """All tiles of some rows; the last row stands in for those that the last tile lacks, and is made again."""
+        """All tiles of some rows, the lower ones last; where there are too few rows for that, the last one stands in
+        for those that the last tile lacks, and is made again."""
         code = self.code
         most = code.do(f"sub i64 {last}, 1")
-        with code.loop(first, last, str(panel.rows)) as (row, _):
-            share = self._share(panel, row, first, last, begin, count)
-            self._rows_of_tile(panel, row, most, begin, count, None, share)
+        lower = last
+        if panel.mixed:
+            left = code.do(f"sub i64 {last}, {code.least(first, last)}")
+            fewer = code.do(f"srem i64 {code.multiply(left, str(panel.rows - 1))}, {panel.rows}")
+            lower = code.do(f"sub i64 {last}, {code.least(code.multiply(fewer, str(panel.rows - 1)), left)}")
+        for height, low, high in ((panel.rows, first, lower), (panel.rows - 1, lower, last))[: 1 + panel.mixed]:
+            with code.loop(low, high, str(height)) as (row, _):
+                share = self._share(panel, height, row, first, last, begin, count)
+                self._rows_of_tile(panel, height, row, most, begin, count, None, share)
 
     def _rows_of_tile(
-        self, panel: Panel, row: str, most: str, begin: str, count: str, source: str | None, share: _Share | None = None
-    ) -> None:
-        """One tile from ``row`` on; ``source``: where the panel lies that is packed meanwhile; ``share``: what is
-        asked for of the next task's."""
+        self, panel: Panel, height: int, row: str, most: str, begin: str, count: str, source: str | None,
+        share: _Share | None = None,
+    ) -> None:  # fmt: skip
+        """One tile of ``height`` rows from ``row`` on; ``source``: where the panel lies that is packed meanwhile;
+        ``share``: what is asked for of the next task's."""
         code = self.code
-        rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, panel.rows))]
+        rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, height))]
         starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
         targets = [
             (code.at("float", start, str(v * LANES)), mask) for start in starts for v, mask in enumerate(_masks(panel))
@@ -313,7 +328,7 @@ class _Writer:
             self._fetch(pointer, write=True)
 
         def ask(k: str) -> None:
-            self._ask_rows(panel, row, begin, k, count)
+            self._ask_rows(height, row, begin, k, count)
             if share is not None:
                 self._ask_panel(panel, share, k, count)
 
@@ -323,7 +338,9 @@ class _Writer:
         for value, target in zip(values, targets, strict=True):
             self._store(value, *target)
 
-    def _share(self, panel: Panel, row: str, first: str, last: str, begin: str, count: str) -> _Share | None:
+    def _share(
+        self, panel: Panel, height: int, row: str, first: str, last: str, begin: str, count: str
+    ) -> _Share | None:
         """As much of the next task's panel as a tile is of all rows, of which some are done."""
         code, turned = self.code, self.form.y_turned
         if self.y_ahead is None:
@@ -331,17 +348,17 @@ class _Writer:
         panel_there, there = self.y_ahead
         done, rows = (code.do(f"sub i64 {each}, {first}") for each in (row, last))
         lines = code.multiply(there, str(panel.width) if turned else count)
-        share = code.add(code.do(f"sdiv i64 {code.multiply(lines, str(panel.rows))}, {rows}"), "1")
-        low = code.multiply(code.do(f"sdiv i64 {done}, {panel.rows}"), share)
+        reached = code.least(code.add(done, str(height)), rows)
+        low, high = (code.do(f"sdiv i64 {code.multiply(lines, each)}, {rows}") for each in (done, reached))
         start = code.at("float", panel_there, begin if turned else code.multiply(begin, "%y_row"))
-        return _Share(start, low, code.least(code.add(low, share), lines))
+        return _Share(start, low, high)
 
-    def _ask_rows(self, panel: Panel, row: str, begin: str, k: str, count: str) -> None:
+    def _ask_rows(self, height: int, row: str, begin: str, k: str, count: str) -> None:
         """Ask for some of the rows of another first operand, where the next task has one; what is turned is dense."""
         code = self.code
         distance, there = self.x_ahead
         x = code.at("float", self.x, code.add(distance, begin))
-        with code.loop("0", code.multiply(there, str(panel.rows))) as (number, _):
+        with code.loop("0", code.multiply(there, str(height))) as (number, _):
             line = code.multiply(code.add(row, number), "%inner" if self.form.x_turned else "%x_row")
             self._ask_along(code.at("float", x, line), k, count)
 
