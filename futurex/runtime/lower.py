@@ -13,6 +13,7 @@ import numpy as np
 from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
 from futurex.passes.dead import may_raise
+from futurex.runtime.shadows import shadow
 from futurex.runtime.structured import STRUCTURED, structured_kernel
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -175,7 +176,7 @@ class Lowering:
         for aval in avals:
             slot = self._slot(aval, _kind(aval, kernel), writer=index)
             if slot.kind is Kind.BUFFER:
-                slot.layout = np.empty(aval.shape, aval.dtype)
+                slot.layout = shadow(aval.shape, aval.dtype)
             elif kernel.view is not None and slot.kind is Kind.OWN:
                 slot.root = self.slots[ins[kernel.view]].root
             outs.append(slot.index)

@@ -18,6 +18,7 @@ from futurex.ops.tapes import Tape
 from futurex.passes.rounds import rounds_of
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
 from futurex.runtime.memory import Layout, Memory
+from futurex.runtime.shadows import shadow
 from futurex.tree.aval import Aval
 
 
@@ -108,7 +109,7 @@ def _layout(low: Lowering, index: int) -> Any:
     slot = low.slots[index]
     if slot.layout is not None or not (isinstance(slot.aval, Aval) and slot.aval.static) or slot.aval.dtype.hasobject:
         return slot.layout
-    dense = np.empty(slot.aval.shape, slot.aval.dtype)  # nobody touches its pages
+    dense = shadow(slot.aval.shape, slot.aval.dtype)
     draft = low.drafts[slot.writer] if slot.writer is not None else None
     if draft is None or draft.kernel.view is None:
         return dense

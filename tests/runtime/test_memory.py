@@ -1,8 +1,11 @@
 """The memory plan: what is alive at once never overlaps, and the prediction is what a run uses."""
 
+import gc
 import itertools
+import tracemalloc
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_graphs import F8, graphs, inputs, matrix
@@ -11,6 +14,7 @@ import futurex as fx
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, best_fit
 from futurex.runtime.plan import compile_plan
+from futurex.runtime.shadows import shadow
 from futurex.tree import Aval, Graph, apply, param
 
 NUMPY = (NumpyBackend(),)
@@ -129,3 +133,41 @@ def test_a_part_of_an_array_is_written_into_the_array_itself():
     plan = fx.futurize(f).trace(x).plan
     assert plan.memory.arena == 0
     assert np.array_equal(plan.run([x])[0], f(x))
+
+
+def test_a_plan_that_has_not_run_holds_no_memory():
+    """Stand-ins made by an allocator would hold what was used before they came, as long as the plan lives."""
+    x = np.ones((500, 1000))
+
+    def chain(x):
+        for _ in range(8):
+            x = np.sort(np.sin(x) @ np.ones((1000, 1000)), axis=0)
+        return x
+
+    program = fx.lower(chain, x)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        plan = compile_plan(program.graph)
+        arrays = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+        held = sum(each.size for each in tracemalloc.take_snapshot().filter_traces([arrays]).traces)
+    finally:
+        tracemalloc.stop()
+    assert plan.layout.arena > x.nbytes
+    assert held < x.nbytes / 10
+
+
+def test_stand_ins_lie_where_they_lay_when_larger_ones_come():
+    first = shadow((3, 4), np.dtype(np.float32))
+    place = first.ctypes.data
+    second = shadow((2000, 3000), np.dtype(float))
+    assert first.ctypes.data == place
+    assert (first.strides, first.flags.carray) == ((16, 4), True)
+    assert (second.shape, second.strides, second.flags.carray) == ((2000, 3000), (24000, 8), True)
+    assert not second.any()
+    assert shadow((0, 5), np.dtype(bool)).shape == (0, 5)
+
+
+def test_what_no_machine_has_room_for_is_numpys_error():
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        shadow((1 << 30, 1 << 30), np.dtype(np.int8))
