@@ -15,6 +15,7 @@ from futurex.kernels.compiling import behind
 from futurex.kernels.contest import Contest
 from futurex.kernels.registry import ON_OPENMP, Backend, Kernel, kernel_for, threads_of
 from futurex.kernels.threads import take_team
+from futurex.passes.dead import may_raise
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
 from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
@@ -378,7 +379,29 @@ def _order(low: Lowering) -> list[int]:
         admit(scheduler.finished(index))
     if len(order) != len(drafts):
         raise RuntimeError(f"{low.graph.name}: {len(drafts) - len(order)} instructions wait for each other")
-    return order
+    return order if any(draft.communicates for draft in drafts) else _late(low, order)
+
+
+def _late(low: Lowering, order: Sequence[int]) -> list[int]:
+    """The order with instructions right before whoever needs them first, where all that they read is there then anyway:
+    memory filled with zeros at the start waits for those who write to it at the end."""
+    users: dict[int, set[int]] = {}
+    for slot in low.slots:
+        users.setdefault(slot.root, set()).update(slot.readers)
+    dependents = invert([tuple(draft.after) for draft in low.drafts])
+    always = {low.slots[index].root for index in low.outs}
+    always |= {slot.index for slot in low.slots if slot.kind in (Kind.PARAM, Kind.CONST, Kind.SCALAR)}
+    place = {index: (at, 1) for at, index in enumerate(order)}
+    for count, index in enumerate(reversed(order)):
+        draft = low.drafts[index]
+        first = min((place[each] for each in dependents[index]), default=None)
+        if first is None or draft.node.record.effect or may_raise(draft.node):
+            continue
+        later = first[0], -count
+        read = {low.slots[source].root for source in draft.ins} - always
+        if all(max((place[user] for user in users[root] - {index}), default=(-1, 1)) > later for root in read):
+            place[index] = later
+    return sorted(order, key=place.__getitem__)
 
 
 def _is_library(instruction: Instruction) -> bool:

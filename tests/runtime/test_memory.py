@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_graphs import F8, graphs, inputs, matrix
+from plan_graphs import F8, ROWS, graphs, inputs, matrix
 
 import futurex as fx
 from futurex.kernels.numpy_ import NumpyBackend
@@ -70,6 +70,19 @@ def test_a_chain_of_products_takes_turns_in_two_buffers():
         node = node @ x
     plan = compile_plan(Graph([x], [node + 1.0]), backends=NUMPY, optimised=True)
     assert plan.memory.arena == 2 * 128  # 72 bytes each, rounded up
+    args = inputs(n_params=1)
+    np.testing.assert_allclose(plan.run(args)[0], plan.graph(*args)[0])
+
+
+def test_memory_is_filled_when_somebody_writes_to_it():
+    x = matrix("x")
+    filled = apply("full", 0.0, shape=(3, 3), dtype=F8)
+    node = x
+    for _ in range(4):
+        node = node @ x
+    written = apply("store", filled, apply("load", node, chain=ROWS), chain=ROWS, mode="add")
+    plan = compile_plan(Graph([x], [written @ x]), backends=NUMPY, optimised=True)
+    assert plan.memory.arena == 2 * 128
     args = inputs(n_params=1)
     np.testing.assert_allclose(plan.run(args)[0], plan.graph(*args)[0])
 
