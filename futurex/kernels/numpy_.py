@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,22 @@ class NumpyBackend:
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
         return Kernel(call, self.name, view=record.view, threads=used)
+
+
+def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
+    """The kernel of a view that has to copy inputs which lie like these: into a given buffer where that is for the
+    sake of a reshape at its end."""
+    chain = (("reshape", node.shape),) if node.op == "reshape" else node.attrs.get("chain", ())
+    alone = bool(chain) and chain[-1][0] == "reshape" and node.is_static and not node.dtype.hasobject
+    if not alone or not np.may_share_memory(view(inputs[0], chain[:-1], inputs[1:]), inputs[0]):
+        return replace(kernel, view=None)
+
+    def call(out: Any, base: Any, *dynamic: Any) -> Any:
+        found = view(base, chain[:-1], dynamic)
+        np.copyto(out.reshape(found.shape), found)
+        return out
+
+    return replace(kernel, call=call, view=None, into=True)
 
 
 def _is_large(node: Node) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numpy_ import copied
 from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
 from futurex.passes.dead import may_raise
@@ -136,8 +137,14 @@ class Lowering:
         else:
             ins = tuple(self._single(source) for source in node.inputs)
             kernel = self._kernel(node)
-            if not self._fixed_view(node, kernel, ins):
+            stand_ins = self._stand_ins(node, kernel, ins)
+            found = kernel.call(None, *stand_ins) if stand_ins is not None else None
+            if stand_ins is None or kernel.view is None or not isinstance(found, np.ndarray):
                 self._instruction(node, kernel, ins)
+            elif np.may_share_memory(found, stand_ins[kernel.view]):
+                self._fixed_view(node, kernel, ins, found)
+            else:  # elements that do not lie so: what is called a view will be a copy, whatever the run
+                self._instruction(node, copied(node, kernel, stand_ins), ins)
 
     def _kernel(self, node: Node) -> Kernel:
         if node.op in COMMUNICATION:
@@ -147,25 +154,25 @@ class Lowering:
             return structured_kernel(node, self._compile_sub, self.backends, self.threads)
         return kernel_for(node, self.backends, self.threads)
 
-    def _fixed_view(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> bool:
-        """Take a view of planned memory or of a constant as known before the run; False where only a run can tell."""
+    def _stand_ins(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> list[Any] | None:
+        """Stand-ins for what a view reads, where its base is planned memory or a constant; None where only a run can
+        tell."""
         if kernel.view is None or not isinstance(node.aval, Aval) or node.aval.weak:
-            return False
-        sources = [self.slots[index] for index in ins]
-        base = sources[kernel.view]
-        stand_ins = [base.layout if place == kernel.view else slot.value for place, slot in enumerate(sources)]
-        if any(value is None for value in stand_ins):  # an index that only the run knows makes no fixed view
-            return False
-        result = kernel.call(None, *stand_ins)
-        if not isinstance(result, np.ndarray) or not np.may_share_memory(result, base.layout):
-            return False
+            return None
+        slots = [self.slots[index] for index in ins]
+        found = [slot.layout if place == kernel.view else slot.value for place, slot in enumerate(slots)]
+        return None if any(value is None for value in found) else found  # an index that only the run knows
+
+    def _fixed_view(self, node: Node, kernel: Kernel, ins: tuple[int, ...], result: Any) -> None:
+        """A view that costs nothing at run time."""
+        assert kernel.view is not None
+        base = self.slots[ins[kernel.view]]
         slot = self._slot(node.aval, base.kind, root=base.root, writer=base.writer, layout=result)
         if base.kind is Kind.CONST:
             slot.value = result
         else:
             slot.derive = kernel, ins
         self._of[node] = (slot.index,)
-        return True
 
     def _instruction(self, node: Node, kernel: Kernel, ins: tuple[int, ...]) -> None:
         index = len(self.drafts)

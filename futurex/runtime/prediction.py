@@ -55,10 +55,17 @@ def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> in
     position = {index: place for place, index in enumerate(order)}
     end = len(order)
     ends: dict[int, int] = {}
+    copies: dict[int, int] = {}  # of views of arguments: the copy or the argument in which they lie
     for slot in low.slots:
-        if slot.kind is Kind.OWN and low.slots[slot.root].kind is Kind.OWN:
+        if slot.kind is not Kind.OWN:
+            continue
+        root = slot.root
+        if low.slots[root].kind is Kind.PARAM:
+            root = slot.index if _is_copied(low, slot) else copies.get(_base(low, slot), root)
+            copies[slot.index] = root
+        if low.slots[root].kind is Kind.OWN:
             last = end if slot.index in low.outs else max((position[k] for k in slot.readers), default=end)
-            ends[slot.root] = max(ends.get(slot.root, 0), last)
+            ends[root] = max(ends.get(root, 0), last)
     change = [0] * (end + 2)
     for root, last in ends.items():
         writer = low.slots[root].writer
@@ -101,6 +108,32 @@ def _copies(low: Lowering, draft: Draft) -> int:
     return sum(slot_bytes(low.slots[draft.ins[place]]) for place in copied)
 
 
+def _base(low: Lowering, slot: Slot) -> int:
+    """The slot of which this one is a view."""
+    assert slot.writer is not None
+    draft = low.drafts[slot.writer]
+    return draft.ins[draft.kernel.view or 0]
+
+
+def _is_copied(low: Lowering, slot: Slot) -> bool:
+    """Does a view of an argument have to be a copy, because its elements do not lie so? Arguments are taken to be
+    dense."""
+    assert slot.writer is not None
+    draft = low.drafts[slot.writer]
+    stand_ins = _stand_ins(low, draft)
+    found = None if stand_ins is None else draft.kernel.call(None, *stand_ins)
+    return isinstance(found, np.ndarray) and not np.may_share_memory(found, stand_ins[draft.kernel.view])
+
+
+def _stand_ins(low: Lowering, draft: Draft) -> Any:
+    """What a view reads, as far as it matters; None where indices are only known to the run."""
+    found = [
+        _layout(low, source) if place == draft.kernel.view else low.slots[source].value
+        for place, source in enumerate(draft.ins)
+    ]
+    return None if any(each is None for each in found) else found
+
+
 def _layout(low: Lowering, index: int) -> Any:
     """A stand-in that lies as the array will, without memory of its own; None for what is no array or unknown.
 
@@ -113,11 +146,8 @@ def _layout(low: Lowering, index: int) -> Any:
     draft = low.drafts[slot.writer] if slot.writer is not None else None
     if draft is None or draft.kernel.view is None:
         return dense
-    stand_ins = [
-        _layout(low, source) if place == draft.kernel.view else low.slots[source].value
-        for place, source in enumerate(draft.ins)
-    ]
-    if any(each is None for each in stand_ins):
+    stand_ins = _stand_ins(low, draft)
+    if stand_ins is None:
         return dense[::2] if dense.ndim else dense
     found = draft.kernel.call(None, *stand_ins)
     return found if isinstance(found, np.ndarray) else dense

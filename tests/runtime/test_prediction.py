@@ -78,6 +78,16 @@ def adam_step(x, w):
     return optimizer.update(w, gradient, {"lr": 1e-3, "step": 3.0, "m": w * 0.1, "v": w * w}), loss
 
 
+def turned(x, w):
+    """The second reshape has to copy, into planned memory."""
+    return np.tanh((x @ w).reshape(300, 10, 20).transpose(1, 0, 2).reshape(3000, 20) @ w[:20, :20]).sum(axis=0)
+
+
+def argument_turned(x, w):
+    """As this one, of an argument, into memory of its own."""
+    return np.tanh(x.reshape(300, 10, 20).transpose(1, 0, 2).reshape(3000, 20) @ w[:20, :20]).sum(axis=0)
+
+
 def mapped(plan):
     """Arenas of this plan and those inside that NumPy has not allocated: they are kept for the next run."""
     arenas = [each.arena.nbytes for each in plan._instances if each.arena is not None]
@@ -94,7 +104,7 @@ def in_arrays():
 CASES = [
     elementwise, products, fx.grad(products, argnums=(0, 1)), range_loop, fx.grad(range_loop), while_loop,
     fx.grad(while_loop, argnums=(0, 1)), branch, scanned, sorted_rows, adam_step,
-    stencil, recurrence,
+    stencil, recurrence, turned, argument_turned,
 ]  # fmt: skip
 
 
