@@ -125,8 +125,9 @@ def main(arguments: argparse.Namespace) -> int:
             own[name] = residents(name, str(path), threads, steps)
     body = "\n\n".join([
         report.table(HEAD, [line(one) for one in rows]),
-        "Measured: what NumPy allocates in a run (tracemalloc), with the plan's arenas and constants; arguments are "
-        "part of neither figure. Page faults: of the whole process, by steps of the function after five of them.",
+        "Measured: what NumPy allocates in a run (tracemalloc), with the plan's arenas and constants and what kernels "
+        "keep between runs; arguments are part of neither figure. Page faults: of the whole process, by steps of the "
+        "function after five of them.",
         report.table(GROWN_HEAD, [grown_line(one) for one in grown]),
         "Nothing given away, in a fresh process whose plan is complete: the peak of resident memory while the first "
         "two runs are made, less what was resident before. Code that is loaded with the first run counts, 1 to 7 MB, "
