@@ -385,22 +385,20 @@ def _order(low: Lowering) -> list[int]:
 def _late(low: Lowering, order: Sequence[int]) -> list[int]:
     """The order with instructions right before whoever needs them first, where all that they read is there then anyway:
     memory filled with zeros at the start waits for those who write to it at the end."""
-    users: dict[int, set[int]] = {}
-    for slot in low.slots:
-        users.setdefault(slot.root, set()).update(slot.readers)
     dependents = invert([tuple(draft.after) for draft in low.drafts])
     always = {low.slots[index].root for index in low.outs}
     always |= {slot.index for slot in low.slots if slot.kind in (Kind.PARAM, Kind.CONST, Kind.SCALAR)}
     place = {index: (at, 1) for at, index in enumerate(order)}
+    last: dict[int, tuple[int, int]] = {}  # where memory is read last, of the readers that have their places
     for count, index in enumerate(reversed(order)):
         draft = low.drafts[index]
-        first = min((place[each] for each in dependents[index]), default=None)
-        if first is None or draft.node.record.effect or may_raise(draft.node):
-            continue
-        later = first[0], -count
         read = {low.slots[source].root for source in draft.ins} - always
-        if all(max((place[user] for user in users[root] - {index}), default=(-1, 1)) > later for root in read):
-            place[index] = later
+        first = min((place[each] for each in dependents[index]), default=None)
+        if first is not None and not draft.node.record.effect and not may_raise(draft.node):
+            later = first[0], -count
+            if all(last.get(root, (-1, 1)) > later for root in read):
+                place[index] = later
+        last.update({root: max(last.get(root, place[index]), place[index]) for root in read})
     return sorted(order, key=place.__getitem__)
 
 
