@@ -116,6 +116,13 @@ def test_error_bound(name, dtype):
     assert np.array_equal(np.signbit(actual[zero]), np.signbit(true[zero]))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_error_bound_of_the_logistic_function(dtype):
+    """Below zero, where an exponential, which was rounded, is rounded twice more, and each time counts double."""
+    values = np.linspace(-9, 0, 300_000).astype(dtype)
+    assert units(compute("expit", values), true_values("expit", values)).max() <= BOUND
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_error_bound_of_the_sum_of_exponentials(dtype):

@@ -13,6 +13,7 @@ from typing import Any
 
 from futurex.kernels import store
 from futurex.kernels.compiling import background, working
+from futurex.kernels.numba_ import lanes
 from futurex.kernels.numba_.team import Share, team
 from futurex.kernels.steps import Step
 
@@ -120,7 +121,8 @@ def compiled(text: str, *, wait: bool = True) -> Entry:
 
     Without ``wait`` it may not be ``ready`` yet: a thread of low priority compiles it.
     """
-    key = hashlib.sha256(f"{_machine_name()}\n{text}".encode()).hexdigest()
+    meant = lanes.definitions(lanes.used(text))
+    key = hashlib.sha256(f"{_machine_name()}\n{text}{meant}".encode()).hexdigest()
     entry = _entries.setdefault(key, Entry(key, text))
     if entry.ready:
         return entry
@@ -153,7 +155,7 @@ def has_fma() -> bool:
 
 
 def has_scale() -> bool:
-    """Has the processor an instruction that multiplies by powers of two, subnormal results included?"""
+    """Has the processor AVX-512: one instruction multiplies by powers of two, and the others of :mod:`.lanes`?"""
     return "+avx512f," in f"{_features()},"
 
 
@@ -179,15 +181,30 @@ def _compile(text: str) -> bytes:
 def optimised(text: str) -> tuple[Any, Any]:
     """The machine that is compiled for, and the module of a text as its code is made of it."""
     machine = _machine()
-    module = llvm().parse_assembly(text)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    module.verify()
+    instructions = lanes.used(text)
+    module = _parsed(machine, lanes.with_offers(text, instructions) if instructions else text)
     options = llvm().create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
     builder = llvm().create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    if instructions:
+        module.get_global_variable(lanes.OFFERS).linkage = "internal"  # which keeps nothing any more
+        module.link_in(_parsed(machine, lanes.definitions(instructions)))
+        passes = llvm().create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_dead_code_elimination_pass()
+        passes.run(module, builder)
     return machine, module
+
+
+def _parsed(machine: Any, text: str) -> Any:
+    module = llvm().parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    return module
 
 
 @functools.cache

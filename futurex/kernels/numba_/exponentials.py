@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from futurex.kernels.numba_.lanes import table
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Format, Real
 
 LOG2_E = 1.4426950408889634074
@@ -44,11 +47,36 @@ _OF: dict[Format, _Constants] = {
 }  # fmt: skip
 
 
-def _reduced(x: Real) -> tuple[Bits, Real]:
-    """n and r, of which the last step alone rounds."""
+_SIXTEENTHS = 1.5 * 2.0**19
+"""Added to a number of single precision it leaves sixteenths, of which the last four bits count those beyond one."""
+_POWERS = table("powers", [2.0 ** (k / 16) for k in range(16)])
+_LOST = table("lost", [2.0 ** (k / 16) / float(np.float32(2.0 ** (k / 16))) - 1.0 for k in range(16)])
+"""What those lack, as a part of them, because they are rounded."""
+_SHORT = (0.5000165104866028, 0.16667041182518005)
+"""(e^r - 1 - r) / r^2 for r up to log(2) / 32."""
+
+
+def _reduced(x: Real) -> tuple[Real, Bits, Real]:
+    """n, as a number and as an integer, and r, of which the last step alone rounds."""
     own = _OF[x.format]
     n, bits = x.nearest(LOG2_E)
-    return bits, n.fma(-own.ln2_low, n.fma(-own.ln2_high, x))
+    return n, bits, n.fma(-own.ln2_low, n.fma(-own.ln2_high, x))
+
+
+def _in_lanes(x: Real) -> bool:
+    """Are sixteen powers of two in a register?"""
+    return x.format is FLOAT and x.has_lanes
+
+
+def _in_sixteenths(x: Real, factor: float) -> tuple[Real, Bits]:
+    """The nearest sixteenth to x times a factor, and bits of which the last four count the sixteenths beyond one."""
+    shifted = x.fma(factor, _SIXTEENTHS)
+    return shifted - _SIXTEENTHS, shifted.as_bits()
+
+
+def _shortly(r: Real) -> Real:
+    """e^r - 1."""
+    return (r * r).fma(r.polynomial(*_SHORT), r)
 
 
 def _grown(r: Real) -> Real:
@@ -56,10 +84,21 @@ def _grown(r: Real) -> Real:
     return (r * r).fma(r.in_pairs(*_OF[r.format].exp), r) + 1.0
 
 
-def within(x: Real) -> Real:
-    """e^x for x that neither overflows nor underflows the reduction."""
-    n, r = _reduced(x)
-    return n.scale(_grown(r))
+def within(x: Real, halvings: int = 0, *, closely: bool = False) -> Real:
+    """e^x, halved so often, for x that neither overflows nor underflows the reduction; ``closely``: rounded once, for
+    who rounds it again."""
+    if _in_lanes(x):
+        own = _OF[x.format]
+        n, bits = _in_sixteenths(x, LOG2_E)
+        r = n.fma(-own.ln2_low, n.fma(-own.ln2_high, x))
+        power, rest = bits.pick(_POWERS), _shortly(r)
+        grown = power.fma(rest + bits.pick(_LOST) if closely else rest, power)
+    else:
+        n, bits, r = _reduced(x)
+        grown = _grown(r)
+    if x.has_lanes:
+        return grown.scaled(n - halvings if halvings else n)
+    return (bits.op("sub", halvings) if halvings else bits).scale(grown)
 
 
 def power_of_e(high: Real, low: Real) -> Real:
@@ -85,16 +124,21 @@ def exp(x: Real) -> Real:
 def exp2(x: Real) -> Real:
     """The integer part of x is the exponent as it stands."""
     held = x.at_most(1025.0 if x.format is DOUBLE else 129.0).at_least(-1080.0 if x.format is DOUBLE else -160.0)
+    if _in_lanes(x):
+        n, bits = _in_sixteenths(held, 1.0)
+        power = bits.pick(_POWERS)
+        return power.fma(_shortly((held - n) * LN2), power).scaled(n)
     n, bits = held.nearest(1.0)
-    return bits.scale(_grown((held - n) * LN2))
+    grown = _grown((held - n) * LN2)
+    return grown.scaled(n) if x.has_lanes else bits.scale(grown)
 
 
 def _half_expm1(x: Real) -> Real:
     """(e^x - 1) / 2 for x within the range of exp: halved, so that nothing overflows before the last step."""
     own = _OF[x.format]
-    n, r = _reduced(x)
+    _, bits, r = _reduced(x)
     curve = (r * r) * r.in_pairs(*own.exp)
-    power = n.op("sub", 1).power_of_two()
+    power = bits.op("sub", 1).power_of_two()
     whole = power - 0.5  # exact, and so is the product with r below: together they round once
     part = power * r
     total = whole + part
@@ -151,14 +195,13 @@ def cosh(x: Real) -> Real:
 
 
 def _beyond(size: Real, near: Real) -> Real:
-    """Where e^|x| overflows although half of it does not, the square of e^(|x| / 2) by halves."""
+    """Where e^|x| overflows although half of it does not, that half."""
     own = _OF[size.format]
-    root = exp(size * 0.5)
-    return (root * 0.5 * root).choose(size.compare("ogt", own.high), near)
+    return within(size.at_most(own.high + 1.0), halvings=1).choose(size.compare("ogt", own.high), near)
 
 
 def expit(x: Real) -> Real:
     """1 / (1 + e^-x), by e^-|x| so that neither end loses digits."""
-    small = within((-abs(x)).at_least(_OF[x.format].low))
+    small = within((-abs(x)).at_least(_OF[x.format].low), closely=True)
     above = small.choose(x.compare("olt", 0.0), 1.0)
     return above / (small + 1.0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.kernels.numba_.compiler import has_scale
+from futurex.kernels.numba_.lanes import EXPONENT, MANTISSA, SCALED, Instruction
 
 if TYPE_CHECKING:
     from futurex.kernels.numba_.scalar import Body
@@ -161,6 +162,26 @@ class Real:
         pairs = [self._paired(terms[k : k + 2]) for k in range(0, len(terms), 2)]
         return (self * self)._paired(pairs)
 
+    @property
+    def has_lanes(self) -> bool:
+        """Has the processor the instructions of :mod:`.lanes`, which the next three are, two in single precision?"""
+        return has_scale()
+
+    def exponent(self) -> Real:
+        """Of a number of either sign, subnormal ones included; of zero minus infinity, of infinity itself."""
+        return self._done(EXPONENT)
+
+    def mantissa(self) -> Real:
+        """From 3/4 to 3/2: NaN for numbers below zero, one for zero and infinity."""
+        return self._done(MANTISSA)
+
+    def scaled(self, n: Real) -> Real:
+        """Times two to the power of n, rounded down to an integer; all is rounded once."""
+        return self._done(SCALED[self.format.kind], n)
+
+    def _done(self, instruction: Instruction, *others: Real) -> Real:
+        return Real(self.body, self.format, called(self.body, instruction, self.name, *(each.name for each in others)))
+
     def as_bits(self) -> Bits:
         held = self.body.emit(f"bitcast {self.format.kind} {self.name} to {self.format.bits}")
         return Bits(self.body, self.format, held)
@@ -210,6 +231,10 @@ class Bits:
         first, second = (each.op("sub", offset // 2).power_of_two() for each in (half, rest))
         return x * first * second
 
+    def pick(self, table: Instruction) -> Real:
+        """The number of a table in a register that the last four bits say."""
+        return Real(self.body, self.format, called(self.body, table, self.name))
+
     def power_of_two(self) -> Real:
         """Two to the power of the low bits, which must give a normal number."""
         return self.op("add", self.format.bias).op("shl", self.format.fraction).as_real()
@@ -220,3 +245,11 @@ class Bits:
             return Real(self.body, self.format, self.body.emit(f"sitofp i32 {self.name} to float"))
         # which is an instruction of few processors for 64 bits
         return self.op("add", self.format.magic_bits).as_real() - self.format.magic
+
+
+def called(body: Body, instruction: Instruction, *operands: str) -> str:
+    """The register of what an instruction gives."""
+    body.intrinsics.add(instruction.declaration)
+    result, *kinds = instruction.kinds
+    passed = ", ".join(f"{kind} {each}" for kind, each in zip(kinds, operands, strict=True))
+    return body.emit(f"call {result} @{instruction.name}({passed})")

@@ -1,0 +1,157 @@
+"""Instructions of AVX-512 that LLVM's vectoriser does not know: exponents, mantissas, ends, tables in a register.
+
+A generated loop is written for one element. It calls functions of numbers that are only declared, with the functions
+of vectors that stand for them (LLVM's ``vector-function-abi-variant``). When the loop's vectors are made, definitions
+are linked in, and of the calls only the instructions are left. What each does: Intel, Architectures Software
+Developer's Manual, volume 2.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_BITS = {"float": 32, "i32": 32, "double": 64}
+_SUFFIX = {"float": "ps", "double": "pd"}
+_WIDTHS = (2, 4, 8, 16)
+OFFERS = "fx_offers"
+_KNOWN: dict[str, Instruction] = {}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A function of whole registers: types of its result and operands, and LLVM's call, ``%a`` and ``%b`` given."""
+
+    name: str
+    kinds: tuple[str, ...]
+    call: str
+    intrinsic: str
+
+    @property
+    def _lanes(self) -> int:
+        return 512 // _BITS[self.kinds[0]]
+
+    def _head(self, width: int, named: str = "") -> str:
+        """Result and name, and the types of operands, of the function of so many numbers."""
+        result, *operands = (kind if width == 1 else f"<{width} x {kind}>" for kind in self.kinds)
+        names = [f"{kind} %{letter}" if named else kind for kind, letter in zip(operands, "ab", strict=False)]
+        return f"{result} @{self.name}{'' if width == 1 else f'_{width}'}({', '.join(names)})"
+
+    @property
+    def declaration(self) -> str:
+        """Of the function of one number, for the loop."""
+        letters = "v" * (len(self.kinds) - 1)
+        stands = ",".join(f"_ZGV_LLVM_N{n}{letters}_{self.name}({self.name}_{n})" for n in _WIDTHS)
+        return (
+            f"declare {self._head(1)} memory(none) nounwind willreturn nosync nofree "
+            f'"vector-function-abi-variant"="{stands}"'
+        )
+
+    def offered(self) -> list[str]:
+        """The functions of vectors, declared."""
+        return [f"declare {self._head(n)} memory(none) nounwind willreturn nosync nofree" for n in _WIDTHS]
+
+    def defined(self) -> list[str]:
+        """All of the functions; fewer numbers are the first of a register, more are two registers."""
+        lines = []
+        for width in (1, *_WIDTHS):
+            body = self._of_one(width) if width == self._lanes else self._of_part(width)
+            if width > self._lanes:
+                body = self._of_two(width)
+            lines += [f"define linkonce_odr {self._head(width, 'named')} alwaysinline {{", *body, "}"]
+        return lines
+
+    def _of_one(self, width: int) -> list[str]:
+        return [f"  %r = {self.call}", f"  ret <{width} x {self.kinds[0]}> %r"]
+
+    def _of_part(self, width: int) -> list[str]:
+        whole, lines, passed = self._lanes, [], []
+        for kind, letter in zip(self.kinds[1:], "ab", strict=False):
+            if width == 1:
+                lines.append(f"  %{letter}.w = insertelement <{whole} x {kind}> poison, {kind} %{letter}, i64 0")
+            else:
+                lines.append(_picked(f"%{letter}.w", kind, width, f"%{letter}", [k % width for k in range(whole)]))
+            passed.append(f"<{whole} x {kind}> %{letter}.w")
+        kind = self.kinds[0]
+        lines.append(f"  %r.w = call <{whole} x {kind}> @{self.name}_{whole}({', '.join(passed)})")
+        if width == 1:
+            return [*lines, f"  %r = extractelement <{whole} x {kind}> %r.w, i64 0", f"  ret {kind} %r"]
+        return [*lines, _picked("%r", kind, whole, "%r.w", range(width)), f"  ret <{width} x {kind}> %r"]
+
+    def _of_two(self, width: int) -> list[str]:
+        half, lines, kind = self._lanes, [], self.kinds[0]
+        for part in range(2):
+            passed = []
+            for each, letter in zip(self.kinds[1:], "ab", strict=False):
+                name = f"%{letter}.{part}"
+                lines.append(_picked(name, each, width, f"%{letter}", range(part * half, part * half + half)))
+                passed.append(f"<{half} x {each}> {name}")
+            lines.append(f"  %r.{part} = call <{half} x {kind}> @{self.name}_{half}({', '.join(passed)})")
+        lines.append(_picked("%r", kind, half, "%r.0", range(width), "%r.1"))
+        return [*lines, f"  ret <{width} x {kind}> %r"]
+
+
+def _picked(name: str, kind: str, width: int, source: str, places: Sequence[int], other: str = "poison") -> str:
+    at, vector = ", ".join(f"i32 {k}" for k in places), f"<{width} x {kind}>"
+    return f"  {name} = shufflevector {vector} {source}, {vector} {other}, <{len(places)} x i32> <{at}>"
+
+
+def _add(name: str, kinds: tuple[str, ...], intrinsic: str, *passed: str) -> Instruction:
+    """An instruction by LLVM's name for it and the operands that are passed, with their types."""
+    result = f"<{512 // _BITS[kinds[0]]} x {kinds[0]}>"
+    types = ", ".join(each[: each.index(">") + 1] if each[0] == "<" else each.split()[0] for each in passed)
+    call = f"call {result} @{intrinsic}({', '.join(passed)})"
+    found = _KNOWN[name] = Instruction(name, kinds, call, f"{result} @{intrinsic}({types})")
+    return found
+
+
+def _masked(name: str, word: str, kind: str, *passed: str) -> Instruction:
+    """One of those with a mask, of which all is set, and with a rounding of their own, which is that of the others."""
+    operands = sum("%" in each for each in passed)
+    lanes = 512 // _BITS[kind]
+    intrinsic = f"llvm.x86.avx512.mask.{word}.{_SUFFIX[kind]}.512"
+    every = f"<{lanes} x {kind}> zeroinitializer", f"i{lanes} -1", "i32 4"
+    return _add(name, (kind,) * (operands + 1), intrinsic, *passed, *every)
+
+
+_SINGLE, _DOUBLE = "<16 x float>", "<8 x double>"
+EXPONENT = _masked("fx_exponent", "getexp", "float", f"{_SINGLE} %a")
+"""As a number; of zero minus infinity, of infinity itself."""
+MANTISSA = _masked("fx_mantissa", "getmant", "float", f"{_SINGLE} %a", f"i32 {0b1111}")
+"""From 3/4 to 3/2; NaN for numbers below zero, one for zero and infinity."""
+SCALED = {
+    "float": _masked("fx_scaled_single", "scalef", "float", f"{_SINGLE} %a", f"{_SINGLE} %b"),
+    "double": _masked("fx_scaled_double", "scalef", "double", f"{_DOUBLE} %a", f"{_DOUBLE} %b"),
+}
+"""Times two to the power of a number that is rounded down; all is rounded once."""
+
+
+def table(name: str, values: Sequence[float]) -> Instruction:
+    """Picks one of sixteen numbers of single precision by the last four bits of an integer."""
+    singles = struct.unpack("=16f", struct.pack("=16f", *values))
+    vector = ", ".join(f"float 0x{word:016X}" for word in struct.unpack("=16Q", struct.pack("=16d", *singles)))
+    return _add(
+        f"fx_{name}", ("float", "i32"), "llvm.x86.avx512.permvar.sf.512", f"<16 x float> <{vector}>", "<16 x i32> %a"
+    )
+
+
+def used(text: str) -> list[Instruction]:
+    """The instructions that a kernel's text declares."""
+    return [_KNOWN[name] for name in sorted(set(re.findall(r"^declare \w+ @(fx_\w+)\(", text, re.MULTILINE)))]
+
+
+def with_offers(text: str, instructions: Sequence[Instruction]) -> str:
+    """The kernel's text with all that may stand for its calls, and :data:`OFFERS`, which keeps that until vectors are
+    made."""
+    names = [f"ptr @{each.name}_{n}" for each in instructions for n in _WIDTHS]
+    offered = (line for each in instructions for line in each.offered())
+    return "\n".join([text, *offered, f"@{OFFERS} = constant [{len(names)} x ptr] [{', '.join(names)}]", ""])
+
+
+def definitions(instructions: Sequence[Instruction]) -> str:
+    """What is linked in, as a text."""
+    declared = dict.fromkeys(f"declare {each.intrinsic}" for each in instructions)
+    defined = (line for each in instructions for line in each.defined())
+    return "\n".join([*declared, *defined])
