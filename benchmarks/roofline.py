@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -13,7 +14,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.machine import Watch
-from benchmarks.workloads.copies import aligned, copies, reading
+from benchmarks.workloads.copies import Form, aligned, copies, laps, streams
 from futurex.autodiff import grad, pullback
 from futurex.kernels.numba_ import NumbaBackend
 from futurex.ops.special import PREFIX
@@ -23,6 +24,10 @@ from futurex.tree import Aval, Graph, Node, apply, param
 
 SIZES = {"8 MB": 1 << 21, "16 MB": 1 << 22, "64 MB": 1 << 24}
 DEFAULT_SIZES = ("16 MB", "64 MB")
+FROM_MEMORY = ("64 MB",)
+"""Sizes whose operands come from memory at every run: there are so many sets of them that no cache holds all. What one
+run leaves in a last cache that is large enough would be read from there by the next one, less of it the more operands a
+kernel has, and all of it by the copy."""
 COLUMNS = 1024
 FEW = 16 * COLUMNS
 TURNS = 5
@@ -140,12 +145,14 @@ def _timed(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def kernels(graph: Graph, threads: int) -> tuple[Run, int, bool]:
+def kernels(graph: Graph, threads: int, from_memory: bool = False) -> tuple[Run, int, tuple[int, int]]:
     """A run of the graph's generated kernels, one after the other, into memory that is there; the bytes that its
-    operands and results weigh; and whether less than a hundredth of that is results. What is no kernel's (labels are
-    checked by NumPy) is computed before."""
+    operands and results weigh; and how many large operands and results it has. What is no kernel's (labels are checked
+    by NumPy) is computed before. From memory: every run takes the next one of several sets of operands."""
     graph = optimise(graph)
     values: dict[Node, Any] = {each: _operand(each) for each in graph.params}
+    largest = max(values[each].nbytes for each in graph.params)
+    large = [each for each in graph.params if values[each].nbytes == largest]
     calls = []
     for node in graph.nodes:
         if node.op == "const":
@@ -164,13 +171,20 @@ def kernels(graph: Graph, threads: int) -> tuple[Run, int, bool]:
             values[node] = outs if isinstance(node.aval, tuple) else outs[0]
             calls.append((made.call, values[node], [values[source] for source in node.inputs]))
     moved = sum(values[node].nbytes for node in dict.fromkeys((*graph.params, *graph.outs)))
-    reads = 100 * sum(values[node].nbytes for node in dict.fromkeys(graph.outs)) < moved
+    results = sum(values[node].nbytes == largest for node in dict.fromkeys(graph.outs))
+    sets: list[dict[int, Any]] = [{}]
+    for _ in range(laps(largest * len(large)) - 1 if from_memory else 0):
+        sets.append({id(values[each]): _operand(each) for each in large})
+    turns = itertools.cycle(
+        [[(call, out, [others.get(id(each), each) for each in inputs]) for call, out, inputs in calls]
+         for others in sets]
+    )  # fmt: skip
 
     def run() -> None:
-        for call, out, inputs in calls:
+        for call, out, inputs in next(turns):
             call(out, *inputs)
 
-    return run, moved, reads
+    return run, moved, (len(large), results)
 
 
 def _region(node: Node) -> Node:
@@ -199,29 +213,38 @@ def arithmetic(name: str, threads: int) -> float:
     return threads * (more - less) / max(statistics.median(rounds), 1e-9)
 
 
-def fastest_copy(nbytes: int, threads: int) -> tuple[str, Rate]:
-    """The form of copy that is fastest here, and how to measure it again."""
-    rates = {form: Rate(*made) for form, made in copies(nbytes, threads).items()}
+def fastest(made: Form) -> tuple[str, Rate]:
+    """The form that is fastest here, and how to measure it again."""
+    rates = {form: Rate(*each) for form, each in made.items()}
     best = max(rates, key=lambda form: statistics.median(rates[form].turn() for _ in range(3)))
     return best, rates[best]
 
 
 def measure(
-    name: str, size: str, threads: int, copy: tuple[str, Rate], read: Rate, allowed: float
+    name: str, size: str, threads: int, copy: tuple[str, Rate], floors: dict[tuple[int, int], Rate], allowed: float
 ) -> dict[str, Any]:
-    """The kernel's rate beside that of the copy, and of reading alone, in turns."""
+    """The kernel's rate beside that of the copy, and of a loop that reads and writes as many arrays, in turns."""
     form, other = copy
-    run, moved, reads = kernels(KERNELS[name](SIZES[size]), threads)
-    mine = Rate(run, moved)
+    run, moved, arrays = kernels(KERNELS[name](SIZES[size]), threads, size in FROM_MEMORY)
+    if arrays not in floors:
+        floors[arrays] = fastest(streams(*arrays, *_bytes_and_sets(size, threads, arrays[0])))[1]
+    mine, floor = Rate(run, moved), floors[arrays]
     watch = Watch()
-    turns = [(mine.turn(), other.turn(), read.turn()) for _ in range(TURNS)]
+    turns = [(mine.turn(), other.turn(), floor.turn()) for _ in range(TURNS)]
     rate, copied, alone = (statistics.median(column) for column in zip(*turns, strict=True))
     return {
         "kernel": name, "size": size, "threads": threads, "bytes": mine.moved, "bytes_per_second": rate,
         "copy": form, "copy_bytes_per_second": copied, "ratio": statistics.median(a / b for a, b, _ in turns),
-        "read_bytes_per_second": alone, "of_reading": statistics.median(a / c for a, _, c in turns) if reads else None,
-        "in_cache_bytes_per_second": allowed, "foreign": watch.foreign_share(),
+        "operands": arrays[0], "results": arrays[1], "as_many_bytes_per_second": alone,
+        "of_as_many": statistics.median(a / c for a, _, c in turns), "in_cache_bytes_per_second": allowed,
+        "foreign": watch.foreign_share(),
     }  # fmt: skip
+
+
+def _bytes_and_sets(size: str, threads: int, operands: int) -> tuple[int, int, int]:
+    """What a loop over arrays is made for: their bytes, threads, and how many sets of operands it takes in turns."""
+    nbytes = SIZES[size] * F4.itemsize
+    return nbytes, threads, laps(nbytes * operands) if size in FROM_MEMORY else 1
 
 
 def of_floor(one: dict[str, Any]) -> float:
@@ -239,20 +262,25 @@ def text_of(found: Sequence[dict[str, Any]]) -> str:
     rows = [
         [one["kernel"], one["size"], str(one["threads"]), f"{one['bytes'] / 1e6:.1f} MB",
          f"{one['bytes_per_second'] / 1e9:.1f}", f"{one['copy_bytes_per_second'] / 1e9:.1f} ({one['copy']})",
-         f"{one['ratio']:.2f}", f"{one['read_bytes_per_second'] / 1e9:.1f}",
-         "" if one["of_reading"] is None else f"{one['of_reading']:.2f}",
+         f"{one['ratio']:.2f}", f"{one['as_many_bytes_per_second'] / 1e9:.1f} ({one['operands']}, {one['results']})",
+         f"{one['of_as_many']:.2f}",
          f"{one['in_cache_bytes_per_second'] / 1e9:.1f}", _bound(one), f"{of_floor(one):.2f}",
          f"{one['foreign']:.0%}"]
         for one in found
     ]  # fmt: skip
-    head = ["kernel", "operand", "CPUs", "moved", "GB/s", "copy, GB/s", "kernel / copy", "reading, GB/s",
-            "kernel / reading", "in cache, GB/s", "bound by", "kernel / bound", "other processes"]  # fmt: skip
+    head = ["kernel", "operand", "CPUs", "moved", "GB/s", "copy, GB/s", "kernel / copy", "as many arrays, GB/s",
+            "kernel / as many", "in cache, GB/s", "bound by", "kernel / bound", "other processes"]  # fmt: skip
     reached = sum(one["ratio"] >= ENOUGH for one in found)
+    alike = sum(one["of_as_many"] >= ENOUGH for one in found)
     return (
         f"{report.table(head, rows)}\n\n{reached} of {len(found)} move bytes at {ENOUGH:.0%} of the copy's rate or "
-        "more. Bytes count each operand and result once. The copy is the fastest of three of one operand by the same "
-        "threads: the C library's, vectors, and vectors whose stores go past the caches. Reading: vectors "
-        "of one operand added up, for kernels that write next to nothing. In cache: what the "
+        f"more, {alike} at {ENOUGH:.0%} of the rate of a loop over as many arrays. Bytes count each operand and result "
+        "once. The copy is the fastest of three of one operand by the same threads: the C library's, vectors, and "
+        "vectors whose stores go past the caches. As many arrays: a loop that adds up so many operands into each of so "
+        "many results, in the fastest of four forms. "
+        f"Operands of {' and '.join(FROM_MEMORY)} come from memory, of the copy and the loop, too: each run takes "
+        "the next of several sets, which no cache holds together; smaller ones lie where the last run left them. "
+        "In cache: what the "
         "instructions alone allow, on operands of 128 KB, times the CPUs. The bound is the lower of both. All arrays "
         "begin with a line of the cache, as planned memory does."
     )
@@ -268,8 +296,8 @@ def main(arguments: argparse.Namespace) -> int:
     for threads in arguments.threads:
         allowed = {name: arithmetic(name, threads) for name in names}
         for size in sizes:
-            copy = fastest_copy(SIZES[size] * F4.itemsize, threads)
-            read = Rate(*reading(SIZES[size] * F4.itemsize, threads))
-            found += [measure(name, size, threads, copy, read, allowed[name]) for name in names]
+            copy = fastest(copies(*_bytes_and_sets(size, threads, 1)))
+            floors: dict[tuple[int, int], Rate] = {}
+            found += [measure(name, size, threads, copy, floors, allowed[name]) for name in names]
     report.publish("roofline", "Generated kernels beside a copy", text_of(found), {"kernels": found}, arguments.out)
     return 0

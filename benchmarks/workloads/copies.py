@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,30 +22,61 @@ _LINE = 64
 _VECTORS = 4
 _VECTOR = "<16 x float>"
 _BLOCK = _LINE * _VECTORS
+_LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 FORMS = ("memcpy", "vectors", "streaming")
 """The C library's function; vectors of 64 bytes; those with stores that go past the caches."""
+AHEAD_TOO = ("vectors", "streaming", "vectors, ahead", "streaming, ahead")
+"""Forms of a loop over several arrays: those of a copy, and with lines of the operands asked for ahead."""
+
+Form = dict[str, tuple[Callable[[], Any], int]]
 
 
-def copies(nbytes: int, threads: int) -> dict[str, tuple[Callable[[], Any], int]]:
+def told_cache() -> int:
+    """Bytes of the last cache as the system says; a virtual machine is told of all that it shares with others."""
+    try:
+        return int(_LAST_CACHE.read_text().strip().removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        return 0
+
+
+def laps(nbytes: int) -> int:
+    """How many sets of operands of so many bytes, taken in turns, no cache holds when the first one comes again."""
+    return max(1, -(-2 * told_cache() // nbytes))
+
+
+def copies(nbytes: int, threads: int, sets: int = 1) -> Form:
     """For each form a run of a copy of so many bytes, and the bytes that it moves: read once, written once."""
-    source, target = aligned(nbytes, 1), aligned(nbytes, 0)
-    block = struct.pack("=3q", nbytes // _BLOCK, address_of(target), address_of(source))
-    return {form: (functools.partial(_run, _entry(form), block, threads, source, target), 2 * nbytes) for form in FORMS}
+    return _runs(FORMS, 1, 1, nbytes, threads, sets)
 
 
-def reading(nbytes: int, threads: int) -> tuple[Callable[[], Any], int]:
-    """A run that only reads so many bytes: vectors are added up, in any order, and lines asked for ahead."""
-    source, target = aligned(nbytes, 1), aligned(_LINE, 0)
-    block = struct.pack("=3q", nbytes // _BLOCK, address_of(target), address_of(source))
-    return functools.partial(_run, _reader(), block, threads, source, target), nbytes
+def streams(reads: int, writes: int, nbytes: int, threads: int, sets: int = 1) -> Form:
+    """For each form a run that adds up so many operands into each of so many results, of these bytes each: the least
+    that a kernel with as many could do. Without results vectors are added up, in any order."""
+    return _runs(AHEAD_TOO if writes else AHEAD_TOO[::2], reads, writes, nbytes, threads, sets)
 
 
-def _run(entry: Entry, block: bytes, threads: int, *kept: Any) -> None:
+def _runs(forms: Sequence[str], reads: int, writes: int, nbytes: int, threads: int, sets: int) -> Form:
+    results = [aligned(nbytes if writes else _LINE, 0) for _ in range(writes or 1)]
+    places, blocks = [address_of(each) for each in results], []
+    operands = [[aligned(nbytes, 1) for _ in range(reads)] for _ in range(sets)]
+    for each in operands:
+        blocks.append(
+            struct.pack(f"={1 + len(places) + reads}q", nbytes // _BLOCK, *places, *(address_of(one) for one in each))
+        )
+
+    def run(form: str) -> Callable[[], Any]:
+        entry = _entry(form, reads, writes)
+        return functools.partial(_run, entry, itertools.cycle(blocks), threads, operands, results)
+
+    return {form: (run(form), (reads + writes) * nbytes) for form in forms}
+
+
+def _run(entry: Entry, blocks: Iterator[bytes], threads: int, *kept: Any) -> None:
     if threads > 1 and openmp() is not None:
-        entry.on_threads(block, Share(threads, threads))
+        entry.on_threads(next(blocks), Share(threads, threads))
     else:
-        entry(block)
+        entry(next(blocks))
 
 
 def aligned(nbytes: int, fill: int) -> Any:
@@ -54,39 +87,37 @@ def aligned(nbytes: int, fill: int) -> Any:
 
 
 @functools.cache
-def _entry(form: str) -> Entry:
+def _entry(form: str, reads: int, writes: int) -> Entry:
     """The kernel: the threads share blocks of four lines."""
-    code, declared = Code(), []
+    code, declared = Code(), [PREFETCH]
+    sources, targets = [f"a{k}" for k in range(reads)], [f"o{k}" for k in range(writes or 1)]
+    parameters = [("i64", "blocks"), *(("ptr", name) for name in (*targets, *sources))]
     if form == "memcpy":
-        declared.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        declared = ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
         first, last = (code.multiply(each, str(_BLOCK)) for each in ("%low", "%high"))
         count = code.do(f"sub i64 {last}, {first}")
-        target, source = code.at("i8", "%target", first), code.at("i8", "%source", first)
+        target, source = code.at("i8", "%o0", first), code.at("i8", "%a0", first)
         code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
-        return compiled(module(_PARAMETERS, code, openmp() is not None, declared))
-    past = ", !nontemporal !0" if form == "streaming" else ""
-    with code.loop("%low", "%high") as (number, _):
+        return compiled(module(parameters, code, openmp() is not None, declared))
+    past = ", !nontemporal !0" if form.startswith("streaming") else ""
+    carried = [] if writes else [(_VECTOR, "zeroinitializer")] * _VECTORS
+    with code.loop("%low", "%high", carried=carried) as (number, totals):
         begin = code.multiply(number, str(_VECTORS))
-        places = [code.add(begin, str(k)) for k in range(_VECTORS)]
-        values = [code.do(f"load {_VECTOR}, ptr {code.at(_VECTOR, '%source', at)}, align {_LINE}") for at in places]
-        for at, value in zip(places, values, strict=True):
-            code.run(f"store {_VECTOR} {value}, ptr {code.at(_VECTOR, '%target', at)}, align {_LINE}{past}")
-    code.notes.append("!0 = !{i32 1}")
-    return compiled(module(_PARAMETERS, code, openmp() is not None, declared))
-
-
-@functools.cache
-def _reader() -> Entry:
-    code = Code()
-    with code.loop("%low", "%high", carried=[(_VECTOR, "zeroinitializer")] * _VECTORS) as (number, totals):
-        begin = code.multiply(number, str(_VECTORS))
-        for k, total in enumerate(totals):
-            place = code.at(_VECTOR, "%source", code.add(begin, str(k)))
-            code.run(prefetch(code.at("i8", place, str(AHEAD))))
-            totals[k] = code.do(f"fadd {_VECTOR} {total}, {code.do(f'load {_VECTOR}, ptr {place}, align {_LINE}')}")
+        for k in range(_VECTORS):
+            at, total = code.add(begin, str(k)), "" if writes else totals[k]
+            for name in sources:
+                place = code.at(_VECTOR, f"%{name}", at)
+                if form.endswith("ahead") or not writes:
+                    code.run(prefetch(code.at("i8", place, str(AHEAD // reads))))
+                value = code.do(f"load {_VECTOR}, ptr {place}, align {_LINE}")
+                total = code.do(f"fadd {_VECTOR} {total}, {value}") if total else value
+            if writes:
+                for name in targets:
+                    place = code.at(_VECTOR, f"%{name}", at)
+                    code.run(f"store {_VECTOR} {total}, ptr {place}, align {_LINE}{past}")
+            else:
+                totals[k] = total
     for total in totals:  # who writes last does not matter, but that somebody does
-        code.run(f"store volatile {_VECTOR} {total}, ptr %target, align {_LINE}")
-    return compiled(module(_PARAMETERS, code, openmp() is not None, [PREFETCH]))
-
-
-_PARAMETERS = [("i64", "blocks"), ("ptr", "target"), ("ptr", "source")]
+        code.run(f"store volatile {_VECTOR} {total}, ptr %o0, align {_LINE}")
+    code.notes.append("!0 = !{i32 1}")
+    return compiled(module(parameters, code, openmp() is not None, declared))
