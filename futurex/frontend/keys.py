@@ -18,6 +18,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.outside import fingerprint
 from futurex.ops.streams import GENERATORS, bits_of
+from futurex.tree.pytree import attributes
 
 Key = tuple[Any, ...]
 _BY_VALUE = frozenset({bool, int, str, bytes})
@@ -89,10 +90,11 @@ Parts = Callable[[Any], tuple[tuple[str, ...], Any]]
 def _parts(kind: Any) -> Parts | None:
     """How values of a kind are taken apart, as ``pytree`` does; None for leaves."""
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return lambda value: ((), value)
+        if not kind.__dictoffset__:
+            return lambda value: ((), value)
+        return lambda value: (tuple(vars(value)), (*value, *vars(value).values()))
     if dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__"):
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        return lambda value: (names, [getattr(value, name) for name in names])
+        return lambda value: (names := attributes(value), [getattr(value, name) for name in names])
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import operator
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from futurex.frontend.ownership import Looked, call_and_look
 from futurex.frontend.returned import Call, Kind, Unwritten, owns, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
-from futurex.tree.pytree import flatten, unflatten
+from futurex.tree.pytree import attributes, flatten, unflatten
 
 
 def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -149,8 +148,8 @@ class _StandIns:
         elif isinstance(value, dict):
             stand_in.update((key, self.of(entry)) for key, entry in value.items())
         else:
-            for field in dataclasses.fields(value):
-                object.__setattr__(stand_in, field.name, self.of(getattr(value, field.name)))
+            for name in attributes(value):
+                object.__setattr__(stand_in, name, self.of(getattr(value, name)))
         return stand_in
 
     def give_back(self) -> None:
@@ -164,6 +163,6 @@ class _StandIns:
                 value.clear()
                 value.update(entries)
             else:
-                for field in dataclasses.fields(value):
-                    entry = getattr(stand_in, field.name)
-                    object.__setattr__(value, field.name, back.get(id(entry), (None, entry))[1])
+                for name in attributes(stand_in):
+                    entry = getattr(stand_in, name)
+                    object.__setattr__(value, name, back.get(id(entry), (None, entry))[1])

@@ -14,7 +14,7 @@ from typing import Any
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of, fill
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import LEAF, Structure, flatten
+from futurex.tree.pytree import LEAF, Structure, attributes, flatten
 
 Path = tuple[Any, ...]
 
@@ -57,7 +57,7 @@ def containers(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
     elif kind is list or isinstance(value, tuple):
         inner = list(enumerate(value))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        inner = [(name, getattr(value, name)) for name in attributes(value)]
     else:
         return
     for key, entry in inner:

@@ -58,9 +58,11 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
     if kind is dict:
         return Structure(dict, tuple(value), tuple([_flatten(entry, leaves) for entry in value.values()]))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Structure(kind, (), tuple(_flatten(entry, leaves) for entry in value))
+        more = vars(value) if kind.__dictoffset__ else {}
+        names = (*kind._fields, *more) if more else ()
+        return Structure(kind, names, tuple(_flatten(entry, leaves) for entry in (*value, *more.values())))
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
-        names = tuple(field.name for field in dataclasses.fields(value))
+        names = attributes(value)
         return Structure(kind, names, tuple(_flatten(getattr(value, name), leaves) for name in names))
     leaves.append(value)
     return LEAF
@@ -76,11 +78,38 @@ def containers(value: Any) -> Iterator[Any]:
     elif kind is list or isinstance(value, tuple):
         inner = list(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        inner = [getattr(value, name) for name in attributes(value)]
     else:
         return
     for entry in inner:
         yield from containers(entry)
+
+
+def attributes(value: Any) -> tuple[str, ...]:
+    """The names under which a dataclass instance holds something: its fields, and whatever else was assigned to it.
+
+    ``__post_init__`` and methods assign what is no field, and it may hide an attribute of the class.
+
+    >>> @dataclass
+    ... class Point:
+    ...     x: float
+    >>> point = Point(1.0)
+    >>> point.label = "a"
+    >>> attributes(point)
+    ('x', 'label')
+    """
+    kind: Any = type(value)
+    names, known = _fields(kind)
+    held = getattr(value, "__dict__", None)
+    if held is not None and held.keys() == known:
+        return names
+    return *(name for name in names if hasattr(value, name)), *(name for name in held or () if name not in known)
+
+
+@functools.lru_cache(maxsize=1000)
+def _fields(kind: Any) -> tuple[tuple[str, ...], frozenset[str]]:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+    return names, frozenset(names)
 
 
 @functools.lru_cache(maxsize=256)
@@ -104,7 +133,13 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if kind is dict:
         return dict(zip(structure.keys, children, strict=True))
     if hasattr(kind, "_fields"):
-        return kind(*children)
+        if not kind.__dictoffset__:
+            return kind(*children)
+        count = len(kind._fields)
+        result = tuple.__new__(kind, children[:count])  # a class of the user's: its __new__ may do more, too
+        if structure.keys:
+            vars(result).update(zip(structure.keys[count:], children[count:], strict=True))
+        return result
     result = object.__new__(kind)  # a dataclass: its __init__ may do more than assign
     for name, child in zip(structure.keys, children, strict=True):
         object.__setattr__(result, name, child)

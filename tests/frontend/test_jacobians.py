@@ -82,3 +82,16 @@ def test_composition_with_vmap_and_grad():
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="'forward', 'reverse'"):
         fx.jacobian(np.sin, mode="backward")
+
+
+@pytest.mark.parametrize("derived", [fx.jacobian, fx.grad, fx.hessian])
+def test_a_result_of_two_types_is_refused(derived):
+    """What branches leave behind that cannot be one value was returned as None."""
+
+    def of_two_types(x):
+        if x[0] > 0:
+            return x.sum()
+        return 0
+
+    with pytest.raises(fx.StagingError, match="in one branch"):
+        derived(of_two_types)(X)

@@ -11,6 +11,7 @@ from typing import Any
 from futurex.frontend import calls
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
+from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Cell, close, current, emit
 from futurex.frontend.tracer import Tracer, fresh, new_array, node_of
@@ -124,6 +125,9 @@ def trace_inner(
             out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
         finally:
             current().transforms -= 1
+        for leaf in out_leaves:
+            if isinstance(leaf, Placeholder):
+                leaf.used()
         if exact:
             nodes = [leaf._node if _is_traced(leaf) else None for leaf in out_leaves]
         else:

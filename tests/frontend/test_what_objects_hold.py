@@ -1,0 +1,80 @@
+"""Dataclasses and named tuples hold more than their fields: what was assigned to them goes with them."""
+
+import dataclasses
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.tree.pytree import flatten, unflatten
+
+
+@dataclasses.dataclass
+class Scaled:
+    """Its ``__post_init__`` assigns what is no field, and hides an attribute of the class."""
+
+    w: np.ndarray
+    unset: float = dataclasses.field(init=False)
+    factor = 3.0
+
+    def __post_init__(self):
+        self.factor = 9.0
+        self.norm = (self.w * self.w).sum()
+
+
+class Doubled(namedtuple("Doubled", "x y")):
+    """Its ``__new__`` does more than assign."""
+
+    def __new__(cls, x, y):
+        self = super().__new__(cls, x * 2, y)
+        self.label = 0.5
+        return self
+
+
+def times_factor(scaled):
+    return scaled.w * scaled.factor
+
+
+def changed(scaled):
+    scaled.w = scaled.w + 1
+    return scaled.w.sum() + scaled.norm
+
+
+def made(x):
+    return Scaled(x * 2)
+
+
+def passed_on(pair):
+    return pair._replace(y=pair.x + pair.y), pair.label * pair.x, pair
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+def test_attributes_that_are_no_fields(calls):
+    x = np.arange(3.0)
+    futurized = [fx.futurize(each) for each in (times_factor, changed, made)]
+    for _ in range(calls):
+        np.testing.assert_array_equal(futurized[0](Scaled(x)), x * 9)
+        mine, theirs = Scaled(x.copy()), Scaled(x.copy())
+        assert futurized[1](mine) == changed(theirs)
+        assert vars(mine).keys() == vars(theirs).keys()
+        result = futurized[2](x)
+        assert (result.factor, result.norm) == (9.0, 20.0)
+
+
+def test_named_tuples_are_not_made_again():
+    pair = Doubled(np.arange(3.0), 1.0)
+    futurized = fx.futurize(passed_on)
+    for _ in range(4):
+        for mine, theirs in zip(flatten(futurized(pair))[0], flatten(passed_on(pair))[0], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_nests_are_put_together_with_all_that_they_hold():
+    value = Scaled(np.ones(2))
+    value.later = [1, Doubled(2, 3)]
+    leaves, structure = flatten(value)
+    again = unflatten(structure, leaves)
+    assert again.later == [1, (4, 3)]
+    assert again.later[1].label == 0.5
+    assert not hasattr(again, "unset")
