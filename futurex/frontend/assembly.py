@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import Result
-from futurex.frontend.replay import Entry
+from futurex.frontend.replay import Entry, found_at
 from futurex.frontend.variants import Output, Variant
 from futurex.ops.streams import generator_of
 from futurex.ops.views import Chain, view
@@ -24,25 +24,44 @@ def _viewed(chain: Chain, value: Any) -> Any:
 
 def settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
     """What a run puts into the caller's object: arrays that the caller may change, not futures."""
-    nest = assemble(entry.outputs, entry.structure, leaves, captured, futures, {})
+    nest = _assembled(entry.outputs, entry.structure, leaves, captured, futures, {})
     values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in flatten(nest)[0]]
     own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
     return unflatten(entry.structure, own)
 
 
-def assemble(
+def returned(
+    variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result], arguments: Any
+) -> Any:
+    """The result of a call with these ``(args, kwargs)``."""
+    sizes = _sizes_of(variant, leaves) if variant.opened else {}
+    shared: list[Any] = []
+    for outputs, structure in variant.shared:
+        shared.append(_assembled(outputs, structure, leaves, captured, futures, sizes, arguments, shared))
+    return _assembled(variant.outputs, variant.structure, leaves, captured, futures, sizes, arguments, shared)
+
+
+def _assembled(
     outputs: Sequence[Output],
     structure: Structure,
     leaves: list[Any],
     captured: list[Any],
     futures: Sequence[Result],
     sizes: Mapping[Symbol, int],
+    arguments: Any = None,
+    shared: Sequence[Any] = (),
 ) -> Any:
-    """The result of a call; ``sizes`` says what the symbols of its trace are."""
+    """A nest of a call; ``sizes`` says what the symbols of its trace are, ``shared`` are nests made before."""
     out = []
     for output in outputs:
         if output.kind == "static":
             out.append(output.value)
+        elif output.kind == "given":
+            out.append(found_at(arguments, output.value.place))
+        elif output.kind == "outside":
+            out.append(found_at(output.value.read(), output.value.place))
+        elif output.kind == "shared":
+            out.append(shared[output.index])
         elif output.kind == "set":
             out.append(set(output.value))
         elif output.kind == "generator":
@@ -72,7 +91,7 @@ def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:
     return view(target, replaced(output.chain, known.__getitem__), values[:split])
 
 
-def sizes_of(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
+def _sizes_of(variant: Variant, leaves: Sequence[Any]) -> dict[Symbol, int]:
     """What the symbols of a trace for many sizes are in a call."""
     known: dict[Symbol, int] = {}
     for place, aval in variant.opened.items():

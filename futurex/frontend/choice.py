@@ -136,7 +136,7 @@ def computes(variant: Variant) -> bool:
 def returns_only(variant: Variant) -> bool:
     """Does a call return new arrays and do nothing else?"""
     return (
-        not (variant.written or variant.changes or variant.generators or variant.prints or variant.opened)
+        not (variant.written or variant.apart or variant.generators or variant.prints or variant.opened)
         and not variant.gives
         and not any(key[0] is Array for key in variant.leaves)
         and all(output.kind == "out" and not output.chain for output in variant.outputs)

@@ -411,6 +411,8 @@ def _same(left: Any, right: Any) -> bool:
         if left._cell.entangled or right._cell.entangled:
             raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
     if left is not right and type(left) is type(right):
+        given = current().arguments
+        current().compares |= id(left) in given and id(right) in given
         for value in (left, right):
             if id(value) in current().frozen:
                 what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]

@@ -171,7 +171,7 @@ class _Matcher:
 def _pack(variant: Variant) -> Pack | None:
     """Writes ``pack``, where all that a run leaves behind are arrays that it returns."""
     plain = (
-        not (variant.written or variant.changes or variant.generators or variant.has_log)
+        not (variant.written or variant.apart or variant.generators or variant.has_log)
         and not (variant.waits or variant.quiet or variant.opened)
         and all(map(_is_plain, variant.outputs))
         and all(isinstance(capture.array, np.ndarray | np.generic) for capture in variant.captures)

@@ -22,7 +22,7 @@ from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import fx
 from futurex.ops.opaque import Made, outcome_of
-from futurex.tree.pytree import flatten
+from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known
 
 # They look at the frame that calls them.
@@ -94,7 +94,7 @@ class Observer:
         twin = self.twin(function)
         looked = call_and_look(lambda: twin(*args, **kwargs) if made is None else _replayed(made, leaves))
         result, are_arrays = looked.result, [isinstance(leaf, np.ndarray) for leaf in looked.leaves]
-        held = made is None and looked.alone != are_arrays  # somebody may change the result, or see it changed
+        held = made is None and (looked.alone != are_arrays or any(opened(leaf) is not None for leaf in looked.leaves))
         outcome = None if held else outcome_of(result, (args, kwargs), before, leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
         shared = any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])

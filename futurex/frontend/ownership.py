@@ -1,20 +1,26 @@
-"""Who else holds what a call returned: an array that nobody does may be handed on as the caller's own."""
+"""Who else holds what a call returned: an array that nobody does may be handed on as the caller's own.
+
+A list, dict or dataclass that somebody else holds stays the one that it is, with all that is in it.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from futurex.tree.pytree import Structure, flatten
+from futurex.tree.pytree import LEAF, Structure, opened
 
 
 @dataclass(slots=True)
 class Looked:
-    """What a call returned: as it is, and its leaves; ``alone`` says of which nobody else refers to the array."""
+    """What a call returned: as it is, and its leaves; ``alone`` says of which nobody else refers to the array.
+
+    A list, dict or dataclass that somebody else refers to is a leaf.
+    """
 
     result: Any
     leaves: list[Any]
@@ -36,7 +42,8 @@ def _counted(make: Callable[[], Any]) -> tuple[Any, list[Any], Structure, list[t
     An array is held by the list of leaves, and by the result or the container that it is in: as often in either case.
     """
     result = make()
-    leaves, structure = flatten(result)
+    leaves: list[Any] = []
+    (structure,) = _apart([result], leaves)
     counts: list[tuple[int | None, int]] = []
     for k in range(len(leaves)):
         if not isinstance(leaves[k], np.ndarray):
@@ -45,6 +52,29 @@ def _counted(make: Callable[[], Any]) -> tuple[Any, list[Any], Structure, list[t
         base = 0 if leaves[k].base is None else sys.getrefcount(leaves[k].base)
         counts.append((sys.getrefcount(leaves[k]), base))
     return result, leaves, structure, counts
+
+
+def _apart(values: Sequence[Any], leaves: list[Any]) -> tuple[Structure, ...]:
+    """The structures of values, whose leaves are added to ``leaves``."""
+    structures = []
+    for value in values:
+        found = opened(value)
+        if found is None or (not isinstance(value, tuple) and sys.getrefcount(value) > _HELD):
+            leaves.append(value)
+            structures.append(LEAF)
+        else:
+            structures.append(Structure(found[0].kind, found[0].keys, _apart(found[1], leaves)))
+    return tuple(structures)
+
+
+def _references() -> int:
+    """The count of a list that is looked at, and that nobody else holds than what it is in."""
+    nest = [[]]  # type: ignore[var-annotated]
+    (value,) = entries = list(nest)
+    return sys.getrefcount(value) if entries else 0
+
+
+_HELD = _references()
 
 
 def _calibrated() -> tuple[int, int]:

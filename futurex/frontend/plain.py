@@ -16,7 +16,7 @@ from futurex.frontend.ownership import Looked, call_and_look
 from futurex.frontend.returned import Call, Kind, Unwritten, owns, written_call
 from futurex.runtime.futures import Done
 from futurex.tree.aval import Aval
-from futurex.tree.pytree import attributes, flatten, unflatten
+from futurex.tree.pytree import attributes, flatten, opened, unflatten
 
 
 def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -69,6 +69,8 @@ def _kind(leaf: Any, own: bool) -> Kind:
         return Aval(leaf.shape, leaf.dtype), True
     if isinstance(leaf, np.generic) and type(_completed(leaf)) is Array:
         return Aval((), leaf.dtype), False
+    if opened(leaf) is not None:
+        raise Unwritten
     return type(leaf)
 
 

@@ -39,7 +39,7 @@ class Change:
     entries: tuple[Entry, ...]
 
     def apply(self, arguments: Any, assemble: Callable[[Entry], Any]) -> None:
-        target = self.value if self.place is None else _at(arguments, self.place)
+        target = self.value if self.place is None else found_at(arguments, self.place)
         old = entries_of(target)
         new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in self.entries}
         if self.place is None:  # other attributes may have come and gone since
@@ -70,7 +70,8 @@ def repeats(arguments: Any) -> bool:
     return len(set(found)) < len(found)
 
 
-def _at(value: Any, place: Path) -> Any:
+def found_at(value: Any, place: Path) -> Any:
+    """What stands at a place of a nest."""
     for key in place:
         value = value[key] if isinstance(value, list | dict | tuple) else getattr(value, key)
     return value

@@ -19,7 +19,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
-from futurex.frontend.assembly import assemble, settled, sizes_of
+from futurex.frontend.assembly import returned, settled
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import give_away, parameters, taken_over
 from futurex.frontend.errors import Escape
@@ -185,7 +185,7 @@ class Futurized(Generic[P, R]):
                 return lane.pack(results)
             found = run_at_once(executor(), plan, taken, lane.read, lambda: give_away(inputs, variant.gives))
         except Exception as error:
-            return assemble(variant.outputs, variant.structure, leaves, [], failed(plan, error), {})
+            return returned(variant, leaves, [], failed(plan, error), (args, kwargs))
         return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)
 
     def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
@@ -330,7 +330,7 @@ class Futurized(Generic[P, R]):
             return found
         captured = variant.captured() if variant.captures else []
         rests = variant.rests() and not self._strict
-        repeated = variant.changes and repeats((args, kwargs))
+        repeated = variant.apart and repeats((args, kwargs))
         if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         log: list[Made] = []
@@ -365,8 +365,7 @@ class Futurized(Generic[P, R]):
                 settle(error)
                 raise error
             self._write_back(variant, leaves, captured, futures)
-        sizes = sizes_of(variant, leaves) if variant.opened else {}
-        result = assemble(variant.outputs, variant.structure, leaves, captured, futures, sizes)
+        result = returned(variant, leaves, captured, futures, (args, kwargs))
         for change in variant.changes:
             change.apply((args, kwargs), lambda entry: settled(entry, leaves, captured, futures))
         return result

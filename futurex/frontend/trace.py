@@ -175,6 +175,7 @@ class Trace:
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
+        self.compares = False  # does it ask whether containers among the arguments are one?
         self.prints = False
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
         self.waits = False  # a run may find out that only plain Python will do

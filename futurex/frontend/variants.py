@@ -16,6 +16,7 @@ from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
+from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.masked_arrays import taken_apart
@@ -42,7 +43,7 @@ LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
 class Output:
     """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
 
-    kind: str  # "out" | "generator" | "arg" | "static" | "set"
+    kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -62,6 +63,7 @@ class Variant:
     error: BaseException | None = None
     outputs: list[Output] = field(default_factory=list)
     structure: Structure = field(default_factory=lambda: Structure(None))
+    shared: list[tuple[list[Output], Structure]] = field(default_factory=list)  # nests in several places of the result
     guards: list[Guard] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
@@ -69,6 +71,7 @@ class Variant:
     notes: list[str] = field(default_factory=list)
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
+    apart: bool = False  # holds for arguments whose lists, dicts and dataclasses are in one place each
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
     quiet: dict[str, Any] = field(default_factory=dict)  # floating-point errors that a run says nothing of
@@ -332,15 +335,20 @@ def _collect(
         ends = {"finishes", "context"} & set(generator.gi_code.co_names)
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
             raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
+    result, nests = kept_apart(result, trace)
     result_leaves, variant.structure = flatten(taken_apart(result))
+    parts = [flatten(taken_apart(nest)) for nest in nests]
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     bases: dict[Cell, int] = {}
-    shared = _shared_cells([*result_leaves, *changed_leaves(trace)])
+    inner = [each for part, _ in parts for each in part]
+    shared = _shared_cells([*result_leaves, *inner, *changed_leaves(trace)])
     for leaf in result_leaves:
         variant.outputs.append(_output(leaf, outs, bases, cells, shared))
+    for part, structure in parts:
+        variant.shared.append(([_output(leaf, outs, bases, cells, shared) for leaf in part], structure))
     variant.changes = changes_of(trace, lambda leaf: _output(leaf, outs, bases, cells, shared))
     for cell, position in cells.items():
         if cell.written:
@@ -353,6 +361,7 @@ def _collect(
     if trace.prints and trace.recurs:
         raise Escape("a print beside a recursion whose end depends on data", "where it is too deep, all is run again")
     variant.prints, variant.quiet = trace.prints, trace.quiet
+    variant.apart = bool(variant.changes) or trace.compares
     made = any(output.kind == "generator" for output in variant.outputs)
     changes = made or bool(variant.changes) or bool(variant.written) or trace.log is not None
     variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)
@@ -403,6 +412,8 @@ def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cel
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar)
     if isinstance(leaf, Placeholder):
         leaf.used()
+    if type(leaf) is Kept:
+        return Output(leaf.kind, leaf.number, value=leaf)
     if type(leaf) is TracedGenerator:
         return _generator_output(leaf, outs, cells)
     if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):

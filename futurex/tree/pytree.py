@@ -85,6 +85,31 @@ def containers(value: Any) -> Iterator[Any]:
         yield from containers(entry)
 
 
+def opened(value: Any) -> tuple[Structure, list[Any]] | None:
+    """A nest one level deep: what is in it are the leaves of the structure. None for leaves.
+
+    >>> opened([1, (2, 3)])[1]
+    [1, (2, 3)]
+    """
+    kind: Any = type(value)
+    keys: tuple[Any, ...] = ()
+    if kind in _LEAVES:
+        return None
+    if kind is tuple or kind is list:
+        entries = list(value)
+    elif kind is dict:
+        keys, entries = tuple(value), list(value.values())
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        more = vars(value) if kind.__dictoffset__ else {}
+        keys, entries = (*kind._fields, *more) if more else (), [*value, *more.values()]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
+        keys = attributes(value)
+        entries = [getattr(value, name) for name in keys]
+    else:
+        return None
+    return Structure(kind, keys, (LEAF,) * len(entries)), entries
+
+
 def attributes(value: Any) -> tuple[str, ...]:
     """The names under which a dataclass instance holds something: its fields, and whatever else was assigned to it.
 

@@ -1,0 +1,95 @@
+"""What of a result is somebody's already: lists, dicts and dataclasses of the caller's, and those in several places.
+
+A result is put together anew of its leaves; what must stay one object stands in it as a leaf of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.objects import describe, entries_of
+from futurex.frontend.replay import Path, containers
+from futurex.frontend.trace import Trace
+from futurex.tree.pytree import leaf, opened, unflatten
+
+
+@leaf
+@dataclass(frozen=True)
+class Kept:
+    """Stands for an object in a result: the argument at a place, what a guard reads, or one of the shared ones."""
+
+    kind: str  # "given" | "outside" | "shared"
+    place: Path = ()
+    read: Callable[[], Any] | None = None
+    number: int = 0
+
+
+def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
+    """The result with Kept where an object must stay the one that it is, and the nests that are in several places.
+
+    Raises Escape where one would have to be part of both the result and an object of the caller's.
+    """
+    often = Counter(id(value) for _, value in containers(result))
+    if not often:
+        return result, []
+    _refuse_two_owners(often, trace)
+    outside = {} if all(trace.is_own(value) for _, value in containers(result)) else _outside(trace)
+    if max(often.values()) == 1 and not often.keys() & (trace.arguments.keys() | outside.keys()):
+        return result, []
+    nests: list[Any] = []
+    return _Walk(trace.arguments, outside, often, nests).kept(result), nests
+
+
+class _Walk:
+    def __init__(
+        self, given: Mapping[int, tuple[Any, Any]], outside: Mapping[int, Kept], often: Counter[int], nests: list[Any]
+    ) -> None:
+        self.given, self.outside, self.often, self.nests = given, outside, often, nests
+        self.numbers: dict[int, int] = {}
+
+    def kept(self, value: Any) -> Any:
+        if id(value) in self.given:
+            return Kept("given", self.given[id(value)][0])
+        if id(value) in self.outside:
+            return self.outside[id(value)]
+        if self.often[id(value)] < 2:
+            return self._inside(value)
+        if id(value) not in self.numbers:
+            inside = self._inside(value)
+            self.numbers[id(value)] = len(self.nests)
+            self.nests.append(inside)
+        return Kept("shared", number=self.numbers[id(value)])
+
+    def _inside(self, value: Any) -> Any:
+        found = opened(value)
+        if found is None:
+            return value
+        structure, entries = found
+        return unflatten(structure, [self.kept(entry) for entry in entries])
+
+
+def _outside(trace: Trace) -> dict[int, Kept]:
+    """The containers that the trace was given by names and attributes outside of it, and how to come to them again."""
+    return {
+        id(value): Kept("outside", place, guard.read)
+        for guard in trace.guards.values()
+        for place, value in containers(guard.value)
+    }
+
+
+def _refuse_two_owners(often: Counter[int], trace: Trace) -> None:
+    """What a trace puts into an object of the caller's is made at every run; it cannot be in a second place."""
+    seen = set(often)
+    for value, before in trace.outside.values():
+        for key, entry in entries_of(value).items():
+            if key in before and before[key] is entry:
+                continue
+            for _, inner in containers(entry):
+                if id(inner) in seen and id(inner) not in trace.arguments:
+                    what = f"putting {describe(inner)} into {describe(value)} and another place"
+                    raise Escape(what, "the two would have to stay one object")
+                seen.add(id(inner))

@@ -1,0 +1,134 @@
+"""Lists, dicts and dataclasses that a call returns are the ones that NumPy's call would return."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+TABLE = {"rows": [1.0, np.arange(2.0)]}
+
+
+@dataclasses.dataclass
+class Moments:
+    first: object
+    second: list
+
+
+def given(p, x):
+    p["w"] = p["w"] + x
+    return p, x * 2
+
+
+def part_of_given(p, x):
+    return [p["inner"]["rows"], x + 1], p["inner"]
+
+
+def of_a_dataclass(m, x):
+    m.second.append(x * 3)
+    return m, m.second
+
+
+def twice(p, x):
+    rows = [x * 2]
+    inner = {"rows": rows, "x": x + 1}
+    return inner, (rows, inner), Moments(rows, [inner])
+
+
+def from_outside(p, x):
+    return TABLE, x * 2, TABLE["rows"]
+
+
+def the_same(p, q):
+    return (1 if p is q else 2), (p["inner"] is not q["inner"])
+
+
+def opaque(x):
+    return x if x.ctypes.data else None
+
+
+def keeps():
+    """A function with a list of its own, which it returns."""
+    kept = []
+
+    def collect(p, x):
+        kept.append(x * 2)
+        return kept, [x + 1], {"kept": kept}
+
+    return collect
+
+
+def stored(p, x):
+    rows = [x * 2]
+    p["rows"] = rows
+    return rows, p
+
+
+def places(value, path=()):
+    """Every list, dict and dataclass in a nest, and where."""
+    if dataclasses.is_dataclass(value):
+        yield path, value
+        value = vars(value)
+    elif isinstance(value, list | dict):
+        yield path, value
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, entry in inner:
+        yield from places(entry, (*path, key))
+
+
+def who(result, args):
+    """Which places of a result and of the arguments hold one object."""
+    found = list(places((result, args, TABLE)))
+    return {(a, b) for a, one in found for b, other in found if one is other}
+
+
+def arguments():
+    return {"w": np.ones(2), "inner": {"rows": [np.zeros(2), 1.0]}}, np.arange(2.0)
+
+
+@pytest.mark.parametrize("function", [given, part_of_given, twice, from_outside, stored])
+@pytest.mark.parametrize("plainly", [False, True])
+def test_objects_of_results(function, plainly):
+    futurized = fx.futurize((lambda p, x: function(p, opaque(x))) if plainly else function)
+    for _ in range(5):
+        mine, theirs = arguments(), arguments()
+        expected, found = function(*theirs), futurized(*mine)
+        assert who(found, mine) == who(expected, theirs), futurized.explain()
+
+
+def test_objects_of_results_that_are_dataclasses():
+    futurized = fx.futurize(of_a_dataclass)
+    for _ in range(3):
+        m = Moments(np.ones(2), [np.ones(2)])
+        found, rows = futurized(m, np.ones(2))
+        assert found is m
+        assert rows is m.second
+        assert len(rows) == 2
+
+
+def test_objects_that_the_function_keeps():
+    plain, futurized = keeps(), fx.futurize(keeps())
+    expected = [plain(*arguments()) for _ in range(5)]
+    found = [futurized(*arguments()) for _ in range(5)]
+    assert [len(rows) for rows, *_ in found] == [len(rows) for rows, *_ in expected] == [5] * 5
+    assert all(rows is found[0][0] is more["kept"] for rows, _, more in found)
+    assert all(isinstance(fresh[0], fx.Array) for _, fresh, _ in found)
+
+
+@pytest.mark.parametrize("calls", [1, 5])
+def test_one_object_in_two_arguments(calls):
+    futurized = fx.futurize(the_same)
+    for _ in range(calls):
+        p, q = arguments()[0], arguments()[0]
+        for pair in ((p, p), (p, q), (p, {**q, "inner": p["inner"]})):
+            assert tuple(map(int, futurized(*pair))) == tuple(map(int, the_same(*pair)))
+
+
+def test_fresh_objects_are_fresh_at_every_call():
+    for plainly in (False, True):
+        futurized = fx.futurize((lambda p, x: twice(p, opaque(x))) if plainly else twice)
+        first, *_ = futurized(*arguments())
+        first["rows"].clear()
+        for _ in range(4):
+            assert len(futurized(*arguments())[0]["rows"]) == 1
