@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.frontend.objects import fill
 from futurex.frontend.ownership import Looked, call_and_look
 from futurex.frontend.returned import Call, Kind, Unwritten, owns, written_call
 from futurex.runtime.futures import Done
@@ -25,7 +26,8 @@ def call_plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         return function(*args, **kwargs)
     stand_ins = _StandIns()
     try:
-        return function(*map(stand_ins.of, args), **{name: stand_ins.of(value) for name, value in kwargs.items()})
+        given = {name: stand_ins.of(value) for name, value in kwargs.items()}
+        return stand_ins.replaced(function(*map(stand_ins.of, args), **given))
     finally:
         stand_ins.give_back()
 
@@ -143,6 +145,9 @@ class _StandIns:
         if isinstance(value, tuple):
             parts = [self.of(entry) for entry in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        known = next((mine for theirs, mine in self.pairs if theirs is value), None)
+        if known is not None:
+            return known
         stand_in = copy.copy(value)
         self.pairs.append((value, stand_in))
         if isinstance(value, list):
@@ -153,6 +158,23 @@ class _StandIns:
             for name in attributes(value):
                 object.__setattr__(stand_in, name, self.of(getattr(value, name)))
         return stand_in
+
+    def replaced(self, result: Any) -> Any:
+        """What the function returned, with the caller's containers for their stand-ins."""
+        for value, stand_in in self.pairs:
+            if stand_in is result:
+                return value
+        found = opened(result)
+        if found is None:
+            return result
+        structure, entries = found
+        mine = [self.replaced(entry) for entry in entries]
+        if all(map(operator.is_, mine, entries)):
+            return result
+        if isinstance(result, tuple):
+            return unflatten(structure, mine)
+        fill(result, dict(zip(structure.keys or range(len(mine)), mine, strict=True)))
+        return result
 
     def give_back(self) -> None:
         """Bring the caller's containers to what the function made of their stand-ins."""

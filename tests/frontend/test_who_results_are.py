@@ -125,6 +125,22 @@ def test_one_object_in_two_arguments(calls):
             assert tuple(map(int, futurized(*pair))) == tuple(map(int, the_same(*pair)))
 
 
+def keyed(p, q):
+    q["n"] = p["w"].ctypes.data * 0 + 1.0
+    return len(p), q, [p]
+
+
+def test_objects_that_hold_futures():
+    """A plain call is given stand-ins for them."""
+    futurized = fx.futurize(keyed)
+    for _ in range(4):
+        p = {"w": fx.futurize(np.sin)(np.ones(2)), "inner": [1.0]}
+        count, same, (again,) = futurized(p, p)
+        assert (int(count), len(p)) == (3, 3)
+        assert same is again is p
+        assert isinstance(p["w"], fx.Array)
+
+
 def test_fresh_objects_are_fresh_at_every_call():
     for plainly in (False, True):
         futurized = fx.futurize((lambda p, x: twice(p, opaque(x))) if plainly else twice)
