@@ -207,3 +207,8 @@ def a_range_of_floats(x):
 @cases(V)
 def text_and_array(x):
     return x + "a"
+
+
+@cases(V)
+def counts_of_less_than_nothing(x):
+    return np.bincount(np.arange(x.size) % 2, weights=x, minlength=-1)

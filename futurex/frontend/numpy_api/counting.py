@@ -22,7 +22,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
     added = array_node(weights)
     if added.shape != positions.shape or added.dtype.kind not in "biuf" or positions.dtype.kind not in "iu":
         raise Escape("numpy.bincount with such weights", "NumPy refuses them")
-    length = max(int(positions.value.max(initial=-1)) + 1, operator.index(minlength))
+    if (least := operator.index(minlength)) < 0:
+        raise Escape("numpy.bincount with a negative minlength", "NumPy refuses it")
+    length = max(int(positions.value.max(initial=-1)) + 1, least)
     added = added if added.dtype == float else emit("cast", added, dtype=np.dtype(float))
     zeros = emit("full", np.float64(0.0), shape=(length,), dtype=np.dtype(float))
     return new_array(emit("scatter", zeros, added, positions, pattern=(("d", 0),), mode="add"))
