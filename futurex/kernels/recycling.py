@@ -54,6 +54,8 @@ _LOCK = [
     "  br i1 %busy, label %try, label %locked",
     "locked:",
 ]
+
+
 def _cooled(held: str, size: str) -> list[str]:
     """What a place held is kept no more: its size, and a bit that says whether the system was not told."""
     return [
