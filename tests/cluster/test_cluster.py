@@ -378,6 +378,29 @@ def test_a_cluster_with_another_version_says_both(tmp_path):
     )
 
 
+def test_a_lost_scheduler_is_named_and_no_worker():
+    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-c", STANDING], env={**os.environ, "PYTHONPATH": path}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as standing:  # fmt: skip
+        try:
+            address = standing.stdout.readline().strip()
+            cluster = fx.Cluster(address)
+            run = cluster.spmd(programs.wait_for_stop)
+        finally:
+            standing.kill()
+    try:
+        with pytest.raises(fx.ClusterUnreachable, match=rf"scheduler of run .* \(at {address}\).*new fx\.Cluster"):
+            run.result(90)
+        with pytest.raises(fx.ClusterUnreachable, match=rf"scheduler at {address} does not answer"):
+            cluster.spmd(programs.rank_and_size)
+    finally:
+        cluster.close()
+    with pytest.raises(fx.ClusterUnreachable, match="has been closed; make a new one"):
+        cluster.spmd(programs.rank_and_size)
+
+
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)

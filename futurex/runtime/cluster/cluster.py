@@ -27,7 +27,7 @@ from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
-from futurex.runtime.cluster.membership import TOPIC, MembershipPlugin, workers_of
+from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
@@ -79,11 +79,13 @@ class Cluster:
         self._elastic: list[ElasticRun] = []
         self._graphs: set[str] = set()
         self._broken: LocalityLost | None = None
+        self._is_closed = False
         self._closing = contextlib.ExitStack()
         self._generation = 0
         self._wanted: int | None = None  # how many workers there are to be, where they are this object's own
         try:
             self.client = self._attach(target, threads)
+            self._connection = Connection(self.client)
             self._session = uuid.uuid4().hex
             self.addresses = self._found_workers()
             if self._wanted is None:
@@ -214,7 +216,7 @@ class Cluster:
         return self.client.dashboard_link.rpartition("/")[0] + dashboard.PAGE
 
     def __repr__(self) -> str:
-        where = "closed" if self._is_closed else self.client.scheduler.address
+        where = "closed" if self._is_closed else self._connection.address
         return f"<Cluster of {self.size} localities over {self.transport}, {where}>"
 
     def __enter__(self) -> Cluster:
@@ -225,6 +227,7 @@ class Cluster:
 
     def close(self) -> None:
         """End the session on the workers, and the workers too if this object started them."""
+        self._is_closed = True
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
@@ -235,13 +238,14 @@ class Cluster:
                 self.client.run(host.close_session, self._session, on_error="ignore")
         self._closing.close()
 
-    @property
-    def _is_closed(self) -> bool:
-        return self.client.status in ("closing", "closed")
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClusterUnreachable("this fx.Cluster has been closed; make a new one, or stay inside its `with` block")
+        if not self._connection.stands:
+            raise ClusterUnreachable(
+                f"the scheduler at {self._connection.address} does not answer any more, or the Dask client has been "
+                "closed; make a new fx.Cluster"
+            )
 
     def _left(self, event: Any) -> None:
         _, message = event

@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client
 from distributed.comm import CommClosedError
 
-from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers
+from futurex.runtime.cluster.errors import ClusterUnreachable, TooFewWorkers, scheduler_lost
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import Command, Event, SpmdRun
@@ -57,7 +57,7 @@ class ElasticRun(SpmdRun):
                 tries += 1
                 late = time.monotonic() > answered + _UNREACHABLE and tries >= TRIES
                 if late or self._client.status == "closed":
-                    self.finish(None, _scheduler_lost(self.name, error))
+                    self.finish(None, scheduler_lost(self.name, str(error) or type(error).__name__))
                     return
                 time.sleep(0.1)
                 continue
@@ -83,7 +83,7 @@ class ElasticRun(SpmdRun):
         try:
             pickled = ask(self._client, TRIES, do="results", run=self.name)
         except Exception as error:
-            self.finish(None, _scheduler_lost(self.name, error))
+            self.finish(None, scheduler_lost(self.name, str(error) or type(error).__name__))
             return
         try:
             results = [pickle.loads(result) for result in pickled]
@@ -117,10 +117,3 @@ def ask(client: Client, tries: int = 1, **request: Any) -> Any:
             tries -= 1
             if not tries or client.status == "closed":
                 raise
-
-
-def _scheduler_lost(name: str, error: BaseException) -> ClusterUnreachable:
-    return ClusterUnreachable(
-        f"the scheduler of run {name!r} does not answer any more ({error or type(error).__name__}), and the run with "
-        "it; start a cluster and call fx.fit with the same arguments and resume=True to go on from its last checkpoint"
-    )

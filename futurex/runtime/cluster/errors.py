@@ -9,6 +9,14 @@ class ClusterUnreachable(FuturexError, ConnectionError):
     """No scheduler answered, or it has no workers; the message says what to start."""
 
 
+def scheduler_lost(run: str, why: str) -> ClusterUnreachable:
+    """The error of a run whose scheduler is gone: nobody can say what became of its workers."""
+    return ClusterUnreachable(
+        f"the scheduler of run {run!r} does not answer any more ({why}), and the run with it; start a cluster and make "
+        "a new fx.Cluster. fx.fit with the same arguments and resume=True goes on from its last checkpoint"
+    )
+
+
 class TooFewWorkers(FuturexError, TimeoutError):
     """An elastic run waited for workers that did not come. ``least`` is how many it needs."""
 

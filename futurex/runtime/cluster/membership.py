@@ -31,6 +31,20 @@ def workers_of(client: Client) -> dict[str, dict[str, Any]]:
     return found
 
 
+class Connection:
+    """A client's connection to the scheduler that it has now. Dask makes another one when it is lost, but what the old
+    one stood for is gone: tasks and their results, and with the scheduler mostly the workers."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._channel = client, client.scheduler_comm
+        self.address: str = client.scheduler.address
+
+    @property
+    def stands(self) -> bool:
+        """Has the scheduler been there all the time?"""
+        return self._client.scheduler_comm is self._channel and not self._channel.comm.closed()
+
+
 def topic(run: str) -> str:
     """The Dask event topic of a run."""
     return f"futurex-{run}"

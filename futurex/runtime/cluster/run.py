@@ -17,9 +17,9 @@ import distributed
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
-from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
+from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
-from futurex.runtime.cluster.membership import topic
+from futurex.runtime.cluster.membership import Connection, topic
 from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
 from futurex.runtime.stall import Reports
@@ -40,7 +40,7 @@ class ClusterRun(SpmdRun):
 
     def __init__(self, name: str, client: Client, addresses: Sequence[str], abort: Callable[[], None]) -> None:
         super().__init__(name, len(addresses))
-        self._client = client
+        self._client, self._connection = client, Connection(client)
         self._addresses = list(addresses)
         self._abort = abort
         self._tasks: list[Future] = []
@@ -100,6 +100,8 @@ class ClusterRun(SpmdRun):
             self._failed(rank, error.with_traceback(_behind_dask(error.__traceback__)))
         elif self._client.status in ("closing", "closed"):
             self.detach()
+        elif task.status in ("cancelled", "lost") and not self._connection.stands:
+            self._failed(rank, scheduler_lost(self.name, f"at {self._connection.address}"))
         elif task.status in ("cancelled", "lost"):
             self._failed(rank, LocalityLost(rank, self._addresses[rank], f"run {self.name!r}"))
 
@@ -136,7 +138,7 @@ class ClusterRun(SpmdRun):
             self._ended = True
             by_rank = sorted(self._errors.items())
         for rank, error in by_rank:
-            if not isinstance(error, (LocalityLost, *_SYMPTOMS)):  # those name the rank that is missing
+            if not isinstance(error, (ClusterUnreachable, LocalityLost, *_SYMPTOMS)):  # those name who is missing
                 error.add_note(f"raised on locality {rank} ({self._addresses[rank]})")
         causes = [error for _, error in by_rank]
         lost = [error for error in causes if isinstance(error, LocalityLost)]
@@ -147,6 +149,8 @@ class ClusterRun(SpmdRun):
             cause.add_note("\n".join(lasting))
         self._close()
         self.finish(None, cause)  # first: a worker that hangs keeps what follows waiting
+        if not self._connection.stands:
+            return
         # What is left of the cluster may be closing. That one of these fails must not keep the other from being done.
         for act in (self._abort, partial(self._client.cancel, self._tasks, force=True)):
             try:
