@@ -160,6 +160,7 @@ class TracedList:
     def _rows(self) -> Tracer:
         rows = entered(self.rows)  # branches may have left what nobody may use
         assert isinstance(rows, Tracer)
+        current().read.add(id(self))
         return rows
 
     def __len__(self) -> Any:
@@ -353,16 +354,20 @@ class TracedTuples(TracedList):
 
     __slots__ = ()
 
+    def _columns(self) -> tuple[TracedList, ...]:
+        found: tuple[TracedList, ...] = entered(self.rows)
+        return found
+
     def __len__(self) -> Any:
-        return len_of(self.rows[0])
+        return len_of(self._columns()[0])
 
     def __getitem__(self, index: Any) -> Any:
-        found = tuple(column[index] for column in self.rows)
+        found = tuple(column[index] for column in self._columns())
         return self._of(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._check(Entry.of(value))
-        for column, entry in zip(self.rows, value, strict=True):
+        for column, entry in zip(self._columns(), value, strict=True):
             column[index] = entry
 
     def __fx_node__(self) -> Node:
@@ -376,10 +381,10 @@ class TracedTuples(TracedList):
         if isinstance(extent, Tracer):
             current().waits = True  # such a call is run again as plain Python
             current().effect("check", emit("greater", extent._node, 0), failure=_EMPTY)
-        return emit("concatenate", *(column._rows()[:, None]._node for column in self.rows), axis=1)
+        return emit("concatenate", *(column._rows()[:, None]._node for column in self._columns()), axis=1)
 
     def copy(self) -> TracedTuples:
-        return self._of(tuple(column.copy() for column in self.rows))
+        return self._of(tuple(column.copy() for column in self._columns()))
 
     def _of(self, columns: tuple[TracedList, ...]) -> TracedTuples:
         return current().remember(TracedTuples(self.site, self.kind, columns))
@@ -387,29 +392,30 @@ class TracedTuples(TracedList):
     def extend(self, values: Any) -> None:
         if isinstance(values, TracedList):
             self._check(values.kind)
-            added = values.rows
+            assert isinstance(values, TracedTuples)
+            added: tuple[Any, ...] = values._columns()
         else:
             entries = list(items(values))
             for entry in entries:
                 self._check(Entry.of(entry))
-            added = tuple([entry[k] for entry in entries] for k in range(len(self.rows)))
-        for column, more in zip(self.rows, added, strict=True):
+            added = tuple([entry[k] for entry in entries] for k in range(len(self._columns())))
+        for column, more in zip(self._columns(), added, strict=True):
             column.extend(more)
 
     def pop(self, index: Any = -1) -> Any:
-        return tuple(column.pop(index) for column in self.rows)
+        return tuple(column.pop(index) for column in self._columns())
 
     def insert(self, index: Any, value: Any) -> None:
         self._check(Entry.of(value))
-        for column, entry in zip(self.rows, value, strict=True):
+        for column, entry in zip(self._columns(), value, strict=True):
             column.insert(index, entry)
 
     def clear(self) -> None:
-        for column in self.rows:
+        for column in self._columns():
             column.clear()
 
     def reverse(self) -> None:
-        for column in self.rows:
+        for column in self._columns():
             column.reverse()
 
 

@@ -160,7 +160,7 @@ def two_rows_that_change_places(x):
     return a[0], a[1], b[0], b[1], c[0]
 
 
-@cases(X, staged=False)
+@cases(X)
 def kept_in_a_dict(x):
     row = [0.0, 1.0]
     rows = {"last": row}
@@ -234,3 +234,133 @@ def a_queue_of_the_last_round(x):
     for k in range(30):
         last = collections.deque([x[k], 1.0])
     return last[0] + x[0]
+
+
+# -- lists that grow and change places ---------------------------------------------------------------------------------
+
+GRID = (np.random.default_rng(0).random((12, 15)) < 0.25).astype(int)
+GRID[0, 0] = 0
+ADJACENT = np.random.default_rng(1).random((25, 25)) < 0.08
+
+
+@cases(GRID)
+@cases(GRID * 0)
+@cases(GRID[:1, :1])
+def levels_of_a_grid(grid):
+    h, w = grid.shape
+    distance = np.full((h, w), -1)
+    distance[0, 0] = 0
+    frontier, d = [(0, 0)], 0
+    while frontier:
+        d += 1
+        new = []
+        for i, j in frontier:
+            for di, dj in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+                a, b = i + di, j + dj
+                if 0 <= a < h and 0 <= b < w and grid[a, b] == 0 and distance[a, b] < 0:
+                    distance[a, b] = d
+                    new.append((a, b))
+        frontier = new
+    return distance, d
+
+
+@cases(ADJACENT)
+def now_and_later(adjacent):
+    seen = np.zeros(len(adjacent), dtype=bool)
+    seen[3] = True
+    now, later, steps = [3], [], 0
+    while now:
+        for v in now:
+            for u in range(len(adjacent)):
+                if adjacent[v, u] and not seen[u]:
+                    seen[u] = True
+                    later.append(u)
+        now, later = later, []
+        steps += 1
+    return seen, steps
+
+
+@cases(ADJACENT, staged=False)
+def left_by_a_break(adjacent):
+    level = np.full(len(adjacent), -1)
+    level[3] = 0
+    frontier, steps = [3], 0
+    while True:
+        following = []
+        for v in frontier:
+            for u in np.nonzero(adjacent[v])[0]:
+                if level[u] < 0:
+                    level[u] = steps + 1
+                    following.append(u)
+        if not following:
+            break
+        frontier = following
+        steps += 1
+    return level, steps, len(frontier)
+
+
+@cases.signs(X)
+def two_lists_take_turns(x):
+    a, b = [0.0], [1.0]
+    for k in range(len(x)):
+        if x[k] > 0:
+            a, b = b, a
+        a.append(x[k])
+    return len(a), len(b), a[-1], b[-1]
+
+
+@cases.signs(X)
+def the_first_list_keeps_its_name(x):
+    now, later = [0], []
+    first, n = now, 0
+    while now:
+        for v in now:
+            if v < 20 and x[v] > 0:
+                later.append(v + 1)
+        now, later = later, []
+        n += 1
+    return n, len(first), first[0]
+
+
+@cases.signs(X, staged=False)
+def one_list_of_two_names(x):
+    a, b = [0.0], [1.0]
+    for k in range(len(x)):
+        if x[k] > 0:
+            a = b
+        a.append(x[k])
+    return len(a), len(b), a[-1], b[-1]
+
+
+@cases.signs(X)
+def a_list_becomes_an_empty_one(x):
+    a, b = [x[0], 2.0], []
+    k = 0
+    while x[k] > -0.6:
+        a = b
+        b = []
+        k += 1
+    return k, len(a), (a[-1] if a else 0.0), len(b)
+
+
+@cases.signs(X, staged=False)
+def the_best_so_far(x):
+    best, path = [], []
+    for k in range(len(x)):
+        if x[k] > 0:
+            path.append(x[k])
+        if x[k] > 0.5:
+            best = path[:]
+    path.append(1.0)
+    return len(best), len(path)
+
+
+@cases.signs(X, staged=False)
+def the_best_is_the_path_itself(x):
+    best, path = [], []
+    for k in range(len(x)):
+        if x[k] > 0:
+            path.append(x[k])
+        if x[k] > 0.5:
+            best = path
+    return len(best), len(path)

@@ -5,7 +5,7 @@ import pytest
 from compare import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from identity_programs import IdentityWriter
+from identity_programs import IdentityWriter, MovingWriter
 from program_search import disagreement, share_staged
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -16,8 +16,9 @@ def test_identities(case):
     check(case.function, *case.args, staged=case.staged)
 
 
-def test_a_fixed_set_of_programs(tmp_path):
-    assert share_staged(IdentityWriter, 60, tmp_path) > 0.6
+@pytest.mark.parametrize(("writer", "programs", "share"), [(IdentityWriter, 60, 0.6), (MovingWriter, 30, 0.4)])
+def test_a_fixed_set_of_programs(writer, programs, share, tmp_path):
+    assert share_staged(writer, programs, tmp_path) > share
 
 
 @settings(max_examples=60)

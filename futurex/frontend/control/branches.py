@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
 from futurex.frontend.control.paths import IN_BRANCH, Site, next_site
 from futurex.frontend.control.values import (
     UNDEF,
@@ -36,14 +37,14 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
-from futurex.frontend.lists import note_growth
+from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
-from futurex.frontend.tracer import Conflict, Tracer
+from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
-from futurex.tree.pytree import containers, flatten, unflatten
+from futurex.tree.pytree import Structure, containers, flatten, unflatten
 from futurex.tree.source import Source, at, here, raised_at
 
 
@@ -61,6 +62,7 @@ class _Branch:
     start: int
     born: dict[int, Any]
     held: dict[int, int]  # how often each of Python's objects stands in what the branch leaves behind
+    rows: dict[int, tuple[list[Any], Structure]]  # what the traced lists among these hold
     failure: tuple[Failure, list[Node], Source | None] | None = None  # an exception, the values in it, and its line
 
 
@@ -136,14 +138,17 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
         cells = {cell: cell.value for cell in scope.journal}
         current().settle_failing([*nodes.values(), *cells.values()])
         effects = scope.effects[len(before_it) :]
-        held = Counter(id(each) for value in values if value is not UNDEF for each in _objects(value))
+        found = [each for value in values if value is not UNDEF for each in _objects(value)]
+        held = Counter(map(id, found))
+        rows = {id(each): taken_apart(each) for each in found if isinstance(each, TracedList) and is_usable(each)}
     set_(before)
-    return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, failure)
+    return _Branch(state, result, owned, nodes, cells, objects, effects, scope.start, scope.born, held, rows, failure)
 
 
 def _objects(value: Any) -> list[Any]:
     """All of Python's objects in a nest that somebody could change."""
-    return [*containers(value), *filter(has_state, flatten(value)[0])]
+    leaves, _ = flatten(value)
+    return [*containers(value), *(leaf for leaf in leaves if isinstance(leaf, TracedList) or has_state(leaf))]
 
 
 def _raising_branch(
@@ -238,6 +243,12 @@ class _Outputs:
                 alone = False
         return alone
 
+    def rows(self, value: TracedList, branch: int) -> tuple[list[Any], Structure]:
+        """What a traced list held at the end of a branch."""
+        if id(value) not in self.branches[branch].rows:
+            raise Escape("a list that nobody may use", "which list it is depends on data", site=self.site)
+        return self.branches[branch].rows[id(value)]
+
     def merged(self, value: Any, alone: bool) -> Any:
         """A nest of merged leaves, whose objects may be those of other names unless they stood ``alone``."""
         if not alone:
@@ -283,6 +294,8 @@ def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
             raise Escape(value.what, value.why)
     if a is UNDEF or b is UNDEF:
         return _plan_half_bound(builder, name, a, b)
+    if is_list(a) and is_list(b) and alike(a, b):
+        return _plan_list(builder, name, a, b)
     leaves_a, tree_a = flatten(a)
     leaves_b, tree_b = flatten(b)
     if tree_a != tree_b:
@@ -292,6 +305,23 @@ def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if tree_a.kind is None:
         return parts[0]
     return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone)
+
+
+def _plan_list(builder: _Outputs, name: str, a: TracedList, b: TracedList) -> Plan:
+    """Two traced lists become a new one, and nobody's from then on."""
+    (rows, made), (others, _) = builder.rows(a, 0), builder.rows(b, 1)
+    slots = [builder.add(raw(one), raw(other), name) for one, other in zip(rows, others, strict=True)]
+    alone = all(branch.held[id(each)] == 1 for branch, each in zip(builder.branches, (a, b), strict=True))
+
+    def merged(outs: list[Node], pred: Node) -> Any:
+        value = unflatten(made, [new_array(outs[slot]) for slot in slots])
+        if not alone:
+            current().freeze(columns(value), builder.site)
+        for each in (a, b):
+            give_up(each, builder.site)
+        return value
+
+    return merged
 
 
 def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable, taken_apart
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -37,7 +38,7 @@ from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
-from futurex.frontend.tracer import Conflict, Tracer
+from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, param
@@ -64,6 +65,7 @@ class _Carried:
     loose: list[bool]
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
     grows: bool = False  # an array that is meant to have other extents in every round
+    moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
 
     @property
     def unbound(self) -> bool:
@@ -76,6 +78,10 @@ class _Carried:
 
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
+
+    def parts(self, value: Any) -> tuple[list[Any], Structure]:
+        """The leaves of what a round leaves behind."""
+        return taken_apart(value) if self.moves else flatten(value)
 
 
 COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
@@ -110,6 +116,8 @@ class _Objects:
         self._get, self._set, self._names = get, set_, names
         self._objects: dict[int, Any] = {}
         self._own = {id(cell) for cell in get.__closure__ or ()}
+        self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
+        self.dead: set[int] = set()  # those that each round binds before it reads them
 
     @property
     def names(self) -> list[str]:
@@ -125,24 +133,71 @@ class _Objects:
     def get(self) -> State:
         return (*self._get(), *(entry for value in self._objects.values() for entry in entries_of(value).values()))
 
-    def set(self, state: State) -> None:
+    def put(self, state: State) -> None:
         rest = iter(state[len(self._names) :])
         self._set(state[: len(self._names)])
         for value in self._objects.values():
             fill(value, {key: next(rest) for key in entries_of(value)})
 
-    def note(self) -> None:
+    def note(self, before: State) -> None:
         """The objects are about to be changed for good."""
         for value in self._objects.values():
             current().change(value)
+        self.give_up(before)
 
-    def found(self, changed: Contents) -> dict[int, Any]:
-        """The objects that a round changed and that are not carried yet. Refuses those that grow or shrink."""
+    def give_up(self, before: State) -> None:
+        """Lists whose rows are carried are nobody's while rounds are traced, and behind the loop."""
+        for k in self.moved | self.dead:
+            give_up(before[k])
+
+    def moves(self, before: State, after: State) -> bool:
+        """Did a round bind a name to another list than before? Then its rows are carried from now on.
+
+        Not those of a list that nobody may use.
+        """
+        known = len(self.moved) + len(self.dead)
+        for k, (old, new) in enumerate(zip(before[: len(self._names)], after, strict=False)):
+            if k in self.moved | self.dead or old is new or not (is_list(old) and is_list(new)):
+                continue
+            if isinstance(old, TracedList) and not is_usable(old):
+                self.dead.add(k)
+            elif alike(old, new):
+                self.moved.add(k)
+                for each in columns(old):
+                    self._objects.pop(id(each), None)
+        return len(self.moved) + len(self.dead) > known
+
+    def dies(self, carried: Sequence[_Carried], before: State, start: State, after: State) -> bool:
+        """Does a list have several names before a round, or behind it? All but one must be names that no round reads
+        before it binds them."""
+        for k in sorted(self.moved - self.dead):
+            for state in (before, after):
+                same = [
+                    j for j, value in enumerate(state)
+                    if isinstance(state[k], TracedList) and not (carried[j].unbound or carried[j].conflict is not None)
+                    and any(leaf is state[k] for leaf in _leaves(value))
+                ]  # fmt: skip
+                kept = [leaf for value in after for leaf in _leaves(value)]
+                idle = [
+                    j for j in same
+                    if j in self.moved and not is_read(start[j]) and not any(leaf is start[j] for leaf in kept)
+                ]  # fmt: skip
+                if len(idle) < len(same) - 1:
+                    raise Escape("a list of several names in a staged loop", "what changes one changes the others")
+                if len(same) > 1:
+                    self.dead.update(idle[: len(same) - 1])
+                    return True
+        return False
+
+    def found(self, changed: Contents, given: set[int]) -> dict[int, Any]:
+        """The objects that a round changed and that are not carried yet, but for lists that were ``given`` up. Refuses
+        those that grow or shrink."""
         for key, (value, before) in changed.items():
-            if key not in self._own and list(entries_of(value)) != list(before):
+            if key not in self._own | given and list(entries_of(value)) != list(before):
                 note_growth(value, before, entries_of(value))
                 raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
-        return {key: value for key, (value, _) in changed.items() if key not in self._own | self._objects.keys()}
+        known = self._own | self._objects.keys() | given
+        return {key: value for key, (value, _) in changed.items() if key not in known}
 
     def add(self, new: dict[int, Any]) -> None:
         self._objects |= new
@@ -151,7 +206,10 @@ class _Objects:
 def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
-    carried = [_initial(name, value) for name, value in zip(objects.names, before, strict=True)]
+    carried = [
+        _initial(name, value, k in objects.moved, k in objects.dead)
+        for k, (name, value) in enumerate(zip(objects.names, before, strict=True))
+    ]
     for entry, grows in zip(carried, objects.grow, strict=True):
         entry.grows = grows
     cells: dict[Cell, Aval] = {}
@@ -163,22 +221,23 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
             settled = _settled(carried, cells, before, round_)
             if peels and any(
-                entry.conflict or (not entry.grows and _differ(types.get(k, []), entry.avals))
+                entry.conflict is not None or (not entry.grows and _differ(types.get(k, []), entry.avals))
                 for k, entry in enumerate(carried)
+                if k not in objects.dead
             ):
                 raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
-                objects.note()
-                objects.set(after)
+                objects.note(before)
+                objects.put(after)
                 return True
     except Unfinished:  # the loop need not run at all
-        objects.set(before)
+        objects.put(before)
         return True
     except Escape:
-        objects.set(before)
+        objects.put(before)
         raise
-    objects.set(before)
+    objects.put(before)
     raise Escape(
         "a loop whose variables keep changing type",
         "it has no fixed point",
@@ -186,11 +245,23 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
     )
 
 
+def _leaves(value: Any) -> list[Any]:
+    return [] if value is UNDEF else flatten(value)[0]
+
+
 def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
     return any(a is not None and a != b for a, b in zip(before, after, strict=False))
 
 
-def _initial(name: str, value: Any) -> _Carried:
+def _initial(name: str, value: Any, moves: bool, dead: bool) -> _Carried:
+    if dead:
+        conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
+        return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
+    if moves:
+        rows, structure = taken_apart(value)
+        avals, every = [raw(leaf).aval for leaf in rows], [False] * len(rows)
+        arrays, flags = [True] * len(rows), [None] * len(rows)
+        return _Carried(name, structure, rows, [*avals], [*flags], arrays, every, grows=True, moves=True)
     if value is UNDEF:
         return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
@@ -229,7 +300,10 @@ def _trace_round(
     """One round on stand-ins. None if it changed objects that are not carried yet."""
     with current().scope() as scope:
         params: list[Node] = []
-        objects.set(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        given = {id(before[k]) for k in objects.moved | objects.dead}
+        objects.give_up(before)
+        objects.put(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        start = objects.get()
         stand_ins = set(owned_cells(objects.get(), scope.start))
         for cell, aval in cells.items():
             params.append(param(aval, "array"))
@@ -247,15 +321,16 @@ def _trace_round(
         except Exception as error:
             what = f"{type(error).__name__} in a staged loop: {error}"
             raise Escape(what, "it may belong to the trace, not to the run") from error
-        new = objects.found(scope.state)
+        new = objects.found(scope.state, given)
         after = objects.get()
+        again = objects.moves(before, after) or objects.dies(carried, before, start, after)
         written = {cell: cell.value for cell in scope.journal}
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
         current().settle_failing([*nodes.values(), *written.values(), tested])
-    objects.set(before)
-    if new:
-        objects.add(new)
+    objects.put(before)
+    if new or again:
+        objects.add({key: value for key, value in new.items() if not again})
         return None
     effects, changed = scope.effects[1:], set(scope.state)
     return _Round(scope, params, tested, after, written, nodes, owned, token, effects, stand_ins, changed)
@@ -271,6 +346,9 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
         assert aval is not None
         params.append(param(aval, entry.name))
         value, bound = params[-1], None
+        if entry.moves:
+            leaves[k] = new_array(value)
+            continue
         if entry.flags[k] is not None:
             params.append(param(Aval((), np.dtype(bool), weak=True), "bound"))
             bound = params[-1]
@@ -293,7 +371,7 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], initial: State, r
             settled = False
     for entry, before, value in zip(carried, initial, round_.state, strict=True):
         if entry.conflict is None:
-            settled &= _settled_or_conflict(entry, value)
+            settled &= _settled_or_conflict(entry, value, round_)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
             settled &= _settled_objects(entry, before, value, round_)
         if entry.conflict is None and value is not UNDEF and not entry.unbound:
@@ -301,12 +379,12 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], initial: State, r
     return settled
 
 
-def _settled_or_conflict(entry: _Carried, value: Any) -> bool:
+def _settled_or_conflict(entry: _Carried, value: Any, round_: _Round) -> bool:
     """Widen what a name carries; where its rounds have nothing in common, nobody may use what another round left."""
     try:
         if type(value) is Conflict:
             raise Escape(value.what, value.why)
-        return _settled_name(entry, value)
+        return _settled_name(entry, value, round_)
     except Escape as escape:
         entry.conflict = Conflict(escape.what, escape.why, FIRST_ROUND)
     return False
@@ -331,18 +409,22 @@ def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
 
     Storage that the round made is new in every round; the next one has stand-ins for it.
     """
+    if entry.moves:
+        return True
     leaves, _ = flatten(value)
     cells = [cell for k in entry.places() for cell in aliases_of(leaves[k], round_.owned)]
     found = [cell for cell in cells if cell.entangle(SAME_IN_SOME_BRANCHES)]
     return all(cell.born >= round_.scope.start for cell in found)
 
 
-def _settled_name(entry: _Carried, value: Any) -> bool:
+def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
     if entry.unbound:
         return not _becomes_carried(entry, value)
     if value is UNDEF:
         raise Escape(f"{entry.name} is deleted in a staged loop", "whether it exists would depend on data")
-    leaves, structure = flatten(value)
+    leaves, structure = entry.parts(value)
+    if entry.moves and id(value) not in round_.scope.born:
+        raise Escape(f"{entry.name} becomes another name's list in a staged loop", "which list it is depends on data")
     if structure != entry.structure:
         raise Escape(f"{entry.name} changes its structure in a staged loop", f"{entry.structure} becomes {structure}")
     settled = True
@@ -399,7 +481,7 @@ def _build_loop(
     for entry, final in zip(carried, round_.state, strict=True):
         if entry.untouched:
             continue
-        leaves, _ = flatten(final)
+        leaves, _ = entry.parts(final)
         for k in entry.places():
             aval, flag = entry.avals[k], entry.flags[k]
             assert aval is not None
@@ -470,10 +552,13 @@ def _after_loop(
         return _known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
-    finals, _ = flatten(final)
+    finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
         node = next(results)
+        if entry.moves:
+            leaves[k] = new_array(node)
+            continue
         bound = next(results) if entry.flags[k] is not None else None
         if runs_once and bound_flag(finals[k]) is None:
             bound = None  # the body binds it whenever it runs, and it runs
