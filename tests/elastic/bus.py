@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import queue
 import secrets
 import threading
@@ -36,7 +37,8 @@ class Bus:
         self.settings, self.program, self.kind = settings, program, kind
         self.coordinator = Coordinator(settings)
         self.members: dict[str, Member] = {}
-        self.silenced: set[str] = set()  # nothing comes from these, and nothing reaches them
+        self.silenced: set[str] = set()  # nothing reaches these, and what they send comes late
+        self.lost: set[str] = set()  # nothing comes from these, and nothing reaches them
         self.notes: list[Note] = []
         self.told: list[Tell] = []
         self.over: Over | None = None
@@ -45,6 +47,7 @@ class Bus:
         self._addresses: dict[str, bytes] = {}
         self._secrets: dict[int, bytes] = {}
         self._inbox: queue.Queue = queue.Queue()
+        self._late: collections.deque = collections.deque()
         self._thread = threading.Thread()
 
     def begin(self, *names: str) -> None:
@@ -59,9 +62,15 @@ class Bus:
 
     def lose(self, name: str) -> None:
         """A process dies: nobody hears of it again, and its channels close."""
-        self.silenced.add(name)
+        self.lost.add(name)
         self.members[name].close()
         self._inbox.put((name, {"is": "left"}))
+
+    def hear_again(self) -> None:
+        """Nobody is silenced any more, and what they have sent meanwhile comes."""
+        self.silenced.clear()
+        while self._late:
+            self._inbox.put(self._late.popleft())
 
     def close(self) -> None:
         for member in self.members.values():
@@ -73,7 +82,9 @@ class Bus:
 
     def _add(self, name: str) -> None:
         def send(message) -> None:
-            if name not in self.silenced:
+            if name in self.silenced:
+                self._late.append((name, message))
+            elif name not in self.lost:
                 self._inbox.put((name, message))
 
         open_ = partial(_open, self.kind)
@@ -133,7 +144,7 @@ class Bus:
                     self.told.append(action)
 
     def _post(self, name: str, **message) -> None:
-        if name not in self.silenced:
+        if name not in self.silenced | self.lost:
             self.members[name].handle(message)
 
 

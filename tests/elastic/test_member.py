@@ -176,8 +176,29 @@ def test_a_member_that_falls_silent_is_left_out_may_not_act_and_comes_back(start
     bus = start(program, "a", "b", settings=Settings(min_workers=1, stall=1.0, settle=0.01))
     silent.set()
     until(lambda: any(note.what == "started" and note.workers == ("a",) for note in bus.notes))
-    bus.silenced.clear()
+    bus.hear_again()
     finished(bus, 400)
+
+
+def test_who_is_heard_again_waits_no_longer_for_those_who_are_not(start):
+    """Both fall silent in one step, in which one waits for the other, which is stopped."""
+    program = Program()
+    silent, awake = threading.Event(), threading.Event()
+
+    def stop(locality):
+        silent.wait(60)
+        bus.silenced.update("ab")
+        awake.wait(60)
+
+    program.faults[5] = [stop]
+    bus = start(program, "a", "b", settings=Settings(min_workers=1, stall=0.5, settle=0.01))
+    silent.set()
+    until(lambda: any(note.what == "waiting" for note in bus.notes))
+    before = len(bus.notes)
+    bus.hear_again()
+    until(lambda: any(note.what == "forming" for note in bus.notes[before:]))  # of the one that is not stopped
+    awake.set()
+    finished(bus)
 
 
 def test_a_program_that_always_fails_ends_the_run_with_its_error(start):
@@ -318,7 +339,7 @@ def test_two_neighbours_lost_at_once_are_too_many_and_the_run_says_so(start):
 
     def die(locality):
         ready.wait(60)
-        bus.silenced.update("ab")
+        bus.lost.update("ab")
         for name in "ab":
             bus.members[name].close()
         for name in "ab":

@@ -164,9 +164,11 @@ class Member:
     def _beat(self) -> None:
         while not self._over.wait(self._stall / _BEATS):
             with self._lock:
-                generation = self._generation
+                generation, expired = self._generation, time.monotonic() >= self._lease
             if generation:
                 self._send({"is": "alive", "generation": generation, "sent": time.monotonic()})
+            if generation and expired:  # those it waits for may be stopped, as it was, for longer
+                self._interrupt()
 
     def _allowed(self) -> None:
         with self._lock:
