@@ -50,7 +50,6 @@ class Bound:
         )
         return _results(program, run)
 
-
     def __repr__(self) -> str:
         return f"<{self._function!r} on {self._group!r}>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -355,22 +356,27 @@ if __name__ == "__main__":
 """
 
 
+@contextlib.contextmanager
+def _standing(folder):
+    """The address of a cluster of another process, which finds modules in a folder, too, and is killed at the end."""
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-c", STANDING], env={**os.environ, "PYTHONPATH": path}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
 def test_a_cluster_with_another_version_says_both(tmp_path):
     other = tmp_path / "futurex-0.0.9.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: futurex\nVersion: 0.0.9\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     here = re.escape(version("futurex"))
-    with subprocess.Popen(
-        [sys.executable, "-c", STANDING], env={**os.environ, "PYTHONPATH": path}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as standing:  # fmt: skip
-        try:
-            address = standing.stdout.readline().strip()
-            with pytest.raises(fx.ClusterUnreachable) as caught:
-                fx.Cluster(address)
-        finally:
-            standing.kill()
+    with _standing(tmp_path) as address, pytest.raises(fx.ClusterUnreachable) as caught:
+        fx.Cluster(address)
     assert re.search(
         rf"{address} has futurex 0\.0\.9 on the scheduler, tcp://\S+, and this process has futurex {here}: run "
         rf"`python -m pip install futurex=={here}` there",
@@ -379,17 +385,9 @@ def test_a_cluster_with_another_version_says_both(tmp_path):
 
 
 def test_a_lost_scheduler_is_named_and_no_worker():
-    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    with subprocess.Popen(
-        [sys.executable, "-c", STANDING], env={**os.environ, "PYTHONPATH": path}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as standing:  # fmt: skip
-        try:
-            address = standing.stdout.readline().strip()
-            cluster = fx.Cluster(address)
-            run = cluster.spmd(programs.wait_for_stop)
-        finally:
-            standing.kill()
+    with _standing(Path(__file__).parent.parent) as address:
+        cluster = fx.Cluster(address)
+        run = cluster.spmd(programs.wait_for_stop)
     try:
         with pytest.raises(fx.ClusterUnreachable, match=rf"scheduler of run .* \(at {address}\).*new fx\.Cluster"):
             run.result(90)

@@ -1,5 +1,6 @@
 """Instructions of AVX-512 in generated loops: what is declared for one element becomes whole vectors, and no call."""
 
+import ctypes
 import re
 
 import numpy as np
@@ -77,3 +78,38 @@ def test_what_is_linked_in_is_part_of_a_kernels_name(monkeypatch, tmp_path):
         lanes.table("powers", [2.0 ** (k / 16) for k in range(16)])
     assert compiler.compiled(text, wait=True) is before
     assert other.name == "fx_powers"
+
+
+def computed(instruction, width, *operands):
+    """What the function of so many numbers gives, called by itself."""
+    types = {"float": np.float32, "double": np.float64, "i32": np.int32}
+    result, *kinds = instruction.kinds
+    named = instruction.name if width == 1 else f"{instruction.name}_{width}"
+    of = [kind if width == 1 else f"<{width} x {kind}>" for kind in (result, *kinds)]
+    loads = [f"  %v{k} = load {kind}, ptr %p{k}, align 4" for k, kind in enumerate(of[1:])]
+    passed = ", ".join(f"{kind} %v{k}" for k, kind in enumerate(of[1:]))
+    pointers = "".join(f", ptr %p{k}" for k in range(len(kinds)))
+    text = "\n".join([
+        lanes.definitions([instruction]), f"define void @one(ptr %out{pointers}) {{", *loads,
+        f"  %r = call {of[0]} @{named}({passed})", f"  store {of[0]} %r, ptr %out, align 4", "  ret void", "}",
+    ])  # fmt: skip
+    engine = compiler.llvm().create_mcjit_compiler(compiler.llvm().parse_assembly(text), compiler._machine())
+    engine.finalize_object()
+    arrays = [np.empty(width, types[result])]
+    arrays += [np.asarray(each[:width], types[kind]) for each, kind in zip(operands, kinds, strict=False)]
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(engine.get_function_address("one"))
+    function(*(array.ctypes.data for array in arrays))
+    return arrays[0]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_each_width_is_the_instruction_for_each_number(width):
+    x = np.linspace(0.4, 90, 16)
+    mantissas, exponents = np.frexp(x.astype(F4))
+    low = mantissas < 0.75  # from 3/4 to 3/2
+    assert np.array_equal(computed(lanes.EXPONENT, width, x), (exponents - 1)[:width])
+    assert np.array_equal(computed(lanes.MANTISSA, width, x), np.where(low, 2 * mantissas, mantissas)[:width])
+    for kind, dtype in (("float", F4), ("double", F8)):
+        powers = np.arange(16) - 8
+        expected = np.ldexp(x.astype(dtype), powers)[:width]
+        assert np.array_equal(computed(lanes.SCALED[kind], width, x, powers), expected)
