@@ -12,9 +12,9 @@ from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of
-from futurex.frontend.replay import Path, containers
+from futurex.frontend.replay import Path
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import leaf, opened, unflatten
+from futurex.tree.pytree import containers, leaf, opened, placed_containers, unflatten
 
 
 @leaf
@@ -33,11 +33,11 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
 
     Raises Escape where one would have to be part of both the result and an object of the caller's.
     """
-    often = Counter(id(value) for _, value in containers(result))
+    often = Counter(id(value) for value in containers(result))
     if not often:
         return result, []
     _refuse_two_owners(often, trace)
-    outside = {} if all(trace.is_own(value) for _, value in containers(result)) else _outside(trace)
+    outside = {} if all(trace.is_own(value) for value in containers(result)) else _outside(trace)
     if max(often.values()) == 1 and not often.keys() & (trace.arguments.keys() | outside.keys()):
         return result, []
     nests: list[Any] = []
@@ -77,7 +77,7 @@ def _outside(trace: Trace) -> dict[int, Kept]:
     return {
         id(value): Kept("outside", place, guard.read)
         for guard in trace.guards.values()
-        for place, value in containers(guard.value)
+        for place, value in placed_containers(guard.value)
     }
 
 
@@ -88,7 +88,7 @@ def _refuse_two_owners(often: Counter[int], trace: Trace) -> None:
         for key, entry in entries_of(value).items():
             if key in before and before[key] is entry:
                 continue
-            for _, inner in containers(entry):
+            for inner in containers(entry):
                 if id(inner) in seen and id(inner) not in trace.arguments:
                     what = f"putting {describe(inner)} into {describe(value)} and another place"
                     raise Escape(what, "the two would have to stay one object")

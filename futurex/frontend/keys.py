@@ -7,10 +7,8 @@ types and parts in the key.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.outside import fingerprint
 from futurex.ops.streams import GENERATORS, bits_of
-from futurex.tree.pytree import attributes
+from futurex.tree.pytree import parts_of
 
 Key = tuple[Any, ...]
 _BY_VALUE = frozenset({bool, int, str, bytes})
@@ -52,7 +50,7 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: list[Any]
 
 
 def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) -> None:
-    kind = type(value)
+    kind: Any = type(value)
     if kind is np.ndarray:
         leaves.append(value)
         arrays.append(id(value))
@@ -71,7 +69,7 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         key += (kind, names, tuple(map(type, names)))
         for entry in value.values():
             _extend(entry, key, leaves, arrays)
-    elif (parts := _parts(kind)) is not None:  # type: ignore[arg-type]
+    elif (parts := parts_of(kind)) is not None:
         names, entries = parts(value)
         key += (kind, names)
         for entry in entries:
@@ -81,21 +79,6 @@ def _extend(value: Any, key: list[Any], leaves: list[Any], arrays: list[int]) ->
         if kind in GENERATORS:
             arrays.append(id(value))
         key += leaf_key(value)
-
-
-Parts = Callable[[Any], tuple[tuple[str, ...], Any]]
-
-
-@functools.lru_cache(maxsize=1000)
-def _parts(kind: Any) -> Parts | None:
-    """How values of a kind are taken apart, as ``pytree`` does; None for leaves."""
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        if not kind.__dictoffset__:
-            return lambda value: ((), value)
-        return lambda value: (tuple(vars(value)), (*value, *vars(value).values()))
-    if dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__"):
-        return lambda value: (names := attributes(value), [getattr(value, name) for name in names])
-    return None
 
 
 def _bound_key(bound: Any) -> Key:

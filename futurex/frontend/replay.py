@@ -6,15 +6,14 @@ objects are put back as they were, and what they held at the end becomes outputs
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of, fill
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import LEAF, Structure, attributes, flatten
+from futurex.tree.pytree import LEAF, Structure, containers, flatten
 
 Path = tuple[Any, ...]
 
@@ -47,33 +46,17 @@ class Change:
         fill(target, new)
 
 
-def containers(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The lists, dicts and dataclasses in a nest, and where they stand."""
-    kind = type(value)
-    if kind in (list, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        yield place, value
-    if kind is dict:
-        inner = list(value.items())
-    elif kind is list or isinstance(value, tuple):
-        inner = list(enumerate(value))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [(name, getattr(value, name)) for name in attributes(value)]
-    else:
-        return
-    for key, entry in inner:
-        yield from containers(entry, (*place, key))
-
-
 def repeats(arguments: Any) -> bool:
     """Is one container in several places of the arguments? A change would have to be seen in all of them."""
-    found = [id(value) for _, value in containers(arguments)]
+    found = [id(value) for value in containers(arguments)]
     return len(set(found)) < len(found)
 
 
 def found_at(value: Any, place: Path) -> Any:
     """What stands at a place of a nest."""
     for key in place:
-        value = value[key] if isinstance(value, list | dict | tuple) else getattr(value, key)
+        by_name = isinstance(key, str) and not isinstance(value, dict)
+        value = getattr(value, key) if by_name else value[key]
     return value
 
 
@@ -102,7 +85,7 @@ def _change(trace: Trace, value: Any, before: dict[Any, Any], output: Callable[[
             entries.append(Entry(key, kept, is_kept=True))
             continue
         leaves, structure = flatten(entry)
-        if any(id(inner) in trace.arguments for _, inner in containers(entry)):
+        if any(id(inner) in trace.arguments for inner in containers(entry)):
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
         entries.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
         static = all(each.kind == "static" for each in entries[-1].outputs)

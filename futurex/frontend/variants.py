@@ -23,7 +23,7 @@ from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.reads import unchanged
-from futurex.frontend.replay import Change, changed_leaves, changes_of, containers
+from futurex.frontend.replay import Change, changed_leaves, changes_of
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.streams import GENERATORS, STATE
@@ -33,7 +33,7 @@ from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, has_dims, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
 from futurex.tree.node import Node, param, size_node
-from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
+from futurex.tree.pytree import Structure, flatten, leaf_paths, placed_containers, unflatten
 from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
@@ -321,7 +321,7 @@ def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any]
     entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
-    trace.arguments = {id(value): (place, value) for place, value in containers((args, kwargs)) if len(place) > 1}
+    trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
     trace.replays = True
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,59 +55,71 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
             leaves += value
             return _row(kind, len(value))
         return Structure(kind, (), tuple([_flatten(entry, leaves) for entry in value]))
-    if kind is dict:
-        return Structure(dict, tuple(value), tuple([_flatten(entry, leaves) for entry in value.values()]))
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        more = vars(value) if kind.__dictoffset__ else {}
-        names = (*kind._fields, *more) if more else ()
-        return Structure(kind, names, tuple(_flatten(entry, leaves) for entry in (*value, *more.values())))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
-        names = attributes(value)
-        return Structure(kind, names, tuple(_flatten(getattr(value, name), leaves) for name in names))
-    leaves.append(value)
-    return LEAF
+    if (parts := parts_of(kind)) is None:
+        leaves.append(value)
+        return LEAF
+    keys, entries = parts(value)
+    return Structure(kind, keys, tuple([_flatten(entry, leaves) for entry in entries]))
 
 
 def containers(value: Any) -> Iterator[Any]:
     """The lists, dicts and dataclasses in a nest: what is made anew where the nest is put together of its leaves."""
-    kind = type(value)
-    if kind in (list, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        yield value
-    if kind is dict:
-        inner = list(value.values())
-    elif kind is list or isinstance(value, tuple):
-        inner = list(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [getattr(value, name) for name in attributes(value)]
-    else:
+    return (each for _, each in placed_containers(value))
+
+
+def placed_containers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The lists, dicts and dataclasses in a nest, and where they stand.
+
+    >>> list(placed_containers(([1], {"a": 2})))
+    [((0,), [1]), ((1,), {'a': 2})]
+    """
+    kind: Any = type(value)
+    if (parts := parts_of(kind)) is None:
         return
-    for entry in inner:
-        yield from containers(entry)
+    if not isinstance(value, tuple):
+        yield place, value
+    keys, entries = parts(value)
+    for key, entry in zip(keys or range(len(entries)), entries, strict=True):
+        yield from placed_containers(entry, (*place, key))
 
 
 def opened(value: Any) -> tuple[Structure, list[Any]] | None:
-    """A nest one level deep: what is in it are the leaves of the structure. None for leaves.
+    """A nest one level deep: what is in it are the leaves of the structure, in a new list. None for leaves.
 
     >>> opened([1, (2, 3)])[1]
     [1, (2, 3)]
     """
     kind: Any = type(value)
-    keys: tuple[Any, ...] = ()
+    if (parts := parts_of(kind)) is None:
+        return None
+    keys, entries = parts(value)
+    return Structure(kind, keys, (LEAF,) * len(entries)), list(entries)
+
+
+Parts = Callable[[Any], tuple[tuple[Any, ...], Sequence[Any]]]
+"""Takes a nest apart: what tells its entries apart, where that is not their position, and the entries."""
+
+
+@functools.lru_cache(maxsize=1000)
+def parts_of(kind: Any) -> Parts | None:
+    """How values of a kind are taken apart; None for leaves."""
     if kind in _LEAVES:
         return None
     if kind is tuple or kind is list:
-        entries = list(value)
-    elif kind is dict:
-        keys, entries = tuple(value), list(value.values())
-    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        more = vars(value) if kind.__dictoffset__ else {}
-        keys, entries = (*kind._fields, *more) if more else (), [*value, *more.values()]
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__array__"):
-        keys = attributes(value)
-        entries = [getattr(value, name) for name in keys]
-    else:
-        return None
-    return Structure(kind, keys, (LEAF,) * len(entries)), entries
+        return lambda value: ((), value)
+    if kind is dict:
+        return lambda value: (tuple(value), tuple(value.values()))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _parts_of_row if kind.__dictoffset__ else lambda value: ((), value)
+    if dataclasses.is_dataclass(kind) and not hasattr(kind, "__array__"):
+        return lambda value: (names := attributes(value), [getattr(value, name) for name in names])
+    return None
+
+
+def _parts_of_row(value: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
+    """A named tuple of a class that the user derived: its instances may hold more than fields."""
+    more = vars(value)
+    return ((*type(value)._fields, *more) if more else ()), (*value, *more.values())
 
 
 def attributes(value: Any) -> tuple[str, ...]:
