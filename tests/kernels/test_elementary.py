@@ -123,6 +123,16 @@ def test_error_bound_of_the_logistic_function(dtype):
     assert units(compute("expit", values), true_values("expit", values)).max() <= BOUND
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_parts_of_tanh_meet(dtype):
+    """With AVX-512 single precision has a polynomial for each of sixteen parts, none of which leads beyond one."""
+    values = np.linspace(0, 10, 200_001).astype(dtype)
+    actual = compute("tanh", values)
+    assert units(actual, true_values("tanh", values)).max() <= BOUND
+    assert np.array_equal(compute("tanh", -values), -actual)
+    assert actual.max() <= 1
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_error_bound_of_the_sum_of_exponentials(dtype):

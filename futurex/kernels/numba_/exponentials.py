@@ -54,6 +54,35 @@ _LOST = table("lost", [2.0 ** (k / 16) / float(np.float32(2.0 ** (k / 16))) - 1.
 """What those lack, as a part of them, because they are rounded."""
 _SHORT = (0.5000165104866028, 0.16667041182518005)
 """(e^r - 1 - r) / r^2 for r up to log(2) / 32."""
+_ENDS = 1.625
+"""tanh has sixteen parts, four from each power of two to the next of 1.625 x + 1; the last one ends at 9.23."""
+_CENTRES = table(
+    "centres",
+    [0.7691595, 1.0766833, 1.3847867, 1.6920661, 2.1533668, 2.7689, 3.3840392, 4.0007777, 4.9243813, 6.1524158,
+     7.383185, 8.618246, 0.0, 0.23077224, 0.38461548, 0.53861445],
+)  # fmt: skip
+"""Of parts from 0.615 on, and last of the first four: where tanh is within a hundredth of a unit of a number of single
+precision, which nothing is lost by, as S. Gal chose the places of tables (1986)."""
+_BENDS = [
+    table(f"tanh_{k}", terms)
+    for k, terms in enumerate((
+        (0.64644045, 0.7919659, 0.8820186, 0.93440986, 0.97340345, 0.9921605, 0.99770284, 0.99933034, 0.9998944,
+         0.99999094, 0.9999992, 0.99999994, 0.0, 0.22676101, 0.36670902, 0.49193844),
+        (0.58211476, 0.37279, 0.22204313, 0.12687822, 0.052485682, 0.015617555, 0.0045890543, 0.0013388703,
+         0.00021125113, 1.8120914e-5, 1.5456342e-6, 1.3067393e-7, 1.0, 0.94857943, 0.8655245, 0.75799656),
+        (-0.37630278, -0.29524156, -0.19584872, -0.11855695, -0.051087514, -0.015493058, -0.0045777704, -0.0013377442,
+         -0.00021060335, -1.8063221e-5, -1.4976022e-6, -2.5957473e-7, 8.7390134e-7, -0.2151002, -0.31739485,
+         -0.3728873),
+        (0.049211342, 0.10955448, 0.09872943, 0.06848856, 0.032238413, 0.010166896, 0.003037886, 0.0008906051,
+         0.00014031993, 1.2043904e-5, 1.028803e-6, 7.218399e-8, -0.3333841, -0.26741576, -0.17210767, -0.06922758),
+        (0.09366209, 0.012277912, -0.021446878, -0.024382161, -0.014427106, -0.004993102, -0.0015302843,
+         -0.00045193548, -7.544285e-5, -6.485372e-6, -6.687617e-7, 3.1519164e-7, 0.00087505206, 0.1318608, 0.16839752,
+         0.15806143),
+        (-0.06320689, -0.037483603, -0.008995588, 0.0027620404, 0.00433833, 0.0018601478, 0.000599374, 0.00017998325,
+         3.0201414e-5, 2.582811e-6, 2.1869315e-7, 9.62798e-8, 0.12829316, 0.08039387, 0.013889996, -0.03745107),
+    ))
+]  # fmt: skip
+"""tanh(c + t) in t, minimax fits of which the constant terms come first."""
 
 
 def _reduced(x: Real) -> tuple[Real, Bits, Real]:
@@ -166,6 +195,8 @@ def tanh(x: Real) -> Real:
     Few powers of two are met, so one rounded constant reduces; F is small where what that loses would matter.
     """
     own = _OF[x.format]
+    if _in_lanes(x):
+        return _tanh_by_parts(x)
     size = abs(x).at_most(own.flat / 2.0)
     n, bits = size.nearest(2.0 * LOG2_E)
     h = n.fma(-LN2 / 2.0, size)
@@ -173,6 +204,14 @@ def tanh(x: Real) -> Real:
     power = bits.power_of_two()
     grown = power.fma(curve, power.fma(0.5, -0.5))
     return (grown / (grown + 1.0)).with_sign_of(x)
+
+
+def _tanh_by_parts(x: Real) -> Real:
+    """A polynomial for each part, without a division: the last bits of an exponent and the first two behind it say
+    which part it is."""
+    size = abs(x).at_most(9.2)  # where it is one
+    bits = size.fma(_ENDS, 1.0).as_bits().op("lshr", FLOAT.fraction - 2)
+    return bits.polynomial(_BENDS, size - bits.pick(_CENTRES)).with_sign_of(x)
 
 
 def sinh(x: Real) -> Real:

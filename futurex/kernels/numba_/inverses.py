@@ -148,8 +148,4 @@ def _erf_by_quarters(x: Real) -> Real:
     size = abs(x).at_most(3.87)  # where it rounds to one, or nearly
     shifted = size + quarters
     t, bits = size - (shifted - quarters), shifted.as_bits()
-    first, *others = (bits.pick(terms) for terms in _QUARTERS)
-    value = others.pop()
-    for each in (*reversed(others), first):
-        value = value.fma(t, each)
-    return value.with_sign_of(x)
+    return bits.polynomial(_QUARTERS, t).with_sign_of(x)

@@ -7,6 +7,7 @@ for ``choose``: there are no branches, so that LLVM's vectoriser takes the loop 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +235,13 @@ class Bits:
     def pick(self, table: Instruction) -> Real:
         """The number of a table in a register that the last four bits say."""
         return Real(self.body, self.format, called(self.body, table, self.name))
+
+    def polynomial(self, tables: Sequence[Instruction], x: Real) -> Real:
+        """The polynomial in x whose terms are picked, the constant first."""
+        *terms, value = (self.pick(each) for each in tables)
+        for each in reversed(terms):
+            value = value.fma(x, each)
+        return value
 
     def power_of_two(self) -> Real:
         """Two to the power of the low bits, which must give a normal number."""
