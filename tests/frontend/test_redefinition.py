@@ -234,6 +234,16 @@ def test_a_cell_that_is_run_again():
     assert f(X).tolist() == [8, 10]
 
 
+def test_a_cell_that_imports_what_its_functions_call():
+    """IPython compiles each statement by itself; in one piece with the import, the calls would be other code."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    shell.run_cell("import numpy as np\nimport futurex as fx\n\ndef waves(x):\n    return np.sin(np.cos(x)).sum()\n")
+    waves = shell.user_ns["waves"]
+    futurized = fx.futurize(waves, escape="error")
+    assert float(futurized(X)) == pytest.approx(waves(X))
+    assert np.asarray(fx.grad(waves)(X)).shape == X.shape
+
+
 def test_a_module_that_is_loaded_again(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     source = tmp_path / "reloaded_module.py"

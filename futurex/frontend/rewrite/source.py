@@ -33,15 +33,19 @@ def _find(function: types.FunctionType) -> FunctionNode:
     if not lines:
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
-        nodes = _functions(code.co_filename, lines)
+        same = _same(code, lines, apart=False) or _same(code, lines, apart=True)
     except SyntaxError as error:
         raise NoSource(f"{code.co_filename} does not parse: {error}") from None
-    same = [node for node, compiled in nodes.get((code.co_name, code.co_firstlineno), ()) if same_code(compiled, code)]
     if not same:
         raise NoSource(f"{code.co_filename}:{code.co_firstlineno} is not the source of {code.co_name} as it runs")
     if len(same) > 1:
         raise NoSource(f"{len(same)} functions at {code.co_filename}:{code.co_firstlineno} match {code.co_name}")
     return same[0]
+
+
+def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool) -> list[FunctionNode]:
+    nodes = _functions(code.co_filename, lines, apart).get((code.co_name, code.co_firstlineno), ())
+    return [node for node, compiled in nodes if same_code(compiled, code)]
 
 
 def _command() -> tuple[str, ...]:
@@ -56,14 +60,19 @@ Compiled = tuple[FunctionNode, types.CodeType]
 
 
 @functools.lru_cache(maxsize=64)
-def _functions(filename: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[Compiled]]:
-    """Every function of a module by name and first line, with the code that its source compiles to."""
+def _functions(filename: str, lines: tuple[str, ...], apart: bool) -> dict[tuple[str, int], list[Compiled]]:
+    """Every function of a module by name and first line, with the code that its source compiles to.
+
+    ``apart``: each statement is compiled by itself, as IPython does it. A call of a module's function is other code
+    where Python sees that the name was imported beside it.
+    """
     text = "".join(lines)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     module = compile(text, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
     codes: dict[tuple[str, int], list[types.CodeType]] = {}
-    for code in _inner(compile(module, filename, "exec", flags, dont_inherit=True)):
-        codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    for part in [ast.Module([statement], []) for statement in module.body] if apart else [module]:
+        for code in _inner(compile(part, filename, "exec", flags, dont_inherit=True)):
+            codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
     found: dict[tuple[str, int], list[Compiled]] = {}
     for node in ast.walk(module):
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
