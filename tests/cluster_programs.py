@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import numpy as np
@@ -81,6 +82,10 @@ def wait_for_stop(locality):
             return "stopped"
         time.sleep(0.01)
     return "never told"
+
+
+def blocks_interrupts():
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def process_id():

@@ -69,6 +69,17 @@ def test_every_locality_runs_with_its_rank(cluster):
     assert os.getpid() not in pids
 
 
+def test_an_interrupt_of_the_process_group_is_the_drivers_alone(cluster):
+    """As Ctrl-C in a terminal and a notebook's interrupt send it: workers, also those that Dask starts again."""
+    assert all(cluster.client.run(programs.blocks_interrupts).values())
+    pids = cluster.client.run(programs.process_id)
+    for pid in pids.values():
+        os.kill(pid, signal.SIGINT)
+    assert cluster.spmd(programs.rank_and_size).result(90) == [(0, 2), (1, 2)]
+    assert cluster.client.run(programs.process_id) == pids
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def test_tiles_lie_on_their_localities(cluster):
     x = np.arange(7.0)
     tiled = cluster.tile(x)

@@ -7,11 +7,13 @@ import itertools
 import os
 import pickle
 import secrets
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
@@ -118,13 +120,14 @@ class Cluster:
         each = threads or max(1, config.threads() // n)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         dashboard.register()
-        with dask.config.set({"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}):
+        settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
+        with dask.config.set(settings), _spared_interrupts():
             cluster = LocalCluster(
                 n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
                 memory_limit=0, env=environment, silence_logs=50,
             )  # fmt: skip
-        self._wanted = n
-        self._closing.callback(cluster.close, timeout=60)  # a worker may be starting again, on a busy machine
+            self._wanted = n
+            self._closing.callback(cluster.close, timeout=60)  # a worker may be starting again, on a busy machine
         client = Client(cluster, set_as_default=False, timeout=self._timeout)
         self._closing.callback(client.close, timeout=5)
         return client
@@ -441,6 +444,21 @@ class Cluster:
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
+
+
+@contextlib.contextmanager
+def _spared_interrupts() -> Iterator[None]:
+    """Threads and processes begun in the block never see SIGINT; what this thread is sent comes when it ends.
+
+    Ctrl-C and a notebook's interrupt go to the whole process group, and are meant for the driver alone. A cluster that
+    is interrupted while it starts would leave workers.
+    """
+    resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(transport: str, unknown: dict[str, Any]) -> None:
