@@ -1,6 +1,7 @@
 """Training by fit on one locality: the same steps as by hand, its handle, its records, and what it refuses."""
 
 import re
+import signal
 import threading
 import time
 import traceback
@@ -244,6 +245,19 @@ def test_recorded_steps_are_those_asked_for():
     quiet = fit(mean_square, params, data, batch_size=5)
     quiet.result(WAIT)
     assert quiet.events == []
+
+
+def test_an_interrupt_leaves_the_run_and_shows_the_users_line():
+    params, data = problem(n=4000)
+    run = fit(mean_square, params, data, epochs=100_000, batch_size=4)
+    timer = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run.result(WAIT)
+    assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}
+    assert run.status == "running"
+    run.stop()
+    run.result(WAIT)
 
 
 def test_what_fails_on_a_locality_is_raised_by_result():

@@ -38,10 +38,10 @@ class Escape(Signal):
     def explain(self) -> str:
         """One paragraph: where, what, why, what to do."""
         place = self.reached or self.source
-        where = f"{place.file}:{place.line}: " if place else ""
+        where = f"{place.place()}: " if place else ""
         line = f"\n    {place.text()}" if place and place.text() else ""
         if self.reached and self.source:
-            line += f"\n  which comes to {self.source.file}:{self.source.line}: {self.source.text()}"
+            line += f"\n  which comes to {self.source.place()}: {self.source.text()}"
         do = f"\n  do: {self.do}" if self.do else ""
         return f"{where}{self.what}{line}\n  why: {self.why}{do}"
 

@@ -235,7 +235,7 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     for k in outcome.written:
         leaves[k]._write(next(parts))
     where = here()
-    line = f"{where.file}:{where.line}: {where.text()}" if where is not None else "a line that is not known"
+    line = f"{where.place()}: {where.text()}" if where is not None else "a line that is not known"
     trace.notes.append(f"fragment: {call.name}, called at {line}\n      {reason.what}: {reason.why}")
     result = unflatten(outcome.structure, results)
     return trace.remember_all(result)

@@ -156,7 +156,7 @@ class Futurized(Generic[P, R]):
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
             return self._run(variant, leaves, args, kwargs)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             fold(error)
             raise
 

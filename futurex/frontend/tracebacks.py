@@ -8,6 +8,7 @@ everything as it happened.
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import os
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from futurex.frontend.errors import StagingError
-from futurex.tree.source import Source, is_machinery
+from futurex.tree.source import Source, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,12 +27,11 @@ def fold(error: BaseException) -> None:
     if os.environ.get("FUTUREX_TRACEBACK") == "full":
         return
     own = getattr(error, "__lines__", None)
+    entries = visible(error.__traceback__)
     if own is None:
-        error.__traceback__ = _linked(_visible(error.__traceback__), _lines_of(error))
+        error.__traceback__ = _linked(entries, _lines_of(error, entries))
         return
-    entries = _entries(error.__traceback__)
-    before = entries[: entries.index(own)] if own in entries else entries
-    error.__traceback__ = _linked([entry for entry in before if not _hidden(entry)], own)
+    error.__traceback__ = _linked(entries[: entries.index(own)] if own in entries else entries, own)
 
 
 def settle(error: BaseException) -> None:
@@ -39,8 +39,7 @@ def settle(error: BaseException) -> None:
     if os.environ.get("FUTUREX_TRACEBACK") == "full":
         return
     if not hasattr(error, "__lines__"):
-        visible = _visible(error.__traceback__)
-        error.__lines__ = _linked(visible, None)  # type: ignore[attr-defined]
+        error.__lines__ = _linked(visible(error.__traceback__), None)  # type: ignore[attr-defined]
         source = getattr(error, "__source__", None)
         if source is not None:
             error.__lines__ = _linked(_frames(source), error.__lines__)  # type: ignore[attr-defined]
@@ -53,41 +52,25 @@ def folds(function: F) -> F:
     def method(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             fold(error)
             raise
 
-    method.__name__, method.__qualname__, method.__doc__ = function.__name__, function.__qualname__, function.__doc__
+    functools.update_wrapper(method, function)
     return cast(F, method)
 
 
-def _lines_of(error: BaseException) -> types.TracebackType | None:
-    """The line of an error about staging."""
+def _lines_of(error: BaseException, entries: list[types.TracebackType]) -> types.TracebackType | None:
+    """The line of an error about staging, where it is not among the entries."""
     source = error.source if isinstance(error, StagingError) else None
     if source is None:
         return None
-    shown = set(map(_place, _visible(error.__traceback__)))  # an edge inside this one may have put it in
+    shown = set(map(_place, entries))  # an edge inside this one may have put it in
     return _linked([frame for frame in _frames(source) if _place(frame) not in shown], None)
 
 
 def _place(entry: types.TracebackType) -> tuple[str, int]:
     return entry.tb_frame.f_code.co_filename, entry.tb_lineno
-
-
-def _entries(traceback: types.TracebackType | None) -> list[types.TracebackType]:
-    entries = []
-    while traceback is not None:
-        entries.append(traceback)
-        traceback = traceback.tb_next
-    return entries
-
-
-def _visible(traceback: types.TracebackType | None) -> list[types.TracebackType]:
-    return [entry for entry in _entries(traceback) if not _hidden(entry)]
-
-
-def _hidden(entry: types.TracebackType) -> bool:
-    return is_machinery(entry.tb_frame.f_code.co_filename)
 
 
 def _linked(entries: list[types.TracebackType], last: types.TracebackType | None) -> types.TracebackType | None:

@@ -431,6 +431,6 @@ def _located(error: Exception) -> Exception:
     """Add the user's line to an exception from a trace."""
     place = raised_at(error)
     if place is not None and not hasattr(error, "__source__"):
-        error.add_note(f"in {place.function}, {place.file}:{place.line}: {place.text()}")
+        error.add_note(f"in {place.function}, {place.place()}: {place.text()}")
         error.__source__ = place  # type: ignore[attr-defined]
     return error

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from futurex.errors import require
+from futurex.frontend.tracebacks import folds
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
@@ -42,6 +43,7 @@ TAKEN = frozenset({
 })  # fmt: skip
 
 
+@folds
 def fit(
     loss: Callable[..., Any],
     params: Any,
@@ -164,6 +166,7 @@ def fit(
     return Run(name, work, graph, structures, placements, folder, display, before)
 
 
+@folds
 def attach(name: str, on: Group) -> Run:
     """The handle of an elastic run (``fit(..., commit_every=k, name=name)``) that another driver started.
 

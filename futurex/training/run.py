@@ -71,11 +71,11 @@ class Run:
 
         Raises what failed on a locality, or TimeoutError after ``timeout`` seconds; the run goes on then.
         """
-        if not concurrent.futures.wait([self._outcome], timeout).done:
-            raise TimeoutError(f"{self!r} has no result after {timeout:g} s and goes on; run.stop() ends it")
         try:
+            if not concurrent.futures.wait([self._outcome], timeout).done:
+                raise TimeoutError(f"{self!r} has no result after {timeout:g} s and goes on; run.stop() ends it")
             return self._outcome.result()
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             fold(error)
             raise
 

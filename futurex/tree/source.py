@@ -10,15 +10,18 @@ import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import TypeVar
+
+import numpy as np
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = tuple(
     os.sep + os.path.join(*name.split("/"))
     for name in ("concurrent/futures/_base.py", "contextlib.py", "functools.py", "threading.py")
 )
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
 _INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 MODELS = os.path.join(PACKAGE, "models", "")  # plain functions, such as a user writes
 
@@ -32,15 +35,37 @@ class Source:
     function: str
     columns: tuple[int, int] | None = None  # where the expression begins and ends, if it is on one line
     caller: Source | None = None  # the call that the line was reached by, inside the traced program
+    cell: str | None = field(default=None, compare=False)  # of a notebook elsewhere: what it calls the file
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}"
+        return self._in_cell() or f"{os.path.basename(self.file)}:{self.line}"
+
+    def place(self) -> str:
+        """File and line, or cell and line as a notebook names them."""
+        return self._in_cell() or f"{self.file}:{self.line}"
+
+    def _in_cell(self) -> str | None:
+        cell = self.cell or _cell_of(self.file)
+        return f"{cell}, line {self.line}" if cell else None
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Whoever gets it has another notebook, or none."""
+        cell = self.cell or _cell_of(self.file)
+        return Source, (self.file, self.line, self.function, self.columns, self.caller, cell)
 
     def text(self) -> str:
         """The line itself, stripped; empty where the source cannot be read."""
         import linecache
 
         return linecache.getline(self.file, self.line).strip()
+
+
+def _cell_of(filename: str) -> str | None:
+    """What IPython calls a cell; None for what is a file, and outside of IPython."""
+    interactive = sys.modules.get("IPython")
+    shell = interactive.get_ipython() if interactive is not None else None
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(filename)
+    return " ".join(name) if name is not None else None
 
 
 class _Override(threading.local):
@@ -130,13 +155,21 @@ def _columns_of(code: CodeType, line: int, last: int) -> Columns | None:
 
 def raised_at(error: BaseException) -> Source | None:
     """The innermost line of the user's program that an exception went through, and those that called it."""
-    traceback: TracebackType | None = error.__traceback__
     found: Source | None = None
+    for entry in visible(error.__traceback__):
+        place = source_at(entry.tb_frame.f_code, entry.tb_lineno, entry.tb_lasti)
+        found = place if found is None else replace(place, caller=found)
+    return found
+
+
+def visible(traceback: TracebackType | None) -> list[TracebackType]:
+    """The entries of a traceback that are of the user's program: not those of futurex, nor of NumPy that it called."""
+    found, inside = [], False
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_machinery(code.co_filename):
-            place = source_at(code, traceback.tb_lineno, traceback.tb_lasti)
-            found = place if found is None else replace(place, caller=found)
+        name = traceback.tb_frame.f_code.co_filename
+        inside = is_machinery(name) or (inside and name.startswith(_NUMPY))
+        if not inside:
+            found.append(traceback)
         traceback = traceback.tb_next
     return found
 

@@ -119,6 +119,38 @@ def test_ipython_shows_the_users_lines_alone(capsys):
     assert os.path.join("futurex", "frontend") not in text
 
 
+def test_a_cell_is_named_as_ipython_names_it(capsys):
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    number = shell.execution_count
+    shell.run_cell(
+        "import scipy.fft, numpy as np, futurex as fx\n@fx.futurize\ndef turned(x):\n"
+        "    y = x + np.ones(3)\n    return scipy.fft.dct(y)\nturned(np.zeros(3))", store_history=True,
+    )  # fmt: skip
+    shell.run_cell("print(turned(np.ones(3)), turned.explain(), turned.graph(np.ones(3)))", store_history=True)
+    shell.run_cell("fx.grad(turned)(np.ones(3))", store_history=True)
+    shown = capsys.readouterr()
+    assert f"called at Cell In[{number}], line 5: return scipy.fft.dct(y)" in shown.out
+    assert f"Cell In[{number}], line 4: y = x + np.ones(3)" in shown.out
+    assert f"Cell In[{number}], line 5: a call of dct" in shown.out + shown.err
+    node = shell.user_ns["turned"].graph(np.ones(3)).nodes[-1]
+    travelled = pickle.loads(pickle.dumps(node.src))
+    assert (str(travelled), travelled.file) == (str(node.src), node.src.file)
+    assert travelled.cell == f"Cell In[{number}]"
+
+
+def test_numpy_called_by_the_trace_is_not_the_users_line():
+    def product(x):
+        return (x[:3] * np.ones(2)).sum()
+
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        fx.grad(product)(np.ones(4))
+    line = product.__code__.co_firstlineno + 1
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (last.filename, last.lineno) == (__file__, line)
+    assert any(f"{__file__}:{line}: " in note for note in caught.value.__notes__)
+    assert not any("numpy" + os.sep in note for note in caught.value.__notes__)
+
+
 def test_an_error_of_a_trace_shows_all_shapes():
     """NumPy names two of the four extents."""
     with pytest.raises(ValueError, match="matmul") as caught:
