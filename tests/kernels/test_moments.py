@@ -5,6 +5,7 @@ import pytest
 
 import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend
+from futurex.kernels.numba_.compiler import Entry
 from futurex.tree import Aval, apply, param
 
 SHAPES = [(130, 16), (129, 17), (4, 9, 80), (300, 1029), (5000, 64), (64, 300), (7, 40), (1, 20), (400, 248)]
@@ -39,6 +40,19 @@ def test_they_are_as_close_as_those_of_two_trips(dtype, mean, monkeypatch):
         for threads in (2, 3, 5):
             for actual, other in zip(moments(x, threads), (of_mean, of_variance), strict=True):
                 assert np.array_equal(actual, other), (shape, threads)
+
+
+def test_numpy_computes_until_both_kernels_are_there(monkeypatch):
+    real = NumbaBackend().claim(apply("moments", param(Aval((300, 24), np.dtype("f4")), "x")), 1).late
+    monkeypatch.setattr("futurex.kernels.numba_.moments.compiled", lambda text, *, wait: Entry("", text))
+    real.joining, real.wait = Entry("", ""), True
+    x = np.random.default_rng(3).normal(size=(300, 24)).astype("f4")
+    out = np.empty(24, "f4"), np.empty(24, "f4")
+    real(out, x)
+    assert real.entry.ready
+    assert not real.ready
+    assert real.interpreted == 1
+    np.testing.assert_allclose(out, (x.mean(0), x.var(0)), rtol=1e-5, atol=1e-6)
 
 
 def test_numbers_that_are_not_finite_stay_in_their_columns():

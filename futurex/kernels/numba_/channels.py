@@ -93,9 +93,9 @@ class Written:
                     f"{self.node.op} kernel: built for a C-contiguous {dtype} array of shape {shape}, got "
                     f"{array.dtype} {array.shape} with strides {array.strides}"
                 )
-        if not self.entry.ready:
-            self.entry = compiled(self.text, wait=self.wait)
-        return self.entry.ready
+        if not self.ready:
+            self.prepare((), wait=self.wait)
+        return self.ready
 
     def interpret(self, out: Any, *inputs: Any) -> Any:
         """NumPy computes the node."""
