@@ -90,8 +90,8 @@ def taken(plan: Any, inputs: list[Any]) -> int:
     try:
         given = plan.delivery._donate
         fresh = compile_plan(plan.graph, threads=plan.low.threads, donate=given, optimised=True, frugal=True)
-        if fresh.memory != plan.memory:
-            raise RuntimeError(f"measured was another plan: {fresh.memory}, not {plan.memory}")
+        if fresh.planned != plan.planned:
+            raise RuntimeError(f"measured was another plan: {fresh.planned}, not {plan.planned}")
         fresh.run(inputs)
         mapped = sum(size for size in arenas(fresh) if size >= HUGE_PAGE)
         kept, before = in_arrays(), tracemalloc.get_traced_memory()[0]

@@ -428,8 +428,12 @@ class Futurized(Generic[P, R]):
         return lower(self.plain, *args, **kwargs)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The memory of a run, planned before it happens."""
-        return self.trace(*args, **kwargs).plan.memory
+        """The memory of a run, planned before it happens, with that of the one function that a plan over small arrays
+        becomes, which is compiled here."""
+        plan = self.trace(*args, **kwargs).plan
+        if isinstance(plan, Plan):
+            plan.complete()
+        return plan.memory
 
     def profile(self) -> list[Any]:
         """Counters of every instruction of every plan of this function that ran."""
@@ -499,9 +503,7 @@ def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> No
     if not isinstance(function, Futurized):
         raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
     plan = function.trace(*args, **kwargs).plan
-    plan.prepare(wait=True)
-    if isinstance(plan, Plan) and plan.whole is not None and plan.whole.open:
-        plan.whole.make()
+    plan.complete() if isinstance(plan, Plan) else plan.prepare(wait=True)
 
 
 _library: dict[Any, Futurized[Any, Any]] = {}

@@ -7,7 +7,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from futurex.kernels.backends import default_backends
@@ -89,8 +89,9 @@ def compile_plan(
 
     def compile_sub(inner: Graph, donate: Mapping[int, int] | None = None) -> Plan:
         return compile_plan(
-            inner, threads=threads, donate=donate, backends=backends, optimised=True, background=background
-        )
+            inner, threads=threads, donate=donate, backends=backends, optimised=True, background=background,
+            frugal=frugal,
+        )  # fmt: skip
 
     with behind(background):
         low = Lowering(graph, threads, backends, compile_sub)
@@ -160,9 +161,29 @@ class Plan:
         return tasks
 
     @functools.cached_property
-    def memory(self) -> Memory:
-        """The memory of a run, planned before it happens."""
+    def planned(self) -> Memory:
+        """The memory of a run that replays instructions, planned before it happens."""
         return predicted(self.low, self.layout, self.order)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory of a run, with what compiled functions keep that the plan and those inside it may become, as far
+        as these are made."""
+        return replace(self.planned, kernels=self.planned.kernels + self.compiled)
+
+    @property
+    def compiled(self) -> int:
+        """Bytes that functions keep which the plan and those inside it were compiled to."""
+        inner = sum(plan.compiled for each in self.instructions for plan in each.kernel.plans)
+        return inner + (self.whole.own if self.whole is not None else 0)
+
+    def complete(self) -> None:
+        """Have everything compiled that a run may need when this returns."""
+        self.prepare(wait=True)
+        if self.whole is not None and self.whole.open:
+            self.whole.make()
+        for inner in (plan for each in self.instructions for plan in each.kernel.plans):
+            inner.complete()
 
     @property
     def waited_for(self) -> bool:

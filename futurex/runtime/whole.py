@@ -49,9 +49,13 @@ Check = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class _Program(Late, Protocol):
+    own: int
+
     def __call__(self, *inputs: Any) -> tuple[Any, ...] | None: ...
 
     def quickly(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None: ...
+
+    def release(self) -> None: ...
 
 
 class Whole:
@@ -78,6 +82,11 @@ class Whole:
     def open(self) -> bool:
         """Do runs go to the compiled function, or may they yet?"""
         return not self._off
+
+    @property
+    def own(self) -> int:
+        """Bytes that the function keeps between runs, if there is one that runs may go to."""
+        return self._program.own if self._program is not None and self.open else 0
 
     @property
     def settled(self) -> bool:
@@ -141,7 +150,9 @@ class Whole:
                 self.make()
 
     def make(self) -> None:
-        """Compile the function; the next runs compare it."""
+        """Compile the function, unless it is there; the next runs compare it."""
+        if self._program is not None:
+            return
         self._asked = True
         try:
             self._program = self._compiler.whole(self._graph)
@@ -165,16 +176,24 @@ class Whole:
         plan, function = map(min, self._times)
         self.seconds, self._times = (plan, function), ([], [])
         self.taken = function < _BETTER * plan
-        self._off = not self.taken
         if self.taken:
             self._grain.changed(function)
+        else:
+            self._leave()
 
     def _failed(self) -> None:
         """The function gave up, and the plan had to run: a way that often does is left."""
         self._failures += 1
         self._times = ([], [])
         if 2 * self._failures > self.runs + 4:
-            self.taken, self._off, self.reason = False, True, "it gave up too often"
+            self.reason = "it gave up too often"
+            self._leave()
+
+    def _leave(self) -> None:
+        """The plan runs from now on, and the function's memory goes."""
+        self.taken, self._off = False, True
+        if self._program is not None:
+            self._program.release()
 
     def text(self) -> str | None:
         """What there is to say of the choice."""

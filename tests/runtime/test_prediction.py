@@ -131,6 +131,59 @@ def test_the_peak_is_predicted_within_five_per_cent(function):
     assert plan.memory.peak == pytest.approx(measured, rel=0.05, abs=16_000)
 
 
+def lives(world):
+    alive = [world.sum()]
+    for _ in range(6):
+        n = sum(np.roll(np.roll(world, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0))
+        world = ((n == 3) | ((world == 1) & (n == 2))).astype(np.uint8)
+        alive.append(world.sum())
+    return world, np.array(alive)
+
+
+def chosen(x):
+    """A list as long as the data say has room for the longest."""
+    found = []
+    for value in x:
+        if value > 0:
+            found.append(value * 2)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"), [(lives, (RNG.random((64, 64)) < 0.3).astype(np.uint8)), (chosen, RNG.normal(size=200))]
+)
+def test_what_a_plan_is_compiled_to_is_counted(function, argument):
+    f = fx.futurize(function)
+    predicted, graph, inputs = f.memory(argument), f.trace(argument).plan.graph, [argument]
+    tracemalloc.start()
+    try:
+        plan = compile_plan(graph, optimised=True)
+        plan.complete()
+        assert plan.memory == predicted
+        while not plan.whole.settled:
+            plan.run(inputs)
+        kept, before = in_arrays(), tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        results = plan.run(inputs)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert results
+    assert plan.memory.peak == pytest.approx(peak + kept, rel=0.05, abs=16_000)
+
+
+def either(x):
+    return np.linalg.eigvalsh(x @ x.T) + x.sum() if x.sum() > 0 else np.cumsum(x[0]) * 2 + x.max()
+
+
+@pytest.mark.parametrize("frugal", [False, True])
+def test_within_a_limit_plans_inside_run_one_by_one_too(frugal):
+    plan = compile_plan(fx.lower(either, np.ones((9, 9))).graph, frugal=frugal)
+    inner = [inner for each in plan.instructions for inner in each.kernel.plans]
+    assert len(inner) == 2
+    assert all((each.whole is None) == frugal for each in inner)
+
+
 def until(x, w):
     while x.sum() > 1.0:
         x = x * 0.9

@@ -75,7 +75,7 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     inplace = tuple(range(count)) if into and not program.fails else ()
     return Kernel(
         lambda out, *inputs: program(*inputs, outs=out), "loops", into, inplace, threads=used, late=program,
-        own=program.scratch * program.threads,
+        own=program.own,
     )
 
 

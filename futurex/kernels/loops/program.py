@@ -117,6 +117,8 @@ class Program:
         self.template = np.zeros(memory.words, np.int64)
         for word, content in memory.fixed.items():
             self.template[word] = content
+        self.own = self.threads * (self.scratch + 8 * self.words) + 8 * self.words
+        """Bytes that are kept between calls: scratch memory and blocks of one call, and the template of these."""
         self.source = Source(self)
         self._instances: deque[Instance] = deque()
 
@@ -153,6 +155,10 @@ class Program:
         results = instance.fitting(inputs, None)
         self._instances.append(instance)
         return results
+
+    def release(self) -> None:
+        """Keep no memory for further calls."""
+        self._instances.clear()
 
 
 def _number(e: Emitter, value: Array, weak: bool) -> Scalar:
