@@ -134,6 +134,15 @@ def test_bad_values_are_refused(call, said):
         call()
 
 
+@pytest.mark.parametrize("make", [fx.optim.sgd, fx.optim.adam, fx.optim.adamw])
+@pytest.mark.parametrize("stage", [False, True])
+def test_the_order_of_other_libraries_is_refused(make, stage):
+    optimizer, params = make(1e-2), {"w": np.ones(3)}
+    update = fx.futurize(optimizer.update) if stage else optimizer.update
+    with pytest.raises(TypeError, match=r"in this order.*a dict with lr"):
+        update(params, optimizer.init(params), params)
+
+
 @pytest.mark.parametrize("make", [fx.optim.adam, fx.optim.adamw])
 def test_a_step_writes_over_what_it_is_given_away(make):
     """Nothing in it may have the call run again, for which its arguments would be kept."""

@@ -42,6 +42,7 @@ class Sgd:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step against the gradient."""
+        _check(state, "lr", *(("velocity",) if self.momentum else ()))
         lr = state["lr"]
         if not self.momentum:
             return tree_map(lambda p, g: p - lr * g, params, grads), {"lr": lr}
@@ -67,6 +68,7 @@ class Adam:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step by the bias-corrected moments of the gradient."""
+        _check(state, "lr", "step", "m", "v")
         lr, step = state["lr"], state["step"] + 1.0
         m = tree_map(lambda m, g: self.b1 * m + (1.0 - self.b1) * g, state["m"], grads)
         v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * (g * g), state["v"], grads)
@@ -91,6 +93,7 @@ class AdamW:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """Shrink the parameters, then a step of Adam."""
+        _check(state, "lr")
         keep = 1.0 - state["lr"] * self.weight_decay
         return self.adam.update(tree_map(lambda p: p * keep, params), grads, state)
 
@@ -151,3 +154,12 @@ def _share(name: str, value: float) -> float:
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
     return float(value)
+
+
+def _check(state: Any, *keys: str) -> None:
+    """Refuse what is no state of the optimizer: other libraries give it before the parameters."""
+    if not isinstance(state, dict) or any(key not in state for key in keys):
+        raise TypeError(
+            "update takes the parameters, their gradients and the optimizer's state, in this order; the state is what "
+            f"init(params) or the last update returned, a dict with {', '.join(keys)}"
+        )
