@@ -6,6 +6,7 @@ import numpy as np
 
 from futurex.frontend import layouts
 from futurex.frontend.array import Array
+from futurex.frontend.fragments import Fragments
 from futurex.frontend.variants import Variant
 from futurex.runtime.plan import Instruction, Plan
 from futurex.tree.dims import Symbol, dims_in
@@ -35,6 +36,18 @@ def leaves_of(variant: Variant) -> str:
         else:
             parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
     return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
+
+
+def not_traced_yet(fragments: Fragments | None) -> list[str]:
+    """Why there is no trace after a call."""
+    found = list(fragments.opaque.values()) if fragments is not None else []
+    if not found:
+        return []
+    lines = [line for escape in found for line in escape.explain().splitlines()]
+    return [
+        "- the next call is traced; this one ran as plain NumPy, to see what comes back from",
+        *(f"    {line}" for line in lines),
+    ]
 
 
 def _of_loop(instruction: Instruction) -> str | None:

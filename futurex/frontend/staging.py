@@ -32,6 +32,7 @@ from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
+from futurex.frontend.standing import Standing
 from futurex.frontend.symbolic import Families, needs_sizes
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracebacks import fold, folds, settle
@@ -54,6 +55,7 @@ VARIANTS = 32  # traces kept for one function
 GIVEN_UP = 4  # traces of one kind of call for states of what it depends on; where none was staged, calls are plain
 REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
+_GIVE_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 OPTIONS = ("device", "donate", "escape", "memory_limit")
 
 
@@ -99,7 +101,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
-class Futurized(Generic[P, R]):
+class Futurized(Standing, Generic[P, R]):
     """A function whose calls return at once with futures.
 
     ``plain`` is the original; ``graph(*args)`` the tree of a call; ``explain()`` what was traced and why not;
@@ -123,7 +125,7 @@ class Futurized(Generic[P, R]):
         self._families = Families()
         self._lane: Lane | None = None
         self._lock = threading.RLock()
-        self._warned = library  # what everybody calls has arguments of many kinds
+        self._library = self._warned = library  # what everybody calls has arguments of many kinds
         self._may_be_plain = not strict and escape != "error"
         self._means_numpy = device == "cpu" and not (strict or library or precision or limit)
 
@@ -218,10 +220,6 @@ class Futurized(Generic[P, R]):
                 "transform, whose products it cannot change; give that one to fx.autocast, derivatives included"
             )
         return calls.call(self.plain, args, kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method."""
-        return self if instance is None else functools.partial(self, instance)
 
     def _variant(self, key: Key, args: Any, kwargs: Any) -> Variant:
         for variant in self._variants.get(key, ()):
@@ -447,6 +445,7 @@ class Futurized(Generic[P, R]):
         """What was traced, what was not and why, and how the arrays of a net lie in memory, one paragraph a trace."""
         traces = self._traces()
         lines = [f"{self._name()}: {len(traces)} trace(s)"]
+        lines += explain.not_traced_yet(self._fragments) if not traces else []
         for variant in traces:
             lines.append(f"- {explain.leaves_of(variant)}")
             lines += [f"    {line}" for line in explain.lines_of(variant)]
@@ -462,20 +461,24 @@ class Futurized(Generic[P, R]):
         """The same function for another device; itself where it runs there already."""
         if device == self._device:
             return self
-        return self._like(device=device, precision=self._precision, limit=self._limit)
+        return self._like(device=device)
 
     def lowered(self, precision: str) -> Futurized[P, R]:
         """The same function with its products in a narrow format (:func:`futurex.autocast`)."""
-        return self._like(device=self._device, precision=precision, limit=self._limit)
+        return self._like(precision=precision)
 
     def limited(self, limit: int) -> Futurized[P, R]:
         """The same function whose runs take at most ``limit`` bytes."""
-        return self._like(device=self._device, precision=self._precision, limit=limit)
+        return self._like(limit=limit)
 
     def _like(self, **options: Any) -> Futurized[P, R]:
-        return Futurized(
-            self.plain, self._escape, self._donate, strict=self._strict, library=self._warned, **options
-        )
+        return Futurized(self.plain, **{**self.options(), **options})
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "escape": self._escape, "donate": self._donate, "device": self._device, "precision": self._precision,
+            "strict": self._strict, "library": self._library, "limit": self._limit,
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
@@ -587,11 +590,13 @@ def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         raise ValueError(f"memory_limit={options['memory_limit']!r} is for device='cpu', not {device!r}")
     if function is None:
         return lambda f: futurize(f, **options)
+    if isinstance(function, staticmethod | classmethod):  # the order of the two decorators does not matter
+        return type(function)(futurize(function.__func__, **options))
     if isinstance(function, Futurized):
         function = function.moved(device) if "device" in options else function
         return function if limit is None else function.limited(limit)
     if not callable(function):
         raise TypeError(f"futurize takes a function, not {type(function).__name__}")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+    if any(is_one(function) for is_one in _GIVE_LATER):
         raise TypeError(f"{function.__qualname__} is a generator or coroutine; futurize takes plain functions")
     return cast(Any, Futurized(function, escape, options.get("donate", ()), device=device, limit=limit))

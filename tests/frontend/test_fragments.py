@@ -407,3 +407,14 @@ def test_a_derivative_that_cannot_be_staged_says_why():
     with pytest.raises(fx.StagingError, match=r"NumPy asks for it to make one array of a list or tuple") as caught:
         step(np.ones(3), np.ones(3))
     assert "return fx.nn.relu((w * x, w)).sum()" in str(caught.value)
+
+
+def test_a_first_call_says_why_there_is_no_trace_yet():
+    f = fx.futurize(lambda x: by_c_function(x) * 2)
+    assert f.explain() == f"{f.__qualname__}: 0 trace(s)"
+    f(X)
+    assert "the next call is traced" in f.explain()
+    assert f"{__file__}:{by_c_function.__code__.co_firstlineno + 1}: " in f.explain()
+    f(X)
+    assert "fragment: " in f.explain()
+    assert "the next call" not in f.explain()

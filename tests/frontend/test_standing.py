@@ -1,0 +1,150 @@
+"""Futurized functions are functions to the rest of Python: bound as methods, copied and pickled as those are."""
+
+import copy
+import functools
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import futurex as fx
+
+X = np.arange(3.0)
+
+
+@fx.futurize
+def scaled(x, factor=2.0):
+    """What it does."""
+    return x * factor
+
+
+@fx.futurize(donate="x")
+def given(x):
+    return x + 1
+
+
+def energy(x):
+    return (x * x).sum()
+
+
+slope = fx.grad(energy)
+narrow = fx.autocast(scaled, "bfloat16")
+
+
+class Model:
+    def __init__(self, w):
+        self.w = w
+
+    @fx.futurize
+    def apply(self, x, n=1):
+        """Of the model."""
+        return x * self.w + n
+
+    @fx.futurize
+    @staticmethod
+    def doubled(x):
+        return x * 2
+
+    @fx.futurize
+    @classmethod
+    def named(cls, x):
+        return x * len(cls.__name__)
+
+
+@pytest.mark.parametrize("function", [scaled, given, Model.apply, Model.doubled])
+def test_a_function_that_can_be_imported_is_pickled_by_its_name(function):
+    for pickler in (pickle, cloudpickle):
+        text = pickler.dumps(function)
+        assert pickler.loads(text) is function
+        assert len(text) < 400
+
+
+def test_what_has_no_name_is_pickled_by_its_code():
+    nameless = fx.futurize(lambda x: x + 5, donate="x")
+    again = cloudpickle.loads(cloudpickle.dumps(nameless))
+    assert again is not nameless
+    assert again(X).tolist() == [5, 6, 7]
+    assert again.options() == nameless.options()
+    with pytest.raises(AttributeError, match="lambda"):
+        pickle.dumps(nameless)
+    assert pickle.loads(pickle.dumps(slope))(X).tolist() == [0, 2, 4]
+    other = pickle.loads(pickle.dumps(narrow))
+    assert other.options() == narrow.options() != scaled.options()
+    assert other.plain is scaled.plain
+
+
+def test_functions_are_copied_as_themselves():
+    assert copy.copy(scaled) is scaled
+    assert copy.deepcopy({"f": [scaled]})["f"][0] is scaled
+
+
+@pytest.mark.parametrize("pickler", ["pickle", "cloudpickle"])
+def test_functions_of_a_script_reach_other_processes(tmp_path, pickler):
+    """``pickle`` finds them under ``__main__`` again, ``cloudpickle`` brings them along, with what they refer to."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, numpy as np, futurex as fx, " + pickler + " as pickler\n"
+        "rate = 3.0\n"
+        "def helper(x):\n    return x * rate\n"
+        "@fx.futurize\n"
+        "def f(x, n=1):\n    'doc'\n    return helper(x) + (f(x - 1, n=0) if n else 0)\n"
+        "if sys.argv[1:]:\n    print(pickler.load(open(sys.argv[1], 'rb')) is f)\n"
+        "else:\n    pickler.dump(f, open('packed', 'wb'))\n"
+    )
+    subprocess.run([sys.executable, script], check=True, cwd=tmp_path, timeout=100)
+    if pickler == "pickle":
+        found = subprocess.run(
+            [sys.executable, script, "packed"], check=True, cwd=tmp_path, timeout=100, capture_output=True, text=True
+        )
+        assert found.stdout == "True\n"
+        return
+    script.unlink()
+    f = pickle.loads((tmp_path / "packed").read_bytes())
+    assert (f.__name__, f.__qualname__, f.plain.__qualname__, f.__doc__) == ("f", "f", "f", "doc")
+    assert f(np.ones(2)).tolist() == [3.0, 3.0]
+    assert inspect.signature(f).parameters["n"].default == 1
+
+
+def test_a_method_tells_what_the_function_tells():
+    model = Model(2.0)
+    method = model.apply
+    assert method(X).tolist() == [1, 3, 5]
+    assert (method.__name__, method.__doc__, method.__self__) == ("apply", "Of the model.", model)
+    assert str(inspect.signature(method)) == "(x, n=1)"
+    assert "Of the model." in pydoc.render_doc(method)
+    assert method == model.apply != Model(2.0).apply
+    assert len({method, model.apply}) == 1
+    assert method.plain(X).tolist() == [1, 3, 5]
+    assert method.explain().startswith("Model.apply: 1 trace(s)")
+    assert method.graph(X).name == "apply"
+    assert method.memory(X).peak >= 0
+    assert fx.grad(lambda x: method(x).sum())(X).tolist() == [2, 2, 2]
+    assert fx.vmap(method)(np.ones((2, 3))).tolist() == [[3, 3, 3], [3, 3, 3]]
+    assert pickle.loads(pickle.dumps(method))(X).tolist() == [1, 3, 5]
+    assert functools.partial(method, n=0)(X).tolist() == [0, 2, 4]
+    with pytest.raises(AttributeError, match="explian"):
+        method.explian()
+
+
+def test_static_and_class_methods_whichever_decorator_stands_first():
+    for owner in (Model, Model(1.0)):
+        assert owner.doubled(X).tolist() == [0, 2, 4]
+        assert owner.named(X).tolist() == [0, 5, 10]
+        assert "1 trace(s)" in owner.doubled.explain()
+
+
+def test_what_gives_its_results_later_is_refused():
+    async def coroutine(x):
+        return x
+
+    async def generator(x):
+        yield x
+
+    for function in (coroutine, generator):
+        with pytest.raises(TypeError, match="generator or coroutine"):
+            fx.futurize(function)
