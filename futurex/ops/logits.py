@@ -231,8 +231,11 @@ def _checked(labels: Any, classes: int) -> Any:
     return labels
 
 
+_SHORT = np.dtype(np.int32)
+"""What labels are once they are checked: vectors compare twice as many as of 64 bits."""
 op(
-    "checked_labels", lambda labels, classes: np.array(_checked(labels, classes)), aval=lambda labels, classes: labels,
+    "checked_labels", lambda labels, classes: np.array(_checked(labels, classes), _SHORT),
+    aval=lambda labels, classes: Aval(labels.shape, _SHORT),
     factors=lambda labels, classes: f"{_row_names(labels)} -> {_row_names(labels)}",
     samples=lambda rng: [Sample((rng.integers(0, 4, (2, 3)),), {"classes": 4}, order=0)],
 )  # fmt: skip

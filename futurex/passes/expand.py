@@ -173,7 +173,7 @@ def _hit(logits: Node, labels: Node) -> Node:
     """Which element of every row its label names."""
     classes = logits.shape[-1]
     named = apply("reshape", apply("checked_labels", labels, classes=classes), shape=(*labels.shape, 1))
-    return apply("equal", named, const(np.arange(classes, dtype=np.int32)))  # half of what labels weigh
+    return apply("equal", named, const(np.arange(classes, dtype=named.dtype)))
 
 
 _FREE = {"sum": "free_sum", "max": "free_max"}

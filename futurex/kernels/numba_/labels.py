@@ -1,4 +1,4 @@
-"""Compiled ``checked_labels``: labels are copied, and whether all of them name a class is the status of the step."""
+"""Compiled ``checked_labels``: labels are copied as 32 bits, and whether all name a class is the status of the step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Labels:
         self.node = node
         self.wait = not is_behind()
         self.interpreted = 0
-        self.text = _text(node.dtype.itemsize)
+        self.text = _text(node.inputs[0].dtype.itemsize)
         self.entry = compiled(self.text, wait=False)
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
@@ -69,8 +69,8 @@ class BoundLabels:
     def aim(self, out: Any, labels: Any) -> Sequence[Step] | None:
         """The step on these arrays; None where they lie otherwise, or the code is not there."""
         node, entry = self.kernel.node, self.kernel.entry
-        for array in (out, labels):
-            if array.shape != node.shape or array.dtype != node.dtype or array.flags.num & IN_ORDER != IN_ORDER:
+        for array, dtype in ((out, node.dtype), (labels, node.inputs[0].dtype)):
+            if array.shape != node.shape or array.dtype != dtype or array.flags.num & IN_ORDER != IN_ORDER:
                 return None
         if not entry.ready:
             return None
@@ -87,7 +87,8 @@ def _text(size: int) -> str:
     with code.loop("0", "%count", carried=[("i1", "false")]) as (place, held):
         label = code.do(f"load {kind}, ptr {code.at(kind, '%labels', place)}, align {size}")
         held[0] = code.do(f"or i1 {held[0]}, {code.do(f'icmp uge {kind} {label}, {bound}')}")  # or below zero
-        code.run(f"store {kind} {label}, ptr {code.at(kind, '%out', place)}, align {size}")
+        short = label if size == 4 else code.do(f"trunc {kind} {label} to i32")
+        code.run(f"store i32 {short}, ptr {code.at('i32', '%out', place)}, align 4")
     status = code.do(f"zext i1 {held[0]} to i32")
     names = (("i64", "count"), ("i64", "classes"), ("ptr", "out"), ("ptr", "labels"))
     lines = ["define i32 @region(ptr %block) {", code.lines[0]]
