@@ -1,7 +1,7 @@
 """Calls while the plan of a trace and its code are made: they go as plain NumPy, which gives the right answer at once.
 
 Making a plan takes a fraction of a millisecond for each node, and a loop whose code is not there yet takes ten to a
-hundred times plain Python's time, round by round. So where a trace does nothing but compute, one thread of low priority
+hundred times plain Python's time, round by round. So where a trace does nothing but compute, one thread
 makes its plan and its code; calls are plain until both are there. A plain call that takes longer than that does not go
 on to its end: it goes through a twin of the function whose loops look, each round, whether the code is there by now.
 """

@@ -86,7 +86,7 @@ class Variant:
     lane: Any = None  # the short way, once there is one
     failed: int = 0  # runs that were made again as plain NumPy, one after the other
     rest: int = 0  # calls that go as plain NumPy before the next run
-    meanwhile: Any = None  # how calls go while a thread of low priority makes the plan
+    meanwhile: Any = None  # how calls go while another thread makes the plan
     _plan: AnyPlan | None = None
 
     @property

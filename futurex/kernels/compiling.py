@@ -1,7 +1,8 @@
-"""When machine code is made: before the call that needs it, or behind it, by a thread of low priority.
+"""When machine code is made: before the call that needs it, or behind it, by a thread of its own.
 
 A plan that is compiled *behind* starts at once: what is not in memory or on disk is computed by NumPy until its code is
-there. LLVM does one thing at a time in a process, whichever thread asks.
+there. LLVM does one thing at a time in a process, whichever thread asks. The thread has the priority of all others:
+with a lower one it got a twentieth of a processor beside busy programs, and every call meanwhile was NumPy's.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Job = Callable[[], None]
-_NICENESS = 10
 _EXIT_SECONDS = 10.0
+_PAUSE = 1e-4
+"""Seconds between two jobs: locks of Python go to whoever comes first, and a thread that waits for the compiler would
+come after all of the jobs."""
 
 working = threading.RLock()
 """Held while LLVM works. A fork waits for it, so that a child does not inherit a compiler that stopped half-way."""
@@ -78,9 +82,6 @@ class Background:
             thread.join(timeout)
 
     def _work(self) -> None:
-        if hasattr(os, "setpriority") and sys.platform == "linux":  # where it is a matter of one thread
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while True:
             with self._lock:
                 if not self._jobs:
@@ -91,6 +92,7 @@ class Background:
                 job()
             except Exception:
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            time.sleep(_PAUSE)
 
     def renew(self) -> None:
         """In a child after a fork: the thread is the parent's."""

@@ -99,7 +99,7 @@ def clearing(target: int, count: int) -> Step:
     return _libc()[1], target, 0, count, 0, 0
 
 
-_TEXT = f"""define void @region(ptr %block) {{
+PLAYER = f"""define void @region(ptr %block) {{
 entry:
   %count = load i64, ptr %block, align 8
   %steps.at = getelementptr i64, ptr %block, i64 1
@@ -146,6 +146,7 @@ leave:
   ret void
 }}
 """
+"""The text of what makes one step after the other, once it has looked whether values have moved."""
 
 
 @functools.cache
@@ -155,7 +156,7 @@ def _player() -> Any:
         return None
     from futurex.kernels.numba_.compiler import compiled
 
-    return compiled(_TEXT)
+    return compiled(PLAYER)
 
 
 def ready() -> bool:

@@ -2,7 +2,7 @@
 
 A plan replays instructions, which costs about a microsecond each; one compiled function costs some nanoseconds each,
 and 50 to 500 ms to make. So a plan begins as it is. When it has used as much time as is worth it, its graph is compiled
-by a thread of low priority; then both ways run on the same arguments a few times, and the faster one stays. They are
+by a thread of its own; then both ways run on the same arguments a few times, and the faster one stays. They are
 compared again from time to time. A plan with fragments, the user's own calls, never makes them twice: its runs are
 compared in turn.
 """

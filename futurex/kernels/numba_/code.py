@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 ENTRY = "define void @region(ptr %block, i64 %t, i64 %c)"
 """Every kernel's: with its block, and which ticket of how many it is to do (:mod:`futurex.kernels.numba_.team`)."""
+WRITTEN_OUT = "; vectors and rounds are written out as they are to be\n"
+"""How the text of a module begins in which LLVM has no loops to vectorise or to unroll: it takes half the time."""
 
 
 class Code:

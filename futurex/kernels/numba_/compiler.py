@@ -14,10 +14,14 @@ from typing import Any
 from futurex.kernels import store
 from futurex.kernels.compiling import background, working
 from futurex.kernels.numba_ import lanes
+from futurex.kernels.numba_.code import WRITTEN_OUT
 from futurex.kernels.numba_.team import Share, team
-from futurex.kernels.steps import Step
+from futurex.kernels.numba_.tickets import HELP, RUN
+from futurex.kernels.steps import PLAYER, Step
 
 _entries: dict[str, Entry] = {}
+_RUNNERS = PLAYER, RUN, HELP
+"""What runs kernels: one after the other, and on several threads."""
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -119,7 +123,7 @@ class Entry:
 def compiled(text: str, *, wait: bool = True) -> Entry:
     """The kernel ``@region`` of an IR text as a function of its packed block; it releases the GIL while it runs.
 
-    Without ``wait`` it may not be ``ready`` yet: a thread of low priority compiles it.
+    Without ``wait`` it may not be ``ready`` yet: a thread of its own compiles it.
     """
     meant = lanes.definitions(lanes.used(text))
     key = hashlib.sha256(f"{_machine_name()}\n{text}{meant}".encode()).hexdigest()
@@ -130,6 +134,9 @@ def compiled(text: str, *, wait: bool = True) -> Entry:
         entry.build()
     elif not entry.submitted and not entry.load():
         entry.submitted = True
+        if text not in _RUNNERS:  # behind what they run they would be waited for
+            for each in _RUNNERS:
+                compiled(each, wait=False)
         background.submit(entry.build)
     return entry
 
@@ -186,7 +193,15 @@ def optimised(text: str) -> tuple[Any, Any]:
     options = llvm().create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
     builder = llvm().create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if text.startswith(WRITTEN_OUT):
+        passes = llvm().create_new_module_pass_manager()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_loop_rotate_pass()
+        passes.add_sroa_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
     if instructions:
         module.get_global_variable(lanes.OFFERS).linkage = "internal"  # which keeps nothing any more
         module.link_in(_parsed(machine, lanes.definitions(instructions)))

@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 
 LANES = 16
 VECTOR = f"<{LANES} x float>"
@@ -169,7 +169,7 @@ class _Writer:
             f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
-        return module(parameters, code, self.threaded, declarations)
+        return WRITTEN_OUT + module(parameters, code, self.threaded, declarations)
 
     def _rows(self, place: str) -> tuple[str, str]:
         """The first row and the one behind the last, for a number that counts batches and chunks of rows."""
