@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.testing import overrides
+from numpy._core.overrides import ARRAY_FUNCTIONS
 
 from futurex.frontend import control, fragments
 from futurex.frontend.control import recursion
@@ -76,7 +76,7 @@ _PURE_BUILTINS = frozenset(
     {bin, callable, chr, divmod, format, hex, issubclass, iter, next, oct, ord, pow, slice, ascii, repr}
 )
 _PURE_NUMPY = PURE | (
-    frozenset(overrides.get_overridable_numpy_array_functions())
+    frozenset(ARRAY_FUNCTIONS)
     - named(
         "save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex fromiter frombuffer "
         "fromfunction apply_along_axis apply_over_axes piecewise"

@@ -6,10 +6,8 @@ found to be clearly faster, and they are compared again from time to time.
 
 from __future__ import annotations
 
-import statistics
-
 TRIALS = 5
-"""Calls of each way in one comparison; their medians count."""
+"""Calls of each way in one comparison, an odd number; their medians count."""
 BETTER = 0.85
 """Of the time of the way in use, below which the other one is taken: a few per cent change nothing."""
 AGAIN, SELDOM = 200, 20_000
@@ -55,7 +53,7 @@ class Contest:
             return
         self._found[way].append(seconds)
         if min(map(len, self._found)) == TRIALS:
-            self._decide(statistics.median(self._found[0]), statistics.median(self._found[1]))
+            self._decide(*(sorted(each)[TRIALS // 2] for each in self._found))
 
     def _decide(self, *seconds: float) -> None:
         other = 1 - self.way

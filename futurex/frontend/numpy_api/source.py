@@ -14,8 +14,8 @@ import numpy as np
 import numpy.lib._index_tricks_impl as index_tricks
 import numpy.lib._type_check_impl as type_check
 from numpy._core._multiarray_umath import _array_converter  # type: ignore[import-not-found]
+from numpy._core.overrides import ARRAY_FUNCTIONS  # numpy.testing would give them, and load unittest
 from numpy.lib import array_utils
-from numpy.testing import overrides
 
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.outside import any_traced
@@ -46,7 +46,7 @@ PURE = named(
 #: NumPy's source calls some of its functions below their dispatchers.
 IMPLEMENTATIONS = {
     dispatcher.__wrapped__: dispatcher
-    for dispatcher in overrides.get_overridable_numpy_array_functions()
+    for dispatcher in ARRAY_FUNCTIONS
     if hasattr(dispatcher, "__wrapped__") and getattr(np, dispatcher.__name__, None) is dispatcher
 }
 

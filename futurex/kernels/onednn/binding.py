@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
-import importlib.metadata
 import os
 import sys
 import threading
@@ -199,6 +198,8 @@ def _candidates() -> Iterator[str]:
     if chosen:
         yield chosen
         return
+    import importlib.metadata  # which takes longer to load than to ask
+
     try:
         files = importlib.metadata.files("onednn-cpu-gomp") or []
     except importlib.metadata.PackageNotFoundError:
