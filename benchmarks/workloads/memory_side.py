@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import importlib
 import resource
+import time
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads import cases, networks
+from benchmarks.workloads import cases, networks, programs_side
 from benchmarks.workloads.array_programs import PROGRAMS
 from futurex.runtime import config
 from futurex.runtime.memory import HUGE_PAGE
 from futurex.runtime.plan import compile_plan
 
 GIVEN_AWAY = ("params", "running", "moments")
+CALLS = 100
+"""Calls whose page faults are counted."""
 
 
 def resident() -> int:
@@ -180,4 +184,39 @@ class Planned:
         return {
             "arguments": size, "predicted": plan.memory.peak, "measured": measured, "faults": faults, "limit": limit,
             "instructions": len(plan.instructions),
+        }  # fmt: skip
+
+
+class Called:
+    """A judged program whose calls have come to a steady state, as they go then."""
+
+    def __init__(self, name: str, weights: str) -> None:
+        self._program = programs_side.Program(name, "futurized")
+
+    def figures(self) -> dict[str, Any]:
+        """Return what is predicted of a call, and measured."""
+        program = self._program
+        given = copy.deepcopy(program.args)
+        plan = program.function.trace(*given).plan
+        tracemalloc.start()
+        try:
+            before = program.function.memory(*given)
+            until = time.perf_counter() + 1.0
+            while time.perf_counter() < until or not (plan.whole is None or plan.whole.settled):
+                program.step()
+            gc.collect()
+            mapped = sum(size for size in arenas(plan) if size >= HUGE_PAGE)
+            kept, held = in_arrays(), tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            program.step()
+            peak = tracemalloc.get_traced_memory()[1] - held
+        finally:
+            tracemalloc.stop()
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(CALLS):
+            program.step()
+        return {
+            "predicted": before.peak, "unknown": before.unknown,
+            "measured": peak + kept + mapped + int(before.constants),
+            "faults": (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults) / CALLS,
         }  # fmt: skip

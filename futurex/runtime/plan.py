@@ -167,23 +167,24 @@ class Plan:
 
     @property
     def memory(self) -> Memory:
-        """The memory of a run, with what compiled functions keep that the plan and those inside it may become, as far
-        as these are made."""
+        """The memory of a run, with what a compiled function keeps that the plan may become, as far as it is made."""
         return replace(self.planned, kernels=self.planned.kernels + self.compiled)
 
     @property
     def compiled(self) -> int:
-        """Bytes that functions keep which the plan and those inside it were compiled to."""
-        inner = sum(plan.compiled for each in self.instructions for plan in each.kernel.plans)
-        return inner + (self.whole.own if self.whole is not None else 0)
+        """Bytes that a function keeps which the plan was compiled to, or those that plans inside were compiled to."""
+        if self.whole is not None and self.whole.own:
+            return self.whole.own
+        return sum(plan.compiled for each in self.instructions for plan in each.kernel.plans)
 
     def complete(self) -> None:
         """Have everything compiled that a run may need when this returns."""
         self.prepare(wait=True)
         if self.whole is not None and self.whole.open:
             self.whole.make()
-        for inner in (plan for each in self.instructions for plan in each.kernel.plans):
-            inner.complete()
+        if self.whole is None or not self.whole.own:
+            for inner in (plan for each in self.instructions for plan in each.kernel.plans):
+                inner.complete()
 
     @property
     def waited_for(self) -> bool:

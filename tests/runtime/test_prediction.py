@@ -184,6 +184,13 @@ def test_within_a_limit_plans_inside_run_one_by_one_too(frugal):
     assert all((each.whole is None) == frugal for each in inner)
 
 
+def test_plans_inside_one_that_is_compiled_whole_are_left_as_they_are():
+    plan = compile_plan(fx.lower(either, np.ones((9, 9))).graph)
+    plan.complete()
+    assert plan.compiled == plan.whole.own > 0
+    assert not any(inner.compiled for each in plan.instructions for inner in each.kernel.plans)
+
+
 def until(x, w):
     while x.sum() > 1.0:
         x = x * 0.9
