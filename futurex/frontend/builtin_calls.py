@@ -18,7 +18,7 @@ from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.lists import TracedList
 from futurex.frontend.masked import Masked
-from futurex.frontend.outside import PLAIN, any_traced, items, of_class
+from futurex.frontend.outside import PLAIN, any_traced, items, of_class, refuse_special, special_method
 from futurex.frontend.texts import TracedText, formatted
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
@@ -40,6 +40,7 @@ def _scalar(kind: str, builtin: Any) -> Special:
         if any_traced(args):
             raise Escape(f"{builtin.__name__}() with options on traced values", "plain Python needs the value here")
         Runtime.known(args[0] if args else None)
+        refuse_special(*args if builtin is not bool else ())
         with python():
             return builtin(*args, **kwargs)
 
@@ -59,6 +60,7 @@ for _kind, _builtin in {"f": float, "i": int, "b": bool, "c": complex}.items():
 
 @special(range)
 def _range(*args: Any) -> Any:
+    refuse_special(args)
     if not any(is_unknown(arg) for arg in args):
         return range(*(operator.index(arg) for arg in args))
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
@@ -88,6 +90,7 @@ def _len(value: Any) -> Any:
 
 @special(abs)
 def _abs(value: Any) -> Any:
+    refuse_special(value)
     return abs(value)
 
 
@@ -127,10 +130,12 @@ def _warn(*args: Any, **kwargs: Any) -> None:
 @special(sum)
 def _sum(values: Any, start: Any = 0) -> Any:
     entries = list(items(values))
-    if not any_traced(entries) and not any_traced([start]):
+    if not any_traced(entries) and not any_traced([start]) and not special_method([start, *entries]):
         return sum(entries, start)
     if sys.version_info >= (3, 12) and _is_compensated([start, *entries]):
         raise Escape("sum() of traced Python floats", "Python compensates its rounding", "use np.sum")
+    if special_method([start, *entries]):
+        return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries, start)
     known = 0 if any_traced([start]) else next(k for k, entry in enumerate(entries) if any_traced([entry]))
     total = sum(entries[:known], start) if known else start
     return functools.reduce(lambda total, entry: Runtime.binary("add", total, entry), entries[known:], total)
@@ -144,6 +149,7 @@ def _is_compensated(entries: list[Any]) -> bool:
 
 @special(divmod)
 def _divmod(left: Any, right: Any) -> Any:
+    refuse_special(left, right)
     return divmod(left, right)
 
 

@@ -26,7 +26,8 @@ from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
 from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
-from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container
+from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container, refuse_special
+from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
@@ -168,10 +169,19 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return function(*args, **kwargs)
         return call(function.__func__, (function.__self__, *args), kwargs)
     if isinstance(function, functools.partial):
-        return call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+        return _call_partial(function, args, kwargs)
     if isinstance(function, type):
         return _construct(function, args, kwargs)
     return _call_other(function, args, kwargs)
+
+
+def _call_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from futurex.frontend.hooks import Runtime
+
+    held = [getattr(function, name) for name in ("func", "args", "keywords")]
+    if not current().is_own(function):  # what it holds may change, as what an object holds
+        held = [Runtime.getattr_(function, name) for name in ("func", "args", "keywords")]
+    return call(held[0], (*held[1], *args), {**held[2], **kwargs})
 
 
 def _is_numpy(function: Any) -> bool:
@@ -185,6 +195,7 @@ def _module(function: Any) -> str:
 
 def _call_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
+    refuse_special(args, kwargs)
     if any(isinstance(value, Masked) for value in (*args, *kwargs.values())):
         return call_masked(function, args, kwargs)
     if isinstance(owner, np.ndarray):  # a method of an array from outside
@@ -380,6 +391,10 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         note_growth(owner, dict(enumerate(owner)))  # a place that depends on data
     if name in _COMPARING and (kwargs or any_traced([owner]) or any_traced(args)):
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
+    if isinstance(owner, list | collections.deque):
+        refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))
+    else:
+        refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
     return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else entered(result)
@@ -390,6 +405,7 @@ def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     owner = getattr(function, "__self__", None)
     if isinstance(owner, str) and function.__name__ == "format":
         return format_method(owner, args, kwargs)
+    refuse_special(args, kwargs)
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"{function.__qualname__} of a traced value", "plain Python needs the value here")
     with python():
@@ -408,6 +424,8 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
         own_container(args[0], f"the position of a {type(args[0]).__name__}")
     if function in (divmod, pow, format, repr, ascii) and traced:
         raise Escape(f"{name}() of a traced value", "plain Python needs the value here")
+    if function not in (callable, issubclass):
+        refuse_special(args, kwargs)
     with python():
         return current().remember(function(*map(_staged_callback, args), **kwargs))
 
@@ -419,6 +437,7 @@ def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict
     if name == "getitem":
         return Runtime.getitem(*args)
     if name == "index":
+        refuse_special(*args)
         return operator.index(*args)
     if isinstance(function, operator.attrgetter | operator.itemgetter | operator.methodcaller):
         return operator_call(function, args)
@@ -451,7 +470,9 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return current().remember(kind(*map(_staged_callback, held), **kwargs))
     if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
         return current().remember(kind(*args, **kwargs))
-    if kind in _DATA_TYPES or kind is collections.OrderedDict or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+    if kind in _DATA_TYPES or kind is collections.OrderedDict or _is_named_tuple(kind):
+        if kind in (bytes, frozenset, range):
+            refuse_special(args)
         if kind in (str, bytes) and (any_traced(args) or kwargs):
             raise Escape(f"{kind.__name__}() of a traced value", "plain Python needs the value here")
         return current().remember(kind(*args, **kwargs))
@@ -470,6 +491,12 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if plain and (isinstance(init, types.FunctionType) or init is object.__init__):
         return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
+
+
+def _is_named_tuple(kind: type) -> bool:
+    """Is it made by its fields alone? A subclass may have another ``__new__``."""
+    maker = next(base for base in kind.__mro__ if "__new__" in vars(base))
+    return issubclass(kind, tuple) and "_fields" in vars(maker)
 
 
 def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -498,6 +525,7 @@ def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _scalar_type(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    refuse_special(args, kwargs)
     if len(args) == 1 and not kwargs and isinstance(args[0], Tracer):
         if np.dtype(kind).kind not in "biufc":
             raise Escape(f"numpy.{kind.__name__} of a traced value", "this dtype is not traced")
@@ -522,11 +550,11 @@ def _deepcopy(value: Any) -> Any:
     if type(value) is TracedGenerator:
         return value.copy()
     leaves, structure = flatten(value)
-    if len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
+    if repeats(value) or len({id(leaf) for leaf in leaves if isinstance(leaf, np.ndarray | Tracer)}) < sum(
         isinstance(leaf, np.ndarray | Tracer) for leaf in leaves
     ):
         raise Escape(
-            "copy.deepcopy of containers that hold an array twice", "the copies would have to be one array again"
+            "copy.deepcopy of containers that hold one thing twice", "the copies would have to be one thing again"
         )
     copies = [_copy(entered(leaf)) if isinstance(leaf, np.ndarray | Tracer) else leaf for leaf in leaves]
     if not all(isinstance(leaf, (Tracer, str, np.generic, type(None), *SCALARS)) for leaf in copies):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import collections
 import contextlib
+import importlib.util
 import operator
 import sys
 import types
@@ -28,9 +29,11 @@ from futurex.frontend.outside import (
     captured_value,
     check_state,
     guard_method,
+    is_users,
     items,
     of_class,
     own_container,
+    refuse_special,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
 from futurex.frontend.texts import f_string
@@ -74,6 +77,14 @@ class Runtime:
     items = staticmethod(items)
     f_string = staticmethod(f_string)
 
+    @staticmethod
+    def delegate(value: Any) -> Any:
+        """What ``yield from`` goes over: a generator itself, which also takes what is sent and returns a value."""
+        if not isinstance(value, types.GeneratorType):
+            return items(value)
+        own_container(value, "the position of a generator")
+        return value
+
     # -- names from outside ------------------------------------------------------------------------------------------
 
     def captured(self, name: str, value: Any) -> Any:
@@ -108,6 +119,10 @@ class Runtime:
         if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
+        if current().is_own(value) and type(value) is not super:
+            _refuse_unseen_attribute(value, name, stored)
+            if stored is not None and name not in getattr(value, "__dict__", ()):
+                of_class(type(value), name)
         with python() if current().is_own(value) else contextlib.nullcontext():
             result = getattr(value, name)
         if isinstance(result, types.MethodType):
@@ -118,6 +133,20 @@ class Runtime:
             return entered(result)
         what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
         return captured_value(what, result, reads.attribute(value, name), (id(value), name))
+
+    def imported(self, value: Any, module: str, level: int, name: str) -> Any:
+        """``from module import name``."""
+        package = self.function.__globals__.get("__package__") or ""
+        owner = sys.modules.get(importlib.util.resolve_name("." * level + module, package))
+        return value if owner is None or not hasattr(owner, name) else self.getattr_(owner, name)
+
+    @staticmethod
+    def decorator(value: Any) -> Any:
+        """What decorates a function inside a staged one: Python calls it, so one of the user's is staged there."""
+        home = (getattr(value, "__module__", None) or "builtins").partition(".")[0]
+        if home in ("numpy", "futurex") or home in sys.stdlib_module_names:
+            return value
+        return lambda function: call(value, (function,), {})
 
     @staticmethod
     def read(thunk: Callable[[], Any]) -> Any:
@@ -130,6 +159,7 @@ class Runtime:
     @staticmethod
     def born(container: Any) -> Any:
         """A container or iterator that the function made itself."""
+        refuse_special(*(container if isinstance(container, dict | set) else ()))
         return current().remember(container)
 
     @staticmethod
@@ -209,6 +239,8 @@ class Runtime:
     @staticmethod
     def getitem(container: Any, index: Any) -> Any:
         container, index = entered(container), entered(index)
+        if not is_users(type(container)):
+            refuse_special(index)
         if isinstance(container, Tracer):
             return container[index]
         if type(container) in (list, tuple) and depends_on_data(index):
@@ -228,6 +260,8 @@ class Runtime:
     @staticmethod
     def setitem(container: Any, index: Any, value: Any) -> None:
         container = entered(container)
+        if not is_users(type(container)):
+            refuse_special(index)
         if isinstance(container, Tracer):
             container[entered(index)] = value
             return
@@ -273,7 +307,20 @@ class Runtime:
         if isinstance(target, Tracer):
             setattr(target, name, value)
             return
-        if own_container(target, f"the attribute {name!r}", lambda: entered(getattr(target, name, UNDEF)) is value):
+        stored = _stored(target, name)
+        if isinstance(stored, property) and isinstance(stored.fset, types.FunctionType):
+            of_class(type(target), name)
+            call(stored.fset, (target, value), {})
+            return
+        method = of_class(type(target), "__setattr__")
+        if isinstance(method, types.FunctionType) or _describes(stored, "__set__"):
+            raise Escape(f"the attribute {name!r} of a {type(target).__qualname__}", "its class says how it is set")
+
+        def unchanged() -> bool:  # then every run finds it so, or there is another trace
+            return entered(getattr(target, name, UNDEF)) is value and Runtime.getattr_(target, name) is value
+
+        if own_container(target, f"the attribute {name!r}", unchanged):
+            current().assigned.add((id(target), name))
             setattr(target, name, value)
 
     @staticmethod
@@ -349,11 +396,12 @@ class Runtime:
                 tests = [(lambda entry=entry: value == entry) for entry in container]
                 return control.truth_of(control.or_(False, *tests))
             raise Escape("`in` with a traced value", f"a {type(container).__name__} needs the value itself")
-        method = getattr(type(container), "__contains__", None)
+        method = of_class(type(container), "__contains__")
         if isinstance(method, types.FunctionType):
             return control.truth_of(call(method, (container, value), {}))
         if not isinstance(container, (*_CONTAINERS, types.MappingProxyType, collections.deque)):
             raise Escape(f"`in` on a {type(container).__qualname__}", "what it holds is not known to the tracer")
+        refuse_special(value, *([container] if isinstance(container, list | tuple | collections.deque) else []))
         held: Any = container
         return value in held
 
@@ -400,6 +448,18 @@ def _stored(value: Any, name: str) -> Any:
     return next((vars(base)[name] for base in order if name in vars(base)), None)
 
 
+def _describes(stored: Any, method: str) -> bool:
+    """Is what a class has under a name an object whose own class says how the attribute is read or set?"""
+    return isinstance(getattr(type(stored), method, None), types.FunctionType)
+
+
+def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
+    """Of an object that the function made itself nothing is read again: how it is found must be plain Python."""
+    dynamic = stored is None and name not in getattr(value, "__dict__", ()) and hasattr(type(value), "__getattr__")
+    if dynamic or _describes(stored, "__get__"):
+        raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
+
+
 def _same(left: Any, right: Any) -> bool:
     """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
     the same object in some runs."""
@@ -436,6 +496,8 @@ def _on_containers(name: str, function: Callable[[Any, Any], Any], left: Any, ri
     traced = isinstance(left, Tracer) or isinstance(right, Tracer)
     if not traced and any_traced([left, right]) and (name not in ("add", "mul") or isinstance(left, str)):
         raise Escape("comparing or formatting containers that hold arrays", "plain Python needs the values here")
+    if name not in ("add", "mul"):
+        refuse_special(left, right)
     result = function(left, right)
     return current().remember(result) if isinstance(result, list | dict | set) else result
 

@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import operator
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ import numpy as np
 
 from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, call, special
+from futurex.frontend.control import is_unknown
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.errors import Escape
 from futurex.frontend.hooks import Runtime
 from futurex.frontend.lists import TracedList, len_of
-from futurex.frontend.outside import any_traced, items
+from futurex.frontend.outside import any_traced, items, refuse_special
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer, as_number, node_of
+from futurex.frontend.tracer import Tracer, as_number, entered, node_of
 from futurex.tree.aval import Aval
 
 _NETWORK = 8  # traced integers that are sorted by exchanges, which are half their number's square
@@ -104,7 +106,9 @@ def _reversed(values: Any) -> Any:
         return current().remember(Rows(length, lambda i: entry(length - 1 - i)))
     if not isinstance(values, list | tuple | str | dict):
         raise Escape(f"reversed() of a {type(values).__qualname__}", "what it gives is not known to the tracer")
-    return current().remember(reversed(list(items(values))))
+    if isinstance(values, TracedList):
+        return current().remember(reversed(list(items(values))))
+    return current().remember(map(entered, reversed(values)))
 
 
 def _counted(values: Any) -> Any:
@@ -128,12 +132,16 @@ def _set(values: Any = ()) -> Any:
     entries = list(items(_counted(values)))
     if any_traced(entries):
         raise Escape("a set of traced values", "plain Python needs the values here")
+    refuse_special(entries)
     return current().remember(set(entries))
 
 
 @special(dict)
 def _dict(*args: Any, **kwargs: Any) -> Any:
-    return current().remember(dict(*(arg if isinstance(arg, dict) else list(items(arg)) for arg in args), **kwargs))
+    refuse_special(*(arg for arg in args if isinstance(arg, dict)))
+    if any(hasattr(arg, "keys") and not isinstance(arg, dict | types.MappingProxyType) for arg in args):
+        raise Escape(f"dict() of a {type(args[0]).__qualname__}", "what it gives is not known to the tracer")
+    return current().remember(dict(*(arg if hasattr(arg, "keys") else list(items(arg)) for arg in args), **kwargs))
 
 
 SPECIAL[tuple] = lambda values=(): tuple(items(_counted(values)))
@@ -147,6 +155,7 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
         if key is None and len(entries) <= _NETWORK and all(map(_is_int, entries)):
             return current().remember(_exchanged(entries, reverse))
         raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
+    refuse_special(keys)
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
     return current().remember([entries[k] for k in order])
 
@@ -168,28 +177,26 @@ def _exchanged(values: Sequence[Any], reverse: bool) -> list[Any]:
 @special(map)
 def _map(function: Any, *columns: Any) -> Any:
     rows = zip(*(items(_counted(column)) for column in columns), strict=False)
-    return current().remember(iter([call(function, row, {}) for row in rows]))
+    return current().remember(call(function, row, {}) for row in rows)
 
 
 @special(filter)
 def _filter(function: Any, values: Any) -> Any:
-    chosen = []
-    for value in items(_counted(values)):
-        if Runtime.known(value if function is None else call(function, (value,), {})):
-            chosen.append(value)
-    return current().remember(iter(chosen))
+    def fits(value: Any) -> Any:
+        return Runtime.known(value if function is None else call(function, (value,), {}))
+
+    return current().remember(value for value in items(_counted(values)) if fits(value))
 
 
 @special(functools.reduce)
 def _reduce(function: Any, values: Any, *first: Any) -> Any:
-    return functools.reduce(lambda a, b: call(function, (a, b), {}), list(items(_counted(values))), *first)
+    return functools.reduce(lambda a, b: call(function, (a, b), {}), iter(items(_counted(values))), *first)
 
 
 @special(itertools.accumulate)
 def _accumulate(values: Any, function: Any = operator.add, *, initial: Any = None) -> Any:
-    entries = list(items(_counted(values)))
-    sums = itertools.accumulate(entries, lambda a, b: call(function, (a, b), {}), initial=initial)
-    return current().remember(iter(list(sums)))
+    entries = iter(items(_counted(values)))
+    return current().remember(itertools.accumulate(entries, lambda a, b: call(function, (a, b), {}), initial=initial))
 
 
 @special(math.prod)
@@ -199,12 +206,47 @@ def _product(values: Any, *, start: Any = 1) -> Any:
 
 @special(any)
 def _any(values: Any) -> Any:
-    return control.truth_of(control.or_(False, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+    tests = _until(values, True)
+    return control.truth_of(control.or_(False, *((lambda test=test: test) for test in tests)))
 
 
 @special(all)
 def _all(values: Any) -> Any:
-    return control.truth_of(control.and_(True, *((lambda v=v: control.truth_of(v)) for v in items(_counted(values)))))
+    tests = _until(values, False)
+    return control.truth_of(control.and_(True, *((lambda test=test: test) for test in tests)))
+
+
+def _until(values: Any, answer: bool) -> list[Any]:
+    """The tests that ``any`` or ``all`` looks at: up to the first that surely is the answer.
+
+    Those behind one that depends on data are looked at in some runs only, so they must leave nothing behind.
+    """
+    trace, rows, tests = current(), iter(items(_counted(values))), list[Any]()
+
+    def ends(value: Any) -> bool:
+        tests.append(control.truth_of(value))
+        return not is_unknown(tests[-1]) and tests[-1] is answer
+
+    for value in rows:
+        if ends(value):
+            return tests
+        if is_unknown(tests[-1]):
+            break
+    scope = trace.scopes[-1] if trace.scopes else trace
+    effects, failing = len(scope.effects), len(scope.failing)
+    try:
+        with trace.tentative():
+            any(map(ends, rows))
+            changed = trace.regions[-1].journal or trace.regions[-1].state or len(scope.effects) > effects
+            if changed or not all(node.attrs.get("kind") == "b" for node in scope.failing[failing:]):
+                raise _partly()
+    except Exception as error:
+        raise _partly() from error
+    return tests
+
+
+def _partly() -> Escape:
+    return Escape("any() or all() whose later tests do more than look", "whether they are made depends on data")
 
 
 @special(np.ndindex)

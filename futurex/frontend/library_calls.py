@@ -17,7 +17,7 @@ from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.outside import any_traced, items
+from futurex.frontend.outside import any_traced, items, refuse_special, special_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.ops.mathematics import KINDS
@@ -43,6 +43,7 @@ def _math(name: str, function: Any) -> Special:
         if any_traced(options.values()) or not any(isinstance(arg, Tracer) for arg in args):
             if any_traced(args) or any_traced(options.values()):
                 raise Escape(f"math.{name} of containers or options that are traced", "plain Python needs the values")
+            refuse_special(args, options)
             with python():
                 return function(*args, **options)
         return fresh(emit("math_call", *map(_number, args), function=name, options=tuple(sorted(options.items()))))
@@ -58,6 +59,7 @@ for _name in KINDS:
 @special(builtins.round)
 def _round(number: Any, ndigits: Any = None) -> Any:
     if not any_traced([number, ndigits]):
+        refuse_special(number, ndigits)
         with python():
             return round(number, ndigits)
     if not isinstance(number, Tracer) or isinstance(ndigits, Tracer):
@@ -83,7 +85,7 @@ def _extreme(builtin: Any, comparison: str) -> Special:
     def choose(*args: Any, key: Any = None, **default: Any) -> Any:
         values = list(items(args[0])) if len(args) == 1 else list(args)
         keys = values if key is None else [call(key, (value,), {}) for value in values]
-        if not values or not any_traced(keys):
+        if not values or not (any_traced(keys) or special_method(keys)):
             with python():
                 place = builtin(range(len(keys)), key=keys.__getitem__, default=None)
                 return values[place] if place is not None else builtin((), **default)
@@ -193,4 +195,5 @@ def _defaultdict(factory: Any = None, *args: Any, **kwargs: Any) -> Any:
 def _counter(*args: Any, **kwargs: Any) -> Any:
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape("a Counter of traced values", "plain Python needs the values here")
+    refuse_special(args)
     return current().remember(collections.Counter(*args, **kwargs))

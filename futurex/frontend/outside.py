@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,7 +62,7 @@ def _is_fixed(value: Any) -> bool:
     """Is the same object surely the same to a trace? Objects are: what is read of them has guards of its own."""
     if type(value) is tuple:
         return all(map(_is_fixed, value))
-    return not isinstance(value, list | dict | set | frozenset | tuple)
+    return not isinstance(value, list | dict | set | frozenset | tuple | types.MappingProxyType)
 
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that was made by a program, and that a program can change
@@ -76,6 +77,52 @@ def of_class(kind: type, name: str) -> Any:
         if key not in guards:
             guards[key] = guard_of(f"{kind.__qualname__}.{name}", lambda: getattr(kind, name, None), found)
     return found
+
+
+_OPEN = frozenset(
+    f"__{name}__"
+    for name in (
+        "new", "init", "post_init", "init_subclass", "class_getitem", "call", "enter", "exit", "del", "get", "set",
+        "set_name", "getattr", "getattribute", "setattr", "delattr", "getstate", "setstate", "reduce", "reduce_ex",
+        "copy", "deepcopy",
+    )
+)  # fmt: skip
+"""Special methods that nothing but their own syntax calls."""
+_BY_FIELDS = frozenset(f"__{name}__" for name in ("repr", "eq", "hash", "lt", "le", "gt", "ge"))
+
+
+def is_users(kind: type) -> bool:
+    """Is it a class of the user's, whose methods may read anything?"""
+    home = kind.__module__.partition(".")[0]
+    return bool(kind.__flags__ & _HEAP_TYPE) and home not in _LIBRARIES and home not in sys.stdlib_module_names
+
+
+def special_method(value: Any) -> str:
+    """A special method of a class of the user's among the values of a nest, as ``P.__float__``; empty if there is none.
+
+    Python's and NumPy's own functions would call it: what it reads would be no part of the trace's guards.
+    """
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, slice):
+        value = [value.start, value.stop, value.step]
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return next(filter(None, map(special_method, value)), "")
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+    for base in filter(is_users, kind.__mro__):
+        for name, method in vars(base).items():
+            is_special = isinstance(method, types.FunctionType) and name.startswith("__") and name.endswith("__")
+            if is_special and name not in _OPEN and not (frozen and name in _BY_FIELDS):
+                return f"{base.__qualname__}.{name}"
+    return ""
+
+
+def refuse_special(*values: Any) -> None:
+    """Raise Escape where code that is not traced would call a special method of the user's."""
+    method = special_method(list(values))
+    if method:
+        raise Escape(f"a call of {method} by code that is not traced", "what it reads is not known to the tracer")
 
 
 def guard_method(value: Any, method: types.MethodType, name: str) -> None:
@@ -135,7 +182,7 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         return (list, id(value), tuple(fingerprint(entry, depth + 1) for entry in value))
     if isinstance(value, set | frozenset):
         return (kind, frozenset(fingerprint(entry, depth + 1) for entry in value))
-    if isinstance(value, dict):
+    if isinstance(value, dict | types.MappingProxyType):
         entries = ((fingerprint(k, depth + 1), fingerprint(entry, depth + 1)) for k, entry in value.items())
         return (kind, id(value), tuple(entries))
     return ("object", id(value))

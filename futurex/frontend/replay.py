@@ -75,14 +75,30 @@ def changed_leaves(trace: Trace) -> list[Any]:
     return leaves
 
 
+def _kept(
+    trace: Trace, value: Any, place: Path | None, key: Any, entry: Any, before: dict[Any, Any]
+) -> tuple[Any] | None:
+    """Under which key of the object what it now holds under this one is found before every run; None if it is made.
+
+    What an argument holds is part of the call's kind. Of an object from outside only the attributes are known that
+    were read: what was set is the value, not another attribute that happened to be the same one.
+    """
+    if place is None and (id(value), key) in trace.assigned:
+        return None
+    if key in before and before[key] is entry:
+        return (key,)
+    if place is None:
+        return None
+    return next(((other,) for other, held in before.items() if held is entry), None)
+
+
 def _change(trace: Trace, value: Any, before: dict[Any, Any], output: Callable[[Any], Any]) -> Change:
     place = trace.arguments.get(id(value), (None, None))[0]
-    old = {id(entry): key for key, entry in before.items()}
     entries = []
     for key, entry in entries_of(value).items():
-        if id(entry) in old:
-            kept = key if before.get(key) is entry else old[id(entry)]
-            entries.append(Entry(key, kept, is_kept=True))
+        kept = _kept(trace, value, place, key, entry, before)
+        if kept is not None:
+            entries.append(Entry(key, *kept, is_kept=True))
             continue
         leaves, structure = flatten(entry)
         if any(id(inner) in trace.arguments for inner in containers(entry)):

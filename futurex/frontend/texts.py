@@ -6,7 +6,7 @@ import string
 from typing import Any, NoReturn
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.outside import any_traced
+from futurex.frontend.outside import any_traced, refuse_special
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.control import Failure
 from futurex.ops.python import Text, Value
@@ -64,6 +64,7 @@ def formatted(value: Any, conversion: str = "", spec: Any = "") -> Any:
         return TracedText((Value(kind_of_value(value), conversion, spec),), (value._node,))
     if any_traced([value]) and not isinstance(value, Tracer):
         raise Escape("the text of a container with values that are not known before the run", "plain Python needs it")
+    refuse_special(value)
     converted = {"": value, "s": str, "r": repr, "a": ascii}[conversion]
     return format(converted(value) if conversion else value, spec)
 

@@ -173,6 +173,7 @@ class Trace:
         self.generators: list[Any] = []  # those that the traced code made
         self.begun = next_id()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
+        self.assigned: set[tuple[int, str]] = set()  # attributes that were set, by their objects' identity
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
         self.compares = False  # does it ask whether containers among the arguments are one?

@@ -63,7 +63,9 @@ def asked(value: Any) -> Any:
         method = getattr(type(value), name, None)
         if isinstance(method, types.FunctionType):
             from futurex.frontend.calls import call
+            from futurex.frontend.outside import of_class
 
+            of_class(type(value), name)
             return call(method, (value,), {})
     return value
 

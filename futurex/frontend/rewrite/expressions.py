@@ -10,6 +10,7 @@ from futurex.frontend.rewrite.syntax import (
     OWN,
     Ready,
     arguments,
+    binds_names,
     contains,
     fx,
     load,
@@ -127,7 +128,8 @@ class Expressions(ast.NodeTransformer):
         """One over a single iterable is a function of what that gives: it may be so long as only the run knows."""
         over, line, column = node.generators[0], node.lineno, node.col_offset
         made = self._comprehension(node, ["elt"])
-        if len(node.generators) > 1 or over.ifs or over.is_async or contains([node], (ast.NamedExpr, ast.Await)):
+        plain = binds_names(over.target) and not (over.ifs or over.is_async)
+        if not plain or len(node.generators) > 1 or contains([node], (ast.NamedExpr, ast.Await)):
             return made
         assert isinstance(over.iter, ast.Call)
         values, over.iter = over.iter.args[0], load(f"{OWN}values")
@@ -144,6 +146,9 @@ class Expressions(ast.NodeTransformer):
         return self._comprehension(node, ["key", "value"])
 
     def _comprehension(self, node: Any, parts: list[str]) -> Any:
+        if not all(binds_names(generator.target) for generator in node.generators):
+            why = "it has a comprehension that binds items or attributes"
+            return self._expression(fx("refuse", ast.Constant(why)), node)
         first = self.visit(node.generators[0].iter)  # evaluated outside
         self.scopes.append((set(stored([generator.target for generator in node.generators])), set()))
         for position, generator in enumerate(node.generators):
@@ -231,7 +236,7 @@ class Expressions(ast.NodeTransformer):
         return self._expression(fx("chain", names, node.left, *(thunk(value) for value in node.comparators)), node)
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        node.value = fx("items", self.visit(node.value))
+        node.value = fx("delegate", self.visit(node.value))
         return ast.fix_missing_locations(node)
 
     def visit_Ready(self, node: Ready) -> Any:

@@ -18,12 +18,15 @@ from futurex.frontend.rewrite.syntax import (
     again,
     arguments,
     assign,
+    binds_names,
+    computes,
     contains,
     declared,
     definition,
     ends,
     exits,
     fx,
+    is_name,
     load,
     names_of,
     place_missing,
@@ -141,7 +144,9 @@ class Rewriter(Expressions):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.args.defaults = [self.visit(default) for default in node.args.defaults]
         node.args.kw_defaults = [default and self.visit(default) for default in node.args.kw_defaults]
-        node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
+        node.decorator_list = [
+            self._expression(fx("decorator", self.visit(decorator)), decorator) for decorator in node.decorator_list
+        ]
         shared = declared(node.body, ast.Nonlocal)
         self._function(node)
         if shared:  # what a call writes further out belongs to the branch or loop that it stands in
@@ -151,8 +156,22 @@ class Rewriter(Expressions):
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return node
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """A class is made by plain Python, which must not look at anything from outside."""
+        node.bases = [self.visit(base) for base in node.bases]
+        if not computes(node):
+            return node
+        why = ast.Constant("it defines a class whose body computes")
+        return [self._placed(ast.Expr(fx("refuse", why)), node), node]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """What a module holds is read as its attribute."""
+        out: list[ast.stmt] = [node]
+        for alias in node.names:
+            name = alias.asname or alias.name
+            parts = [ast.Constant(part) for part in (node.module or "", node.level, alias.name)]
+            out.append(self._placed(assign(name, fx("imported", load(name), *parts)), node))
+        return out
 
     # -- blocks ------------------------------------------------------------------------------------------------------
 
@@ -334,9 +353,18 @@ class Rewriter(Expressions):
 
     # -- statements --------------------------------------------------------------------------------------------------
 
+    def _bound_first(self, target: ast.expr, body: list[ast.stmt]) -> tuple[ast.expr, list[ast.stmt]]:
+        """The target of a ``for`` or ``with`` that stays Python's, and its body: items and attributes are written as
+        in an assignment."""
+        if binds_names(target):
+            return target, body
+        name = self.fresh("target")
+        first = [self._placed(new, target) for new in self._assignment(ast.Assign([target], load(name)))]
+        return ast.copy_location(ast.Name(name, ast.Store()), target), [*first, *body]
+
     def visit_For(self, node: ast.For) -> Any:
         node.iter = fx("items", self.visit(node.iter))
-        node.body = self._block(node.body)
+        node.target, node.body = self._bound_first(node.target, self._block(node.body))
         node.orelse = self._block(node.orelse)
         return ast.fix_missing_locations(node)
 
@@ -347,9 +375,15 @@ class Rewriter(Expressions):
         return ast.fix_missing_locations(node)
 
     def visit_With(self, node: ast.With) -> Any:
+        for position, entry in enumerate(node.items[:-1], start=1):
+            if entry.optional_vars is not None and not binds_names(entry.optional_vars):
+                inner = ast.copy_location(ast.With(node.items[position:], node.body), node)
+                return self.visit_With(ast.copy_location(ast.With(node.items[:position], [inner]), node))
         for entry in node.items:
             entry.context_expr = fx("context", self.visit(entry.context_expr))
         node.body = self._block(node.body) or [ast.Pass()]
+        if entry.optional_vars is not None:
+            entry.optional_vars, node.body = self._bound_first(entry.optional_vars, node.body)
         return ast.fix_missing_locations(node)
 
     def visit_Try(self, node: ast.Try) -> Any:
@@ -394,24 +428,19 @@ class Rewriter(Expressions):
         if isinstance(target, ast.Attribute):
             return [ast.Expr(fx("setattr_", self.visit(target.value), ast.Constant(target.attr), node.value))]
         if isinstance(target, ast.Tuple | ast.List):
-            out: list[ast.stmt] = []
-            inner: list[ast.expr] = []
+            inner: list[ast.expr] = target.elts
             later: list[ast.stmt] = []
-            for element in target.elts:
-                starred = isinstance(element, ast.Starred)
-                place = element.value if isinstance(element, ast.Starred) else element
-                if isinstance(place, ast.Name):
-                    inner.append(element)
-                    continue
-                name = self.fresh("part")
-                inner.append(
-                    ast.Starred(ast.Name(name, ast.Store()), ast.Store()) if starred else ast.Name(name, ast.Store())
-                )
-                later += self._assignment(ast.Assign([place], load(name)))
+            if not all(map(is_name, target.elts)):  # what stands further left is bound before the next is looked at
+                inner = []
+                for element in target.elts:
+                    name = self.fresh("part")
+                    part: ast.expr = ast.Name(name, ast.Store())
+                    place = element.value if isinstance(element, ast.Starred) else element
+                    inner.append(ast.Starred(part, ast.Store()) if place is not element else part)
+                    later += self._assignment(ast.Assign([place], load(name)))
             starred_at = next((k for k, e in enumerate(inner) if isinstance(e, ast.Starred)), -1)
             unpacked = fx("unpack", node.value, ast.Constant(len(inner)), ast.Constant(starred_at))
-            out.append(ast.Assign([ast.Tuple(inner, ast.Store())], unpacked))
-            return out + later
+            return [ast.Assign([ast.Tuple(inner, ast.Store())], unpacked), *later]
         return [node]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:

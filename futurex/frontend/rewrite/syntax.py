@@ -68,6 +68,23 @@ def contains(nodes: Sequence[ast.AST], kinds: tuple[type, ...], *, into_loops: b
     return False
 
 
+def computes(node: ast.ClassDef) -> bool:
+    """Does it read names or call anything to make a class, methods of Python's own kinds aside?"""
+    made: list[ast.AST] = [*node.decorator_list, *node.keywords]
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef):
+            known = ("property", "staticmethod", "classmethod")
+            made += [each for each in statement.decorator_list if not (isinstance(each, ast.Name) and each.id in known)]
+            made += [*statement.args.defaults, *filter(None, statement.args.kw_defaults)]
+        elif isinstance(statement, ast.Assign | ast.Expr):
+            made.append(statement.value)
+        elif isinstance(statement, ast.AnnAssign):
+            made += [statement.value] if statement.value else []
+        elif not isinstance(statement, ast.Pass):
+            return True
+    return contains(made, (ast.Name, ast.Call, ast.Lambda))
+
+
 def exits(nodes: Sequence[ast.stmt]) -> bool:
     """Do the statements leave the loop body or function they stand in?"""
     return contains(nodes, (ast.Return,)) or contains(nodes, (ast.Break, ast.Continue), into_loops=False)
@@ -124,6 +141,16 @@ def load(name: str) -> ast.Name:
 
 def fx(method: str, *args: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
     return ast.Call(ast.Attribute(load(FX), method, ast.Load()), list(args), keywords or [])
+
+
+def is_name(target: ast.expr) -> bool:
+    """Is an element of a target a name, or all that is left for one?"""
+    return isinstance(target.value if isinstance(target, ast.Starred) else target, ast.Name)
+
+
+def binds_names(target: ast.expr) -> bool:
+    """Does a target bind names alone, no items and attributes?"""
+    return not contains([target], (ast.Subscript, ast.Attribute))
 
 
 def thunk(expression: ast.expr) -> ast.Lambda:
