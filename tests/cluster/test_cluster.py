@@ -452,6 +452,25 @@ def test_a_cluster_that_does_not_start_says_what_to_do(tmp_path):
     assert "`futurex doctor`" in last
 
 
+def test_a_port_where_nobody_speaks_is_no_scheduler():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        found = []
+
+        def attach():
+            try:
+                fx.Cluster(address, timeout=1.0)
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=attach, daemon=True)  # Dask alone would wait for ever
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert isinstance(found[0], fx.ClusterUnreachable)
+    assert f"no Dask scheduler answers at {address} within 1 s" in str(found[0])
+
+
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -11,6 +12,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import resource_tracker
@@ -20,9 +22,10 @@ import dask
 import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
-from distributed.comm import get_address_host_port
+from distributed.comm import connect, get_address_host_port
 from distributed.core import Status
 from distributed.protocol.pickle import dumps
+from distributed.security import Security
 
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
@@ -150,6 +153,8 @@ class Cluster:
                 f"{target!r} is not the address of a Dask scheduler ({error}); write it as tcp://HOST:8786"
             ) from None
         try:
+            if isinstance(target, str):
+                _greet(target, self._timeout)
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterUnreachable(
@@ -453,6 +458,18 @@ class Cluster:
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
+
+
+def _greet(address: str, timeout: float) -> None:
+    """Raises an OSError or TimeoutError where no Dask scheduler answers. Dask's client waits for ever where a port is
+    open and nobody speaks."""
+
+    async def connected() -> None:
+        comm = await asyncio.wait_for(connect(address, timeout, **Security().get_connection_args("client")), timeout)
+        await comm.close()
+
+    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in this one
+        thread.submit(asyncio.run, connected()).result()
 
 
 def _innermost(error: BaseException) -> str:
