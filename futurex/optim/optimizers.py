@@ -72,11 +72,11 @@ class Adam:
         lr, step = state["lr"], state["step"] + 1.0
         m = tree_map(lambda m, g: self.b1 * m + (1.0 - self.b1) * g, state["m"], grads)
         v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * (g * g), state["v"], grads)
-        rate = lr / (1.0 - self.b1**step)
         # not np.sqrt: a NumPy scalar would turn float32 into float64; without abs the root may be complex, and
         # arguments would be kept for a second run as plain Python
         root = abs(1.0 - self.b2**step) ** 0.5
-        params = tree_map(lambda p, m, v: p - rate * (m / (np.sqrt(v) / root + self.eps)), params, m, v)
+        rate, eps = lr * root / (1.0 - self.b1**step), self.eps * root  # one division an element, not two
+        params = tree_map(lambda p, m, v: p - rate * (m / (np.sqrt(v) + eps)), params, m, v)
         return params, {"lr": lr, "step": step, "m": m, "v": v}
 
 
