@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
+from futurex.kernels.recycling import kept
 from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.graph import Graph
 
@@ -95,7 +96,7 @@ def give_away(inputs: Sequence[Any], donated: Mapping[int, str]) -> None:
 
 def _surrendered(value: Any, often: Mapping[int, int]) -> Any:
     if type(value) is not Array:
-        return np.array(value)
+        return kept(np.array, value)  # on huge pages where it is large: later calls write into this memory, too
     future = value._future
     alone = value._view is None and often[id(future)] == 1 and not future.read() and future.private()
     given = value._pending()

@@ -334,7 +334,7 @@ def _reaches(start: int, goals: set[int], dependents: Sequence[set[int]]) -> boo
 
 def allocate(nbytes: int) -> Any:
     """``nbytes`` bytes that start on a 64-byte boundary; on huge pages where they are enough to gain by them."""
-    if nbytes < HUGE_PAGE:
+    if nbytes < HUGE_PAGE // 2:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + nbytes]
