@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, products
+from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
+from futurex.kernels.numba_.team import Share
+from futurex.kernels.numba_.tiled import updating
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
@@ -30,9 +32,6 @@ LEAST_PRODUCT = 64**3
 """Multiply-adds from which a product is worth a kernel of its own; below, it has the bits of NumPy's BLAS."""
 PARALLEL_PRODUCT = 1 << 19
 """Multiply-adds from which a second thread is worth its start."""
-_TASKS, _SHORTEST, _LONG = 8, 48, 240
-"""Tasks for each thread that are enough, rows of one that are worth the packing, and so many that it hardly costs,
-unless the inner axis is long: then the second operand comes from memory again."""
 _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 """Rows that share what is packed: with fewer the library is as fast, unless there are so many columns."""
 _THIN, _THINNEST = 16, 4
@@ -62,7 +61,11 @@ class GemmBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
-        if node.op not in ("matmul", "matmul_epilogue") or not node.is_static or not compiler.has_scale():
+        if not node.is_static or not compiler.has_scale():
+            return None
+        if node.op == "rank_update":
+            return self._update(node, threads)
+        if node.op not in ("matmul", "matmul_epilogue"):
             return None
         if node.attrs.get("activation", "none") != "none" or min(each.ndim for each in node.inputs[:2]) < 2:
             return None
@@ -78,6 +81,14 @@ class GemmBackend:
             return None
         product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
+
+    def _update(self, node: Node, threads: int) -> Kernel | None:
+        """What elementwise operations make of a product, tile by tile."""
+        try:
+            kernel = kernel_of(node, updating(node, threads), self.name)
+        except ValueError:
+            return None
+        return kernel and replace(kernel, inplace=tuple(k for k in kernel.inplace if k > 1))  # not the product's own
 
 
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
@@ -168,31 +179,14 @@ class Product:
 
     def block(self, lies: tuple[Lie, Lie], arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""
-        batch, rows, inner, columns = self.sizes
         turned = lies[0].turned, lies[1].turned
         form, count = products.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
-        whole, end = form.whole, form.end
-        height = rows
-        # each thread takes as many tasks, one after the other
-        if self.threads > 1 and batch * count < _TASKS * self.threads:
-            unit = math.lcm(whole.rows, end.rows if end is not None else 1)
-            parts = self.threads // math.gcd(batch * count, self.threads)
-            enough = 1 if form.deep else -(-_TASKS * self.threads // (batch * count * parts))
-            parts *= max(1, min(enough, rows // (_LONG * parts)))
-            height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
-        chunks = -(-rows // height)
-        depth = -(-inner // -(-inner // products.DEEPEST))
-        depth = -(-depth // products.LANES) * products.LANES  # what is turned while it is packed are squares
-        numbers = (
-            batch * count * chunks, rows, inner, depth, height, chunks, count, lies[0].step, lies[1].step,
-            rows * columns, lies[0].row, lies[1].row, columns, self.threads - 1,
-        )  # fmt: skip
+        numbers = products.numbers(self.sizes, form, count, self.threads, *((each.step, each.row) for each in lies))
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
-        tickets = min(int(np.frombuffer(block, np.int64, 1)[0]), _TASKS * self.threads)
-        return Share(self.threads, tickets, math.prod(self.sizes) < BRIEF_PRODUCT)
+        return products.share_of(self.sizes, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
 
     def lies(self, arrays: Sequence[Any]) -> tuple[Lie, Lie] | None:
         """How the operands lie; None where the code cannot read one of them."""

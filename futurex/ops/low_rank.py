@@ -1,7 +1,7 @@
-"""``rank_update``: ``x.T @ g`` of few rows, and what elementwise operations make of it together with other matrices.
+"""``rank_update``: ``x.T @ g``, and what elementwise operations make of it together with other matrices.
 
-The step of an optimizer for the weights of a dense layer over a small batch. A pass makes such nodes, so that a kernel
-needs no memory for the gradient and reads the weights once, for their update and for the layer's own input gradient.
+The step of an optimizer for the weights of a dense layer. A pass makes such nodes, so that a kernel needs no memory for
+the gradient; over a small batch it reads the weights once, for their update and for the layer's own input gradient.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import numpy as np
 
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, param
+from futurex.tree.node import Node, apply, item, param
 from futurex.tree.record import Cost, Sample, op
 
 NONE = -1
 """``back`` where no product with a matrix is wanted."""
+FEW_ROWS = 16
+"""Of ``x`` and ``g`` up to which the product is bound by memory: such updates have a kernel of their own."""
 
 
 def _kernel(x: Any, g: Any, *others: Any, graph: Graph, back: int) -> tuple[Any, ...]:
@@ -38,7 +40,8 @@ def _aval(x: Aval, g: Aval, *others: Aval, graph: Graph, back: int) -> tuple[Ava
 
 def _decompose(x: Node, g: Node, *others: Node, graph: Graph, back: int) -> tuple[Node, ...]:
     turned = apply("transpose", x, axes=(1, 0))
-    outs = graph.inline([apply("matmul", turned, g), *others])
+    made = apply("fused", apply("matmul", turned, g), *others, graph=graph)
+    outs = [item(made, k) for k in range(len(graph.outs))] if len(graph.outs) > 1 else [made]
     if back == NONE:
         return tuple(outs)
     return (*outs, apply("matmul", g, apply("transpose", others[back], axes=(1, 0))))

@@ -1,8 +1,8 @@
-"""Updates of large matrices by products of few rows, as one ``rank_update`` node each.
+"""Updates of large matrices by products, as one ``rank_update`` node each.
 
 ``w - rate * (0.9 * m + x.T @ g)`` over a batch of eight is bound by memory: the gradient is written and read again,
-and the weights are read once more for ``g @ w.T``. Only single precision, in which products are not NumPy's bits
-anyway; where no kernel takes the node, it costs what its parts did.
+and the weights are read once more for ``g @ w.T``. Over larger batches the update is made of the product's tiles. Only
+single precision, in which products are not NumPy's bits anyway; where no kernel takes the node, its parts are run.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from futurex.ops.low_rank import NONE
+from futurex.ops.low_rank import FEW_ROWS, NONE
 from futurex.passes.fuse import Regions, program_order, rebuild
 from futurex.passes.rewrite import users_of
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, item
 from futurex.tree.source import at
 
-MOST_ROWS = 16
-"""Of the product: from more on a kernel for products is not bound by memory."""
+MOST_ROWS = 512
+"""Of the product: from more on nobody makes it in one go. Few are joined with the input gradient, too."""
 LEAST_BYTES = 1 << 20
 """Of its result: smaller ones stay in a cache."""
 _LEAST_COLUMNS = 64
 
 
 def join_updates(graph: Graph) -> Graph:
-    """The graph with ``rank_update`` in the place of such products and the regions that read them."""
+    """The graph with ``rank_update`` in the place of such products and the regions that read them; where there are few
+    rows with the input gradient beside it."""
     if not any(_is_product(node) for node in graph.nodes):
         return graph
     order, users = program_order(graph), users_of(graph)
@@ -54,7 +55,7 @@ def join_updates(graph: Graph) -> Graph:
 
 
 def _is_product(node: Node) -> bool:
-    """Is it ``x.T @ g`` of few rows, with a large result?"""
+    """Is it ``x.T @ g`` of not too many rows, with a large result?"""
     if node.op != "matmul" or not node.is_static or node.ndim != 2 or node.inputs[0].op != "transpose":
         return False
     turned, g = node.inputs
@@ -75,7 +76,7 @@ def _updates(region: Node, product: Node) -> bool:
 def _product_back(product: Node, region: Node, users: Mapping[Node, list[Node]]) -> Node | None:
     """``g @ w.T`` for a matrix ``w`` that the region reads."""
     g = product.inputs[1]
-    for node in users[g]:
+    for node in users[g] if g.shape[0] <= FEW_ROWS else ():
         if node.op != "matmul" or node.inputs[0] is not g or node.dtype != np.float32:
             continue
         w = node.inputs[1]

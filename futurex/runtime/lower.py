@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numpy_ import copied
+from futurex.kernels.numpy_ import NumpyBackend, copied
 from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
 from futurex.passes.dead import may_raise
@@ -20,6 +20,8 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
+JOINED = ("rank_update",)
+"""What passes join for kernels of compiled code: without those its parts are lowered."""
 COMMUNICATOR = 0  #: the slot that holds the communicator of a run
 _SECONDS_PER_FLOP, _SECONDS_PER_BYTE, _SECONDS_PER_CALL = 1 / 20e9, 1 / 8e9, 0.5e-6
 _ITERATIONS = 10  # what a loop is taken to do when its cost is estimated
@@ -135,8 +137,11 @@ class Lowering:
         elif node.op == "param":
             raise TypeError(f"{self.graph.name} reads {node!r}, which is not one of its inputs")
         else:
-            ins = tuple(self._single(source) for source in node.inputs)
             kernel = self._kernel(node)
+            if node.op in JOINED and kernel.backend == NumpyBackend.name:
+                self._lower_parts(node)
+                return
+            ins = tuple(self._single(source) for source in node.inputs)
             stand_ins = self._stand_ins(node, kernel, ins)
             found = kernel.call(None, *stand_ins) if stand_ins is not None else None
             if stand_ins is None or kernel.view is None or not isinstance(found, np.ndarray):
@@ -145,6 +150,15 @@ class Lowering:
                 self._fixed_view(node, kernel, ins, found)
             else:  # elements that do not lie so: what is called a view will be a copy, whatever the run
                 self._instruction(node, copied(node, kernel, stand_ins), ins)
+
+    def _lower_parts(self, node: Node) -> None:
+        """What was joined for a kernel that is not there."""
+        assert node.record.decompose is not None
+        parts = node.record.decompose(*node.inputs, **node.attrs)
+        for each in Graph((), parts).nodes:
+            if each not in self._of:
+                self._lower(each)
+        self._of[node] = tuple(self._single(each) for each in parts)
 
     def _kernel(self, node: Node) -> Kernel:
         if node.op in COMMUNICATION:

@@ -119,7 +119,7 @@ def test_a_training_step_of_a_dense_layer():
         (lambda w, m, x, g, rate: w - rate * (x.T @ g).cumsum(axis=0), (8, 700, 512), "f4"),
         (lambda w, m, x, g, rate: (x.T @ g, w - rate * (x.T @ g)), (8, 700, 512), "f4"),  # the gradient is a result
         (lambda w, m, x, g, rate: w - rate * (x.T @ g) + g[0], (8, 700, 512), "f4"),  # not whole matrices alone
-        (momentum, (17, 700, 512), "f4"),
+        (momentum, (513, 700, 512), "f4"),
         (momentum, (8, 70, 512), "f4"),
         (momentum, (8, 700, 512), "f8"),
     ],

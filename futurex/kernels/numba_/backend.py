@@ -98,22 +98,27 @@ class NumbaBackend:
             program = reducing(node, threads) if node.op == "fused_reduction" else elementwise(node, threads, apart)
         except ValueError:
             return None
-        if program.approximate and not compiler.has_fma():
-            return None
-        nodes = node.attrs["graph"].nodes
-        if any(each.dtype == HALF for each in nodes) and not compiler.has_half():
-            return None
-        if any(each.dtype in COMPLEX for each in nodes) and not complexes.known():
-            return None
-        loop = _Loop(node, program)
-        outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-        rows = tuple(dict.fromkeys(k for k, _ in program.steps))
-        dense = [k for k in program.arrays if k not in rows]
-        inplace = tuple(k for k in dense if node.inputs[k].aval in outs) if program.inplace else ()
-        return Kernel(
-            loop, self.name, into=True, inplace=inplace, contiguous=True, rows=rows, late=loop, bind=loop.bind,
-            own=program.scratch,
-        )  # fmt: skip
+        return kernel_of(node, program, self.name)
+
+
+def kernel_of(node: Node, program: Program, name: str) -> Kernel | None:
+    """The kernel of a backend of this name that runs a program; None where the processor lacks an instruction."""
+    if program.approximate and not compiler.has_fma():
+        return None
+    nodes = node.attrs["graph"].nodes
+    if any(each.dtype == HALF for each in nodes) and not compiler.has_half():
+        return None
+    if any(each.dtype in COMPLEX for each in nodes) and not complexes.known():
+        return None
+    loop = _Loop(node, program)
+    outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    rows = tuple(dict.fromkeys(k for k, _ in program.steps))
+    dense = [k for k in program.arrays if k not in rows]
+    inplace = tuple(k for k in dense if node.inputs[k].aval in outs) if program.inplace else ()
+    return Kernel(
+        loop, name, into=True, inplace=inplace, contiguous=True, rows=rows, late=loop, bind=loop.bind,
+        own=program.scratch,
+    )  # fmt: skip
 
 
 class _Loop:

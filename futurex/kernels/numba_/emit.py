@@ -114,6 +114,23 @@ def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 
+@dataclass(frozen=True)
+class Inner:
+    """A region as a function of another kernel's module, for the rows from 0 to what it is given second; ``given``:
+    type and name of everything else."""
+
+    lines: list[str]
+    given: list[tuple[str, str]]
+    declarations: list[str]
+
+
+def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> Inner:
+    """The region as a function of this name; aliases as in :func:`emit`."""
+    emitter = _Emitter(region, layout, aliases, aside=False)
+    lines = [line.replace("@part(", f"@{name}(") for line in emitter.part()]
+    return Inner(lines, emitter.passed(), sorted(emitter.body.intrinsics))
+
+
 class _Emitter:
     """``layout``: of the operands, and last of the results."""
 
@@ -132,7 +149,7 @@ class _Emitter:
         """Where the elements of results go, if not to the results."""
 
     def module(self, threaded: bool) -> str:
-        part = self._part()
+        part = self.part()
         declarations = sorted(self.body.intrinsics)
         if self.aside:
             declarations += past.DECLARATIONS
@@ -148,7 +165,7 @@ class _Emitter:
         own += [(memory_type(scalar.slot), f"%s{k}") for k, scalar in enumerate(self.region.scalars)]
         return [*own, ("ptr", "%scratch")] if self.region.guarded else own
 
-    def _passed(self) -> list[tuple[str, str]]:
+    def passed(self) -> list[tuple[str, str]]:
         shared = {f"%a{j}" for j, alias in enumerate(self.aliases) if alias >= 0}
         return [(kind, name) for kind, name in self._parameters() if name not in shared]
 
@@ -162,11 +179,11 @@ class _Emitter:
         if threaded:
             lines += share("%n0", PIECE if self.depth == 1 else 1)
             low, high = "%low", "%high"
-        arguments = ", ".join(f"{kind} {name}" for kind, name in self._passed())
+        arguments = ", ".join(f"{kind} {name}" for kind, name in self.passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
 
-    def _part(self) -> list[str]:
-        parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self._passed())
+    def part(self) -> list[str]:
+        parameters = ", ".join(f"{'ptr noalias' if kind == 'ptr' else kind} {name}" for kind, name in self.passed())
         # what registers cannot hold lies on the stack: vectors on whole lines, which the compiler does not see to
         lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline alignstack(64) {{", "entry:"]
         if self.region.guarded:

@@ -13,10 +13,12 @@ Each element is a chain of fused multiply-adds over the inner axis, in its order
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
+from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 
 LANES = 16
 VECTOR = f"<{LANES} x float>"
@@ -41,6 +43,9 @@ _MIXED = 256
 """Inner elements from which tiles have two heights; stacks of products with 100 took up to a seventh longer so."""
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
+_TASKS, _SHORTEST, _LONG = 8, 48, 240
+"""Tasks for each thread that are enough, rows of one that are worth the packing, and so many that it hardly costs,
+unless the inner axis is long: then the second operand comes from memory again."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
           "x_row", "y_row", "out_row", "others")  # fmt: skip
 
@@ -115,6 +120,34 @@ def panels_of(rows: int, inner: int, columns: int) -> tuple[Panel, Panel | None,
     return whole, end if end != whole else None, count
 
 
+def numbers(
+    sizes: tuple[int, int, int, int], form: Form, count: int, threads: int, x: tuple[int, int], y: tuple[int, int]
+) -> tuple[int, ...]:
+    """What the code of a form is given for ``threads`` threads and operands with these steps from one matrix, and one
+    row, to the next."""
+    batch, rows, inner, columns = sizes
+    height = rows
+    # each thread takes as many tasks, one after the other
+    if threads > 1 and batch * count < _TASKS * threads:
+        unit = math.lcm(form.whole.rows, form.end.rows if form.end is not None else 1)
+        parts = threads // math.gcd(batch * count, threads)
+        enough = 1 if form.deep else -(-_TASKS * threads // (batch * count * parts))
+        parts *= max(1, min(enough, rows // (_LONG * parts)))
+        height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
+    chunks = -(-rows // height)
+    depth = -(-inner // -(-inner // DEEPEST))
+    depth = -(-depth // LANES) * LANES  # what is turned while it is packed are squares
+    return (
+        batch * count * chunks, rows, inner, depth, height, chunks, count, x[0], y[0], rows * columns, x[1], y[1],
+        columns, threads - 1,
+    )  # fmt: skip
+
+
+def share_of(sizes: tuple[int, int, int, int], tasks: int, threads: int) -> Share:
+    """How the tasks of a product are shared: in several parts for each thread, because one may come late."""
+    return Share(threads, min(tasks, _TASKS * threads), math.prod(sizes) < BRIEF_PRODUCT)
+
+
 def _height(rows: int, inner: int, vectors: int) -> tuple[int, bool]:
     """Rows of a tile, and whether the last ones have one fewer: any number from ``most * (most - 1)`` on is made of
     both. For few rows, and a short inner axis, somewhat lower tiles, where the last would be nearly empty."""
@@ -139,7 +172,7 @@ class _Share:
     high: str
 
 
-class _Writer:
+class Writer:
     """Writes the code of one form."""
 
     def __init__(self, form: Form, threaded: bool) -> None:
@@ -161,15 +194,17 @@ class _Writer:
                 number = code.do(f"srem i64 {task}, %panels")
                 self._look_ahead(task, place, first)
                 self._panels(number, lambda panel: self._panel(panel, first, last))
-        arrays = ("out", "x", "y", *(("bias",) if form.bias else ()))
-        parameters = [*(("i64", name) for name in _NAMES), *(("ptr", name) for name in arrays)]
         declarations = [
             f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
             f"declare {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr, i32, <{LANES} x i1>, {VECTOR})",
             f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
-        return WRITTEN_OUT + module(parameters, code, self.threaded, declarations)
+        return module([*(("i64", name) for name in _NAMES), *self.arrays()], code, self.threaded, declarations)
+
+    def arrays(self) -> list[tuple[str, str]]:
+        """Type and name of what comes behind the numbers in the block."""
+        return [("ptr", name) for name in ("out", "x", "y", *(("bias",) if self.form.bias else ()))]
 
     def _rows(self, place: str) -> tuple[str, str]:
         """The first row and the one behind the last, for a number that counts batches and chunks of rows."""
@@ -178,7 +213,7 @@ class _Writer:
         batch = code.do(f"sdiv i64 {place}, %chunks")
         self.x = code.at("float", "%x", code.multiply(batch, "%x_step"))
         self.y_batch = code.at("float", "%y", code.multiply(batch, "%y_step"))
-        self.out_batch = code.at("float", "%out", code.multiply(batch, "%out_step"))
+        self.out_batch = code.multiply(batch, "%out_step")
         first = code.multiply(chunk, "%height")
         return first, code.least(code.add(first, "%height"), "%rows")
 
@@ -207,7 +242,7 @@ class _Writer:
         code, form = self.code, self.form
         self.column = code.multiply(number, str(form.whole.width))
         self.y = code.at("float", self.y_batch, code.multiply(self.column, "%y_row") if form.y_turned else self.column)
-        self.out = code.at("float", self.out_batch, self.column)
+        self.out = code.add(self.out_batch, self.column)
         if form.end is None:
             work(form.whole)
             return
@@ -320,12 +355,8 @@ class _Writer:
         ``share``: what is asked for of the next task's."""
         code = self.code
         rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, height))]
-        starts = [code.at("float", self.out, code.multiply(each, "%out_row")) for each in rows]
-        targets = [
-            (code.at("float", start, str(v * LANES)), mask) for start in starts for v, mask in enumerate(_masks(panel))
-        ]
-        for pointer, _ in targets:
-            self._fetch(pointer, write=True)
+        places = [code.add(self.out, code.multiply(each, "%out_row")) for each in rows]
+        self.expect(panel, places)
 
         def ask(k: str) -> None:
             self._ask_rows(height, row, begin, k, count)
@@ -333,6 +364,22 @@ class _Writer:
                 self._ask_panel(panel, share, k, count)
 
         values = self._tile(panel, rows, begin, count, source, ask)
+        there = code.least(str(height), code.add(code.do(f"sub i64 {most}, {row}"), "1"))
+        self.deliver(panel, places, there, begin, values)
+
+    def expect(self, panel: Panel, places: list[str]) -> None:
+        """Ask for the lines that a tile will be written to; ``places``: where its rows begin in the result."""
+        for place in places:
+            for v in range(panel.vectors):
+                self._fetch(self.code.at("float", "%out", self.code.add(place, str(v * LANES))), write=True)
+
+    def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
+        """Write a tile, row by row; rows from ``count`` on are the last one again."""
+        code = self.code
+        targets = [
+            (code.at("float", "%out", code.add(place, str(v * LANES))), mask)
+            for place in places for v, mask in enumerate(_masks(panel))
+        ]  # fmt: skip
         if self.form.deep:
             values = [self._added(begin, *each) for each in zip(values, targets, strict=True)]
         for value, target in zip(values, targets, strict=True):
@@ -514,4 +561,4 @@ def turned(emit: Callable[[str], str], rows: Sequence[str]) -> list[str]:
 @functools.lru_cache(maxsize=256)
 def text_of(form: Form, threaded: bool) -> str:
     """The module of a form."""
-    return _Writer(form, threaded).text()
+    return WRITTEN_OUT + Writer(form, threaded).text()

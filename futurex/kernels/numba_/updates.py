@@ -16,7 +16,7 @@ import numpy as np
 from futurex.kernels.numba_.blocks import BLOCK_BYTES, BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, load, spread, total
-from futurex.ops.low_rank import NONE
+from futurex.ops.low_rank import FEW_ROWS, NONE
 from futurex.tree.node import Node
 
 _PAIRED = 8
@@ -43,7 +43,10 @@ class RankUpdate(BlockKernel):
 
     @staticmethod
     def text_for(node: Node) -> str:
-        return _text(node.inputs[0].shape[0], node.attrs["back"] != NONE)
+        count = node.inputs[0].shape[0]
+        if count > FEW_ROWS:
+            raise ValueError(f"{node.op}: a product that is not bound by memory")
+        return _text(count, node.attrs["back"] != NONE)
 
     @staticmethod
     def matrices(node: Node) -> Sequence[Node]:

@@ -1,0 +1,107 @@
+"""Compiled ``rank_update`` of many rows: what elementwise operations make of a product, tile by tile.
+
+A product's code (:mod:`.products`) hands each tile, as soon as it is made, to the region's code, a function beside it:
+the product itself is never written but to a few lines of the nearest cache, and while a tile is multiplied, what the
+region will read of other matrices is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from futurex.kernels.numba_ import products
+from futurex.kernels.numba_.emit import Region, analyse, inner
+from futurex.kernels.numba_.layout import Layout, collapse
+from futurex.kernels.numba_.products import LANES, VECTOR, Form, Panel, Writer
+from futurex.kernels.numba_.program import Program
+from futurex.kernels.numba_.scalar import memory_type
+from futurex.kernels.threads import openmp
+from futurex.ops.low_rank import NONE
+from futurex.tree.node import Node
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def updating(node: Node, threads: int) -> Program:
+    """The kernel of a ``rank_update`` node without ``back``. Raises ValueError if there is none."""
+    x, g = node.inputs[:2]
+    graph = node.attrs["graph"]
+    if node.attrs["back"] != NONE or any(each.dtype != _FLOAT32 for each in (x, g, graph.params[0])):
+        raise ValueError(f"{node.op}: no tiles of single precision")
+    region = analyse(graph)
+    shape = graph.outs[0].shape
+    layout = collapse(shape, [*(each.shape for each in graph.params), shape], range(len(graph.params) + 1))
+    if len(layout.extents) != 2 or region.guarded or not region.arrays or region.arrays[0]:
+        raise ValueError(f"{node.op}: the region is not a loop over the tiles of a product")
+    inner_size, columns = g.shape
+    sizes = 1, x.shape[1], inner_size, columns
+    form, count = products.form_of(sizes, (True, False), bias=False, shared=False)
+    if form.deep:
+        raise ValueError(f"{node.op}: sums in several parts")
+    threads = threads if openmp() is not None else 1
+    numbers = products.numbers(sizes, form, count, threads, (0, x.shape[1]), (0, columns))
+    return Program(
+        numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (),
+        tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),
+        lambda aliases: _Writer(form, openmp() is not None, region, layout, aliases).text(),
+        products.share_of(sizes, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
+    )  # fmt: skip
+
+
+class _Writer(Writer):
+    """``aliases``: of the two factors, and of the matrices that the region reads."""
+
+    def __init__(self, form: Form, threaded: bool, region: Region, layout: Layout, aliases: Sequence[int]) -> None:
+        super().__init__(form, threaded)
+        self.region = region
+        panels = [each for each in (form.whole, form.end) if each is not None]
+        self.height = max(panel.rows for panel in panels)
+        self.names = {panel: f"update{k}" for k, panel in enumerate(panels)}
+        self.functions = {panel: inner(region, layout, (-1, *aliases[2:]), name) for panel, name in self.names.items()}
+        self.matrices = {f"%o{k}": each.dtype for k, each in enumerate(region.graph.outs)}
+        """Those that tiles go to, and are read from where they are not the same."""
+        for j, (k, alias) in enumerate(zip(region.arrays[1:], aliases[2:], strict=True), 1):
+            if alias < 0:
+                self.matrices[f"%a{j}"] = region.graph.params[k].dtype
+
+    def text(self) -> str:
+        self.tile = self.code.do(f"alloca i8, i64 {4 * self.form.whole.width * self.height}, align 64")
+        text = super().text()
+        lines = [line for each in self.functions.values() for line in each.lines]
+        declared = {line for each in self.functions.values() for line in each.declarations if line not in text}
+        return "\n".join([*sorted(declared), text, *lines]) + "\n"
+
+    def arrays(self) -> list[tuple[str, str]]:
+        region = self.region
+        names = [*(f"o{k}" for k in range(len(region.graph.outs))), "x", "y"]
+        names += [f"a{j}" for j in range(1, len(region.arrays))]
+        scalars = [(memory_type(each.slot), f"s{k}") for k, each in enumerate(region.scalars)]
+        return [*(("ptr", name) for name in names), *scalars]
+
+    def expect(self, panel: Panel, places: list[str]) -> None:
+        code = self.code
+        for name, dtype in self.matrices.items():
+            for place in places:
+                row = code.at(memory_type(dtype), name, place)
+                for byte in range(0, panel.width * dtype.itemsize, 64):
+                    self._fetch(code.at("i8", row, str(byte)), write=name[1] == "o")
+
+    def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
+        """Have the region's code read a tile from the stack, and write what it makes of it."""
+        code, width = self.code, self.form.whole.width
+        for number, value in enumerate(values):
+            row, vector = divmod(number, panel.vectors)
+            place = code.at("float", self.tile, str(row * width + vector * LANES))
+            code.run(f"store {VECTOR} {value}, ptr {place}, align 64")
+        columns = (panel.vectors - 1) * LANES + panel.last
+        given = {"%n0": count, "%n1": str(columns), "%a0": self.tile, "%t0.0": str(width)}
+        for name, dtype in self.matrices.items():
+            given[name] = code.at(memory_type(dtype), name, places[0])
+        passed = ", ".join(
+            f"{kind} {given.get(name, '%out_row' if name.startswith('%t') else name)}"
+            for kind, name in self.functions[panel].given
+        )
+        code.run(f"call void @{self.names[panel]}(i64 0, i64 {count}, {passed})")

@@ -1,0 +1,150 @@
+"""Updates by products of many rows: each tile goes from the product into the update, and is never written by itself."""
+
+import numpy as np
+import pytest
+from blockwise import close, planned
+
+import futurex as fx
+from futurex.kernels.backends import default_backends
+from futurex.kernels.numpy_ import NumpyBackend
+from futurex.runtime.plan import compile_plan
+
+pytestmark = [
+    pytest.mark.onednn,
+    pytest.mark.skipif(all(each.name != "gemm" for each in default_backends()), reason="FUTUREX_BACKENDS has no gemm"),
+]
+
+TOLERANCE = 2e-5
+SHAPES = [(128, 784, 512), (17, 701, 515), (300, 1003, 333), (512, 600, 520)]
+
+
+def descent(w, m, x, g, rate):
+    return w - (x.T @ g) * rate, m * 2
+
+
+def adam(w, m, x, g, rate):
+    d = x.T @ g
+    v = np.abs(w) * np.float32(0.99) + d * d * np.float32(0.01)
+    m = m * np.float32(0.9) + d * np.float32(0.1)
+    return w - rate * m / (np.sqrt(v) + np.float32(1e-3)), m, v
+
+
+def swapped(w, m, x, g, rate):
+    d = x.T @ g
+    return m - d * rate, w + d
+
+
+def data(batch, rows, columns):
+    rng = np.random.default_rng(0)
+    w, m = rng.normal(size=(2, rows, columns)).astype(np.float32)
+    return w, m, *(rng.normal(size=(batch, width)).astype(np.float32) for width in (rows, columns)), np.float32(0.125)
+
+
+def precise(function, arguments):
+    return function(*(np.float64(each) for each in arguments))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("function", [descent, adam])
+def test_values_are_those_of_double_precision_on_any_number_of_threads(function, shape):
+    arguments = data(*shape)
+    found = []
+    for threads in (1, 2, 3):
+        program, plan, made = planned("rank_update", function, arguments, threads=threads)
+        assert made.kernel.backend == "gemm"
+        found.append(plan.run(program.flatten(*arguments)))
+        assert made.kernel.late.interpreted == 0
+    close(found[0], precise(function, arguments), TOLERANCE)
+    for other in found[1:]:
+        for first, second in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("function", [adam, swapped])
+def test_no_row_is_updated_twice_in_the_memory_of_operands(function, shape):
+    arguments = data(*shape)
+    program = fx.lower(function, *arguments)
+    plan = compile_plan(program.graph, threads=2, donate={0: 0, 1: 1})
+    given = [np.array(each) for each in program.flatten(*arguments)]
+    found = plan.run(given)
+    assert found[0] is given[0]
+    assert found[1] is given[1]
+    close(found, precise(function, arguments), TOLERANCE)
+
+
+def test_a_factor_is_not_written_over():
+    """It may have the shape of a result, but all tiles read it."""
+
+    def square(w, x, g):
+        return w - x.T @ g
+
+    rng = np.random.default_rng(2)
+    w, x, g = rng.normal(size=(3, 512, 512)).astype(np.float32)
+    program = fx.lower(lambda w, x, g: square(w * 2, x * 2, g * 2), w, x, g)
+    found = compile_plan(program.graph, threads=2).run(program.flatten(w, x, g))
+    close(found, [square(*(2 * np.float64(each) for each in (w, x, g)))], TOLERANCE)
+
+
+def test_numbers_that_the_run_computes_and_states_of_other_dtypes():
+    def function(w, m, x, g, rate):
+        m = m * 0.5 + x.T @ g
+        return w - (m * (rate * np.abs(g).max())).astype(w.dtype), m, m > 0
+
+    w, m, x, g, rate = data(64, 700, 400)
+    arguments = w, np.float64(m), x, g, rate
+    program, plan, _ = planned("rank_update", function, arguments, threads=2)
+    for _ in range(2):
+        found = plan.run(program.flatten(*arguments))
+    assert [each.dtype for each in found] == [np.float32, np.float64, np.bool_]
+    wanted = precise(function, arguments)
+    close(found[:2], wanted[:2], TOLERANCE)
+    assert np.mean(found[2] == wanted[2]) > 0.999
+
+
+def test_nan_and_infinity_pass_through():
+    arguments = data(128, 784, 512)
+    arguments[2][3, 5], arguments[1][77, 9] = np.nan, np.inf
+    program = fx.lower(adam, *arguments)
+    found = compile_plan(program.graph).run(program.flatten(*arguments))
+    with np.errstate(invalid="ignore"):
+        for actual, value in zip(found, adam(*arguments), strict=True):
+            np.testing.assert_array_equal(np.isfinite(actual), np.isfinite(value))
+
+
+def test_without_a_kernel_there_are_a_product_and_a_region():
+    """A processor without wide vectors runs what it ran before the two were joined."""
+    arguments = data(128, 784, 512)
+    program = fx.lower(adam, *arguments)
+    others = [each for each in default_backends() if each.name != "gemm"]
+    for backends in (others, [NumpyBackend()]):
+        plan = compile_plan(program.graph, backends=backends)
+        assert {"matmul", "fused"} <= {each.node.op for each in plan.instructions}
+        close(plan.run(program.flatten(*arguments)), precise(adam, arguments), TOLERANCE)
+
+
+@pytest.mark.parametrize("optimizer", [fx.optim.sgd(1e-3), fx.optim.adam(1e-3, eps=1e-2)])
+def test_training_steps_of_dense_layers(optimizer):
+    rng = np.random.default_rng(1)
+    params = [rng.normal(size=shape).astype(np.float32) / 20 for shape in ((784, 512), (512, 512), (512, 10))]
+    x, y = rng.normal(size=(128, 784)).astype(np.float32), rng.integers(0, 10, 128)
+
+    def loss(params, x, y):
+        h = np.maximum(np.maximum(x @ params[0], 0) @ params[1], 0)
+        return fx.nn.softmax_cross_entropy(h @ params[2], y).mean()
+
+    def step(params, state, x, y):
+        value, gradient = fx.value_and_grad(loss)(params, x, y)
+        params, state = optimizer.update(params, gradient, state)
+        return params, state, value
+
+    train = fx.futurize(step, donate=("params", "state"))
+    held, state = params, optimizer.init(params)
+    wide, wide_state = [np.float64(each) for each in params], optimizer.init([np.float64(each) for each in params])
+    for _ in range(12):
+        held, state, value = train(held, state, x, y)
+        wide, wide_state, expected = step(wide, wide_state, np.float64(x), y)
+        np.testing.assert_allclose(float(value), float(expected), rtol=1e-4)
+    for actual, exact in zip(held, wide, strict=True):
+        np.testing.assert_allclose(np.asarray(actual), np.asarray(exact), rtol=0, atol=2e-4)
+    assert "rank_update" in {row.op for row in train.profile()}
