@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 from collections.abc import Callable
@@ -85,7 +86,13 @@ class Aval:
     def text(self, names: dict[Any, str]) -> str:
         """``float32[2,n]`` with the given names for symbols."""
         extents = (extent.text(names) if isinstance(extent, Dim) else str(extent) for extent in self.shape)
-        return f"{'~' if self.weak else ''}{self.dtype.name}[{','.join(extents)}]"
+        return f"{'~' if self.weak else ''}{name_of(self.dtype)}[{','.join(extents)}]"
+
+
+@functools.lru_cache(maxsize=256)
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype, which NumPy puts together every time."""
+    return dtype.name
 
 
 def aval_of(value: Any) -> Aval:

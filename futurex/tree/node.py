@@ -25,7 +25,24 @@ from futurex.tree.dims import (
 from futurex.tree.record import Avals, Op, Sample, op, record
 from futurex.tree.source import Source, here
 
-Table = weakref.WeakValueDictionary[Hashable, "Node"]
+
+class _Key:
+    """What tells a pure node from others. It is hashed once, not for the table of every scope: a graph among the
+    attributes, or an abstract value, takes longer to hash than to be looked up."""
+
+    __slots__ = ("hash", "parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self.parts, self.hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.parts == other.parts
+
+
+Table = weakref.WeakValueDictionary[_Key, "Node"]
 
 _counter = itertools.count()
 _interned: Table = weakref.WeakValueDictionary()
@@ -60,7 +77,7 @@ def next_id() -> int:
     return next(_counter)
 
 
-def _find(key: Hashable) -> Node | None:
+def _find(key: _Key) -> Node | None:
     for table in reversed(_scopes.tables or [_interned]):
         found = table.get(key)
         if found is not None:
@@ -226,7 +243,7 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
     if rec.effect:
         return _made(rec, nodes, attrs, aval, src)
     described = tuple([(name, type(attrs[name]), attrs[name]) for name in sorted(attrs)]) if attrs else ()
-    key = (rec.name, nodes, described, aval)
+    key = _Key(rec.name, nodes, described, aval)
     with _lock:
         found = _find(key)
         if found is None:

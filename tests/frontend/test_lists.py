@@ -7,6 +7,7 @@ import pytest
 from compare import check, outcome
 
 import futurex as fx
+from futurex.frontend.control import carried
 
 cases = [*list_cases.cases, *pair_cases.cases]
 
@@ -81,3 +82,31 @@ def test_derivatives():
         moved[0][k] += step
         moved[1][k] -= step
         assert found[k] == pytest.approx((smooth(moved[0]) - smooth(moved[1])) / (2 * step), rel=1e-5)
+
+
+def nested(roots, limit):
+    """How many numbers follow from each root, with the stack and the counts written by both loops."""
+    counts = np.zeros(limit)
+    for root in roots:
+        stack = [root]
+        while stack:
+            k = stack.pop()
+            if k < limit:
+                counts[k] += 1
+                stack.append(k + root)
+                stack.append(2 * k)
+    return counts
+
+
+def test_a_round_that_shows_a_list_shows_its_rows_and_the_arrays_that_it_writes(monkeypatch):
+    rounds, trace_round = [], carried._trace_round
+
+    def counted(test, body, objects, *rest):
+        rounds.append(len(objects.names))
+        return trace_round(test, body, objects, *rest)
+
+    monkeypatch.setattr(carried, "_trace_round", counted)
+    args = np.array([1, 3, 2]), 9
+    fx.futurize(nested).graph(*args)
+    assert rounds == [1, 4, 1, 4, 1, 4]  # names, then names and what the list holds, for each root
+    check(nested, *args)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable, taken_apart
+from futurex.frontend.control.changing import Objects
+from futurex.frontend.control.moved import taken_apart
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -35,8 +36,7 @@ from futurex.frontend.control.values import (
     zeros,
 )
 from futurex.frontend.errors import Escape, Unfinished
-from futurex.frontend.lists import TracedList, note_growth
-from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
+from futurex.frontend.objects import has_state
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.tree.aval import Aval
@@ -104,115 +104,23 @@ def stage_loop(
     own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with large arrays, or with
     sizes that only the run knows.
     """
-    objects = _Objects(get, set_, tuple(names))
+    objects = Objects(get, set_, tuple(names))
     while not _staged(test, body, objects, runs_once, peels, compact):
         pass
 
 
-class _Objects:
-    """Names, and the entries of the Python objects that a loop changes, as one state."""
-
-    def __init__(self, get: Get, set_: Set, names: tuple[str, ...]) -> None:
-        self._get, self._set, self._names = get, set_, names
-        self._objects: dict[int, Any] = {}
-        self._own = {id(cell) for cell in get.__closure__ or ()}
-        self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
-        self.dead: set[int] = set()  # those that each round binds before it reads them
-
-    @property
-    def names(self) -> list[str]:
-        entries = [f"an entry of {describe(value)}" for value in self._objects.values() for _ in entries_of(value)]
-        return [*self._names, *entries]
-
-    @property
-    def grow(self) -> list[bool]:
-        """Which of them are the rows of a list."""
-        entries = [type(value) is TracedList for value in self._objects.values() for _ in entries_of(value)]
-        return [*(False for _ in self._names), *entries]
-
-    def get(self) -> State:
-        return (*self._get(), *(entry for value in self._objects.values() for entry in entries_of(value).values()))
-
-    def put(self, state: State) -> None:
-        rest = iter(state[len(self._names) :])
-        self._set(state[: len(self._names)])
-        for value in self._objects.values():
-            fill(value, {key: next(rest) for key in entries_of(value)})
-
-    def note(self, before: State) -> None:
-        """The objects are about to be changed for good."""
-        for value in self._objects.values():
-            current().change(value)
-        self.give_up(before)
-
-    def give_up(self, before: State) -> None:
-        """Lists whose rows are carried are nobody's while rounds are traced, and behind the loop."""
-        for k in self.moved | self.dead:
-            give_up(before[k])
-
-    def moves(self, before: State, after: State) -> bool:
-        """Did a round bind a name to another list than before? Then its rows are carried from now on.
-
-        Not those of a list that nobody may use.
-        """
-        known = len(self.moved) + len(self.dead)
-        for k, (old, new) in enumerate(zip(before[: len(self._names)], after, strict=False)):
-            if k in self.moved | self.dead or old is new or not (is_list(old) and is_list(new)):
-                continue
-            if isinstance(old, TracedList) and not is_usable(old):
-                self.dead.add(k)
-            elif alike(old, new):
-                self.moved.add(k)
-                for each in columns(old):
-                    self._objects.pop(id(each), None)
-        return len(self.moved) + len(self.dead) > known
-
-    def dies(self, carried: Sequence[_Carried], before: State, start: State, after: State) -> bool:
-        """Does a list have several names before a round, or behind it? All but one must be names that no round reads
-        before it binds them."""
-        for k in sorted(self.moved - self.dead):
-            for state in (before, after):
-                same = [
-                    j for j, value in enumerate(state)
-                    if isinstance(state[k], TracedList) and not (carried[j].unbound or carried[j].conflict is not None)
-                    and any(leaf is state[k] for leaf in _leaves(value))
-                ]  # fmt: skip
-                kept = [leaf for value in after for leaf in _leaves(value)]
-                idle = [
-                    j for j in same
-                    if j in self.moved and not is_read(start[j]) and not any(leaf is start[j] for leaf in kept)
-                ]  # fmt: skip
-                if len(idle) < len(same) - 1:
-                    raise Escape("a list of several names in a staged loop", "what changes one changes the others")
-                if len(same) > 1:
-                    self.dead.update(idle[: len(same) - 1])
-                    return True
-        return False
-
-    def found(self, changed: Contents, given: set[int]) -> dict[int, Any]:
-        """The objects that a round changed and that are not carried yet, but for lists that were ``given`` up. Refuses
-        those that grow or shrink."""
-        for key, (value, before) in changed.items():
-            if key not in self._own | given and list(entries_of(value)) != list(before):
-                note_growth(value, before, entries_of(value))
-                raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
-        known = self._own | self._objects.keys() | given
-        return {key: value for key, (value, _) in changed.items() if key not in known}
-
-    def add(self, new: dict[int, Any]) -> None:
-        self._objects |= new
-
-
-def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
+def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
         _initial(name, value, k in objects.moved, k in objects.dead)
         for k, (name, value) in enumerate(zip(objects.names, before, strict=True))
     ]
-    for entry, grows in zip(carried, objects.grow, strict=True):
+    for entry, grows, wide in zip(carried, objects.grow, objects.wider, strict=True):
         entry.grows = grows
-    cells: dict[Cell, Aval] = {}
+        if wide is not None:
+            entry.avals = [wide]
+    cells = dict(objects.written)
     try:
         for _ in range(FIXPOINT_ROUNDS):
             round_ = _trace_round(test, body, objects, before, carried, cells)
@@ -243,10 +151,6 @@ def _staged(test: Any, body: Any, objects: _Objects, runs_once: bool, peels: boo
         "it has no fixed point",
         "give them their final dtype before the loop",
     )
-
-
-def _leaves(value: Any) -> list[Any]:
-    return [] if value is UNDEF else flatten(value)[0]
 
 
 def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
@@ -295,7 +199,7 @@ class _Round:
 
 
 def _trace_round(
-    test: Any, body: Any, objects: _Objects, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
+    test: Any, body: Any, objects: Objects, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
     with current().scope() as scope:
@@ -325,6 +229,8 @@ def _trace_round(
         after = objects.get()
         again = objects.moves(before, after) or objects.dies(carried, before, start, after)
         written = {cell: cell.value for cell in scope.journal}
+        if new and not again:
+            objects.learn(scope.state, new, written)
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
         current().settle_failing([*nodes.values(), *written.values(), tested])
@@ -449,6 +355,7 @@ def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
         wide = common_type(aval, raw(leaf).aval, entry.name)
         loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
         if wide != aval or loose != entry.loose[position]:
+            wide = opened(wide) if entry.grows else wide  # its extents are others in every round
             entry.avals[position], entry.loose[position] = wide, loose
             settled = False
     return settled

@@ -1,0 +1,134 @@
+"""The state of a staged loop: names, and the entries of the Python objects that its rounds change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable
+from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
+from futurex.frontend.errors import Escape
+from futurex.frontend.lists import TracedList, note_growth
+from futurex.frontend.objects import Contents, describe, entries_of, fill
+from futurex.frontend.trace import Cell, current
+from futurex.tree.aval import Aval
+from futurex.tree.node import Node
+from futurex.tree.pytree import flatten
+
+if TYPE_CHECKING:
+    from futurex.frontend.control.carried import _Carried
+
+
+class Objects:
+    """Names, and the entries of the Python objects that a loop changes, as one state."""
+
+    def __init__(self, get: Get, set_: Set, names: tuple[str, ...]) -> None:
+        self._get, self._set, self._names = get, set_, names
+        self._objects: dict[int, Any] = {}
+        self._own = {id(cell) for cell in get.__closure__ or ()}
+        self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
+        self.dead: set[int] = set()  # those that each round binds before it reads them
+        self.written: dict[Cell, Aval] = {}  # what the round wrote that showed the objects
+        self._wider: dict[tuple[int, Any], Aval] = {}  # rows that it left otherwise than it found them
+
+    @property
+    def names(self) -> list[str]:
+        entries = [f"an entry of {describe(value)}" for value in self._objects.values() for _ in entries_of(value)]
+        return [*self._names, *entries]
+
+    @property
+    def grow(self) -> list[bool]:
+        """Which of them are the rows of a list."""
+        entries = [type(value) is TracedList for value in self._objects.values() for _ in entries_of(value)]
+        return [*(False for _ in self._names), *entries]
+
+    @property
+    def wider(self) -> list[Aval | None]:
+        """Abstract values that are known to be needed."""
+        entries = [self._wider.get((key, k)) for key, value in self._objects.items() for k in entries_of(value)]
+        return [*(None for _ in self._names), *entries]
+
+    def get(self) -> State:
+        return (*self._get(), *(entry for value in self._objects.values() for entry in entries_of(value).values()))
+
+    def put(self, state: State) -> None:
+        rest = iter(state[len(self._names) :])
+        self._set(state[: len(self._names)])
+        for value in self._objects.values():
+            fill(value, {key: next(rest) for key in entries_of(value)})
+
+    def note(self, before: State) -> None:
+        """The objects are about to be changed for good."""
+        for value in self._objects.values():
+            current().change(value)
+        self.give_up(before)
+
+    def give_up(self, before: State) -> None:
+        """Lists whose rows are carried are nobody's while rounds are traced, and behind the loop."""
+        for k in self.moved | self.dead:
+            give_up(before[k])
+
+    def moves(self, before: State, after: State) -> bool:
+        """Did a round bind a name to another list than before? Then its rows are carried from now on.
+
+        Not those of a list that nobody may use.
+        """
+        known = len(self.moved) + len(self.dead)
+        for k, (old, new) in enumerate(zip(before[: len(self._names)], after, strict=False)):
+            if k in self.moved | self.dead or old is new or not (is_list(old) and is_list(new)):
+                continue
+            if isinstance(old, TracedList) and not is_usable(old):
+                self.dead.add(k)
+            elif alike(old, new):
+                self.moved.add(k)
+                for each in columns(old):
+                    self._objects.pop(id(each), None)
+        return len(self.moved) + len(self.dead) > known
+
+    def dies(self, carried: Sequence[_Carried], before: State, start: State, after: State) -> bool:
+        """Does a list have several names before a round, or behind it? All but one must be names that no round reads
+        before it binds them."""
+        for k in sorted(self.moved - self.dead):
+            for state in (before, after):
+                same = [
+                    j for j, value in enumerate(state)
+                    if isinstance(state[k], TracedList) and not (carried[j].unbound or carried[j].conflict is not None)
+                    and any(leaf is state[k] for leaf in _leaves(value))
+                ]  # fmt: skip
+                kept = [leaf for value in after for leaf in _leaves(value)]
+                idle = [
+                    j for j in same
+                    if j in self.moved and not is_read(start[j]) and not any(leaf is start[j] for leaf in kept)
+                ]  # fmt: skip
+                if len(idle) < len(same) - 1:
+                    raise Escape("a list of several names in a staged loop", "what changes one changes the others")
+                if len(same) > 1:
+                    self.dead.update(idle[: len(same) - 1])
+                    return True
+        return False
+
+    def found(self, changed: Contents, given: set[int]) -> dict[int, Any]:
+        """The objects that a round changed and that are not carried yet, but for lists that were ``given`` up. Refuses
+        those that grow or shrink."""
+        for key, (value, before) in changed.items():
+            if key not in self._own | given and list(entries_of(value)) != list(before):
+                note_growth(value, before, entries_of(value))
+                raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
+        known = self._own | self._objects.keys() | given
+        return {key: value for key, (value, _) in changed.items() if key not in known}
+
+    def add(self, new: dict[int, Any]) -> None:
+        self._objects |= new
+
+    def learn(self, changed: Contents, new: dict[int, Any], written: dict[Cell, Node]) -> None:
+        """Remember of a round that showed ``new`` objects what else it showed, for the next one to begin with."""
+        self.written = {cell: value.aval for cell, value in written.items()}
+        for key, value in new.items():
+            before = changed[key][1]
+            for k, row in entries_of(value).items() if type(value) is TracedList else ():
+                if is_numeric(row) and is_numeric(before[k]):
+                    self._wider[key, k] = opened(common_type(raw(before[k]).aval, raw(row).aval, "a list"))
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [] if value is UNDEF else flatten(value)[0]
