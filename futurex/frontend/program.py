@@ -14,6 +14,7 @@ from futurex.frontend.trace import Guard, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import argument_paths, enter_arguments
+from futurex.runtime.plan import Plan
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -98,3 +99,28 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     return Program(
         graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs), tuple(trace.guards.values())
     )
+
+
+def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    """Have a call compiled without running it; every kernel is there when this returns.
+
+    So is the one function that a plan over small arrays becomes: the first calls measure which way is faster.
+
+    A first call does not wait for a compiler: what is not in the cache on disk NumPy computes until its code is there
+    (``f.profile()`` counts such runs as ``interpreted``). That makes no difference to the results of operations that
+    give NumPy's bits; functions such as ``exp`` may differ in the last bits between the two. This, or
+    ``FUTUREX_COMPILE=wait`` for a whole process, makes every call compute alike. ``fx.fit`` and clusters always wait.
+
+    Of arrays only shapes and dtypes matter. Raises TypeError for what is not futurized, and StagingError at the user's
+    line where the function cannot be staged.
+
+    >>> import numpy as np, futurex as fx
+    >>> f = fx.futurize(lambda x: (x * 2 + 1).sum())
+    >>> fx.precompile(f, np.zeros(1000))
+    >>> float(f(np.ones(1000)))
+    3000.0
+    """
+    if not isinstance(function, Futurized):
+        raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
+    plan = function.trace(*args, **kwargs).plan
+    plan.complete() if isinstance(plan, Plan) else plan.prepare(wait=True)

@@ -13,7 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -484,31 +484,6 @@ class Futurized(Standing, Generic[P, R]):
         return f"<futurized {self._name()}{'' if self._device == 'cpu' else f' on {self._device}'}>"
 
 
-def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-    """Have a call compiled without running it; every kernel is there when this returns.
-
-    So is the one function that a plan over small arrays becomes: the first calls measure which way is faster.
-
-    A first call does not wait for a compiler: what is not in the cache on disk NumPy computes until its code is there
-    (``f.profile()`` counts such runs as ``interpreted``). That makes no difference to the results of operations that
-    give NumPy's bits; functions such as ``exp`` may differ in the last bits between the two. This, or
-    ``FUTUREX_COMPILE=wait`` for a whole process, makes every call compute alike. ``fx.fit`` and clusters always wait.
-
-    Of arrays only shapes and dtypes matter. Raises TypeError for what is not futurized, and StagingError at the user's
-    line where the function cannot be staged.
-
-    >>> import numpy as np, futurex as fx
-    >>> f = fx.futurize(lambda x: (x * 2 + 1).sum())
-    >>> fx.precompile(f, np.zeros(1000))
-    >>> float(f(np.ones(1000)))
-    3000.0
-    """
-    if not isinstance(function, Futurized):
-        raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
-    plan = function.trace(*args, **kwargs).plan
-    plan.complete() if isinstance(plan, Plan) else plan.prepare(wait=True)
-
-
 _library: dict[Any, Futurized[Any, Any]] = {}
 
 
@@ -519,7 +494,11 @@ def futurized(function: Any) -> Futurized[Any, Any]:
     return _library[function]
 
 
-def futurize(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+@overload
+def futurize(function: Callable[P, R], /, **options: Any) -> Futurized[P, R]: ...
+@overload
+def futurize(function: None = None, /, **options: Any) -> Callable[[Callable[P, R]], Futurized[P, R]]: ...
+def futurize(function: Any = None, /, **options: Any) -> Any:
     """Turn a plain NumPy function into one that runs as a tree of futures.
 
     Calls return at once; results are :class:`fx.Array` (futures that are arrays). The function means what it means in

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -187,6 +188,36 @@ def test_a_cluster_that_is_closed_says_so():
         with pytest.raises(fx.ClusterUnreachable, match="has been closed; make a new one"):
             use()
     assert repr(cluster) == "<Cluster of 2 localities over auto, closed>"
+
+
+def test_a_cluster_whose_workers_were_killed_is_closed():
+    """While Dask starts them again, which closing would wait for; in a thread, because it waited for a minute."""
+    cluster = _cluster(2)
+    nannies = list(cluster.client.cluster.workers.values())
+    before = [nanny.pid for nanny in nannies]
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while any(nanny.pid in (None, pid) for nanny, pid in zip(nannies, before, strict=True)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    again = [nanny.pid for nanny in nannies]
+    failed = []
+
+    def close():
+        try:
+            cluster.close()
+        except BaseException as error:
+            failed.append(error)
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(45)
+    assert not closing.is_alive()
+    assert not failed
+    for pid in again:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_a_tile_of_another_cluster_is_named():
@@ -408,6 +439,36 @@ def test_a_lost_scheduler_is_named_and_no_worker():
         cluster.close()
     with pytest.raises(fx.ClusterUnreachable, match="has been closed; make a new one"):
         cluster.spmd(programs.rank_and_size)
+
+
+def test_a_cluster_that_does_not_start_says_what_to_do(tmp_path):
+    script = tmp_path / "without_a_guard.py"
+    script.write_text("import futurex as fx\nfx.Cluster(1)\n")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    last = ran.stderr.splitlines()[-1]
+    assert ran.returncode == 1
+    assert "ClusterUnreachable: the embedded cluster did not start: " in last
+    assert 'below `if __name__ == "__main__":`' in last
+    assert "`futurex doctor`" in last
+
+
+def test_a_port_where_nobody_speaks_is_no_scheduler():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        found = []
+
+        def attach():
+            try:
+                fx.Cluster(address, timeout=1.0)
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=attach, daemon=True)  # Dask alone would wait for ever
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert isinstance(found[0], fx.ClusterUnreachable)
+    assert f"no Dask scheduler answers at {address} within 1 s" in str(found[0])
 
 
 def test_bad_targets_and_options():

@@ -7,6 +7,7 @@ import pickle
 import pydoc
 import subprocess
 import sys
+import typing
 
 import cloudpickle
 import numpy as np
@@ -148,3 +149,10 @@ def test_what_gives_its_results_later_is_refused():
     for function in (coroutine, generator):
         with pytest.raises(TypeError, match="generator or coroutine"):
             fx.futurize(function)
+
+
+def test_a_type_checker_is_told_the_parameters():
+    for overload in typing.get_overloads(fx.futurize):
+        assert "Futurized[P, R]" in str(overload.__annotations__["return"])
+        assert set(overload.__annotations__) == {"function", "options", "return"}
+    assert len(typing.get_overloads(fx.futurize)) == 2

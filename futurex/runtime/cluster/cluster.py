@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -11,6 +12,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import resource_tracker
@@ -20,8 +22,10 @@ import dask
 import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
-from distributed.comm import get_address_host_port
+from distributed.comm import connect, get_address_host_port
+from distributed.core import Status
 from distributed.protocol.pickle import dumps
+from distributed.security import Security
 
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
@@ -122,12 +126,20 @@ class Cluster:
         dashboard.register()
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}
         with dask.config.set(settings), _spared_interrupts():
-            cluster = LocalCluster(
-                n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-                memory_limit=0, env=environment, silence_logs=50,
-            )  # fmt: skip
+            try:
+                cluster = LocalCluster(
+                    n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0", memory_limit=0, env=environment, silence_logs=50,
+                )  # fmt: skip
+            except Exception as error:
+                raise ClusterUnreachable(
+                    f"the embedded cluster did not start: {_innermost(error)}. In a script, what starts worker "
+                    'processes stands below `if __name__ == "__main__":`; else `futurex doctor` says what this machine '
+                    "lacks (shared memory, the loopback device, ports)"
+                ) from None
             self._wanted = n
-            self._closing.callback(cluster.close, timeout=60)  # a worker may be starting again, on a busy machine
+            self._closing.callback(cluster.close, timeout=60)
+            self._closing.callback(cluster.sync, _let_go, cluster)
         client = Client(cluster, set_as_default=False, timeout=self._timeout)
         self._closing.callback(client.close, timeout=5)
         return client
@@ -141,6 +153,8 @@ class Cluster:
                 f"{target!r} is not the address of a Dask scheduler ({error}); write it as tcp://HOST:8786"
             ) from None
         try:
+            if isinstance(target, str):
+                _greet(target, self._timeout)
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterUnreachable(
@@ -444,6 +458,34 @@ class Cluster:
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
         self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
+
+
+def _greet(address: str, timeout: float) -> None:
+    """Raises an OSError or TimeoutError where no Dask scheduler answers. Dask's client waits for ever where a port is
+    open and nobody speaks."""
+
+    async def connected() -> None:
+        comm = await asyncio.wait_for(connect(address, timeout, **Security().get_connection_args("client")), timeout)
+        await comm.close()
+
+    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in this one
+        thread.submit(asyncio.run, connected()).result()
+
+
+def _innermost(error: BaseException) -> str:
+    """What an exception was raised for, in the end."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return f"{type(error).__name__}: {str(error).rstrip('.')}"
+
+
+async def _let_go(cluster: LocalCluster) -> None:
+    """Have no lost worker started again; those that are starting are killed, because Dask would wait for them."""
+    for nanny in cluster.workers.values():
+        nanny.close_gracefully()
+        process = nanny.process
+        if process is not None and process.status == Status.starting and process.pid is not None:
+            os.kill(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
