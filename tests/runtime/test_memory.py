@@ -12,7 +12,7 @@ from plan_graphs import F8, ROWS, graphs, inputs, matrix
 
 import futurex as fx
 from futurex.kernels.numpy_ import NumpyBackend
-from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, best_fit
+from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, packed
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.shadows import shadow
 from futurex.tree import Aval, Graph, apply, param
@@ -25,7 +25,7 @@ lives = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda pair: (pair[
 def test_values_alive_at_once_do_not_overlap(values):
     sizes = [64 * size for size, _ in values]
     spans = [span for _, span in values]
-    offsets = best_fit(sizes, spans)
+    offsets = packed(sizes, spans)
     for j in range(len(values)):
         for k in range(j):
             alive_together = spans[j][0] <= spans[k][1] and spans[k][0] <= spans[j][1]
@@ -39,8 +39,17 @@ def test_values_alive_at_once_do_not_overlap(values):
 def test_the_tightest_gap_is_taken():
     always, before, after = (0, 9), (0, 4), (5, 9)
     sizes = [512, 256, 192, 128, 64, 64]
-    offsets = best_fit(sizes, [always, before, always, before, always, after])
+    offsets = packed(sizes, [always, before, always, before, always, after])
     assert offsets == [0, 512, 768, 960, 1088, 960]  # the gap of 128 at 960, not that of 256 at 512
+
+
+def test_what_is_kept_for_the_way_back_lies_in_layers():
+    """Four arrays wait for their turn backwards while others come and go; the largest first, they would take 2816."""
+    kept, passing = [512, 320, 320, 512], [384, 384, 320, 320, 512, 192, 448]
+    spans = [(k, 7 - k) for k in range(4)] + [(k, k + 1) for k in range(7)]
+    offsets = packed(kept + passing, spans)
+    at_once = [sum(s for s, (a, b) in zip(kept + passing, spans, strict=True) if a <= t <= b) for t in range(8)]
+    assert max(o + s for o, s in zip(offsets, kept + passing, strict=True)) == max(at_once) == 2496
 
 
 @given(graphs())
