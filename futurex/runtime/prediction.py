@@ -146,6 +146,8 @@ def _layout(low: Lowering, index: int) -> Any:
     draft = low.drafts[slot.writer] if slot.writer is not None else None
     if draft is None or draft.kernel.view is None:
         return dense
+    if draft.node.op == "after":  # the same array, once others are there
+        return _layout(low, draft.ins[draft.kernel.view])
     stand_ins = _stand_ins(low, draft)
     if stand_ins is None:
         return dense[::2] if dense.ndim else dense

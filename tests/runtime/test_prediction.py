@@ -131,6 +131,17 @@ def test_the_peak_is_predicted_within_five_per_cent(function):
     assert plan.memory.peak == pytest.approx(measured, rel=0.05, abs=16_000)
 
 
+def test_room_for_sums_of_pieces_is_counted():
+    def descent(w, x, y):
+        return w - np.float32(1e-3) * (x.T @ (x @ w - y))
+
+    x, w = np.ones((4000, 1000), np.float32), np.ones(1000, np.float32)
+    plan = compile_plan(fx.lower(descent, w, x, x[:, 0].copy()).graph)
+    kept = [each.kernel.call.room.nbytes for each in plan.instructions if each.node.op == "row_products"]
+    assert kept
+    assert plan.memory.kernels >= sum(kept) > 0
+
+
 def lives(world):
     alive = [world.sum()]
     for _ in range(6):

@@ -93,6 +93,13 @@ def test_the_peak_is_within_the_limit_and_the_bits_are_the_same(case, share):
     assert abs(measured(small, inputs) - small.memory.peak) < 0.05 * small.memory.peak + BUFFERS
 
 
+def test_operands_that_wait_for_others_are_counted_as_no_copies():
+    graph, _ = lowered("dense")
+    plan = compile_plan(graph)
+    small = within(graph, int(plan.memory.peak * 0.72), threads=1, donate={}, background=False)
+    assert small.memory.unplanned == plan.memory.unplanned
+
+
 BUFFERS = 110_000  # bytes that NumPy's own functions take for operands that do not lie in order
 
 

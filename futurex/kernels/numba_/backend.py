@@ -74,8 +74,9 @@ class NumbaBackend:
             if whole is None:
                 return None
             return Kernel(
-                whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole, bind=whole.bind
-            )
+                whole, self.name, True, whole.inplace, contiguous=True, exclusive=True, late=whole, bind=whole.bind,
+                own=whole.room.nbytes,
+            )  # fmt: skip
         if node.op == "fused_store":
             return self._through(node, threads)
         return self._region(node, threads) if node.op in ("fused", "fused_reduction") else None
