@@ -101,6 +101,7 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     )
 
 
+@folds
 def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Have a call compiled without running it; every kernel is there when this returns.
 

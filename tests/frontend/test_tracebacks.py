@@ -151,6 +151,12 @@ def test_numpy_called_by_the_trace_is_not_the_users_line():
     assert not any("numpy" + os.sep in note for note in caught.value.__notes__)
 
 
+def test_precompile_shows_the_users_lines_alone():
+    with pytest.raises(ValueError, match="matmul") as caught:
+        fx.precompile(fx.futurize(lambda x: x @ np.ones(7)), np.ones(3))
+    assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}
+
+
 def test_an_error_of_a_trace_shows_all_shapes():
     """NumPy names two of the four extents."""
     with pytest.raises(ValueError, match="matmul") as caught:
