@@ -145,3 +145,25 @@ def test_version():
         [sys.executable, "-m", "futurex", "--version"], capture_output=True, text=True, timeout=60, check=True
     )
     assert found.stdout.strip() == f"futurex {fx.__version__}"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_keeps_what_a_run_has_learnt(begun, tmp_path, monkeypatch, capsys):
+    """A run that has made no step yet has nothing to keep, and is left at once."""
+    stopped = []
+
+    class Training:
+        step = 3 if begun else 0
+
+        def result(self, timeout=None):
+            if timeout is None or not stopped:
+                raise KeyboardInterrupt
+            raise ValueError("stopped")
+
+        def stop(self):
+            stopped.append(True)
+
+    monkeypatch.setattr("futurex.cli.train._start", lambda *arguments: Training())
+    code = main(["train", "mlp", "--localities", "1", "--limit", "64", "--out", str(tmp_path / "run")])
+    assert (code, bool(stopped)) == ((1, True) if begun else (130, False))
+    assert ("Ctrl-C again" in capsys.readouterr().out) == begun

@@ -63,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
         try:
             training.result()
         except KeyboardInterrupt:
+            if not training.step:
+                raise  # nothing to keep, and its code is being made, which would be waited for
+            print("\nstops after this step, and keeps what it has; Ctrl-C again ends it at once", flush=True)
             training.stop()
             training.result(STOP_SECONDS)
         seconds = time.perf_counter() - started
