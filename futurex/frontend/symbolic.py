@@ -38,7 +38,12 @@ def is_open(leaf: Any) -> bool:
     """May the extents or the value of a leaf be symbols?"""
     if type(leaf) is np.ndarray:
         return bool(leaf.flags.c_contiguous) and leaf.ndim > 0
-    return type(leaf) is int or (isinstance(leaf, Array) and leaf.ndim > 0)
+    return _is_open_int(leaf) or (isinstance(leaf, Array) and leaf.ndim > 0)
+
+
+def _is_open_int(leaf: Any) -> bool:
+    """Is it an int as wide as a traced one?"""
+    return type(leaf) is int and -(1 << 63) <= leaf < 1 << 63
 
 
 def _sizes(leaf: Any) -> Sizes:
@@ -79,7 +84,7 @@ class Symbolic:
 
 
 def _may_be(symbol: Symbol, extent: int) -> bool:
-    return extent >= symbol.low if symbol.low is not None else -(1 << 63) <= extent < 1 << 63
+    return extent >= symbol.low if symbol.low is not None else _is_open_int(extent)
 
 
 def needs_sizes(graph: Graph) -> bool:

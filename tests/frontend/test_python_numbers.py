@@ -97,3 +97,30 @@ def test_a_root_of_a_negative_number_is_complex(program):
     for x in (4.0, -4.0, 2.0, 2.0, 2.0, -8.0, -0.0, float("nan"), 4.0):
         assert agree(bits(plain(futurized(x))), bits(program(x)))
     assert futurized.trace(4.0).waits == (program is not root_of_a_sum)
+
+
+EDGES = [0.0, -0.0, 1.5, 2.0**53, 2.0**53 + 2, 2.0**62, 2.0**63, -(2.0**63), 1e300, np.inf, -np.inf, np.nan]
+WHOLE = [0, 2**53, 2**53 + 1, 2**53 - 1, 2**63 - 1, -(2**63), 2**62 + 1, -(2**53) - 1, 7]
+
+
+def test_ints_and_floats_are_compared_exactly():
+    """As Python does; a float that is next to an int is not equal to it."""
+
+    def compare(n, x):
+        return n == x, n != x, n < x, n <= x, n > x, n >= x, x < n, x <= n, x > n, x >= n, x == n, x != n, n in [x]
+
+    def from_data(x, y):
+        return int(x) == y, int(x) + 1 > y, y >= int(x) + 1
+
+    compared, found = fx.futurize(compare), fx.futurize(from_data)
+    for x in map(float, EDGES):
+        for n in WHOLE:
+            assert tuple(map(bool, compared(n, x))) == compare(n, x), (n, x)
+        for y in map(float, EDGES[:6]):
+            assert tuple(map(bool, found(y, x))) == from_data(y, x), (y, x)
+
+
+def test_wide_ints_among_others_run_as_plain_python():
+    double = fx.futurize(lambda n: n // 7 + n % 5)
+    for n in (1, 2, 3, 2**63, -(2**63) - 1, 4, 2**70, 5):
+        assert plain(double(n)) == double.plain(n)

@@ -58,7 +58,7 @@ def _require(ok: Node, error: Exception) -> None:
 
 def _fits(ufunc: Any, a: Node, b: Node) -> Node | None:
     """A node that is true where the result has 64 bits; None if it surely has."""
-    low, high = sorted((_bits(a), _bits(b)))
+    low, high = sorted((bits_of_int(a), bits_of_int(b)))
     if ufunc in (np.add, np.subtract):
         if high < _WIDE and (low <= _SMALL or high < _COUNTED):
             return None
@@ -84,19 +84,19 @@ def _is_unit(*nodes: Node) -> bool:
     return any(node.op == "const" and abs(node.value) <= 1 for node in nodes)
 
 
-def _bits(node: Node, depth: int = 0) -> int:
+def bits_of_int(node: Node, depth: int = 0) -> int:
     """How many bits the absolute value of an integer may need."""
     if node.op == "const":
         return int(node.value).bit_length()
     if depth > 8:
         return _COUNTED
-    inner = [_bits(source, depth + 1) for source in node.inputs if node.op in _RULES]
+    inner = [bits_of_int(source, depth + 1) for source in node.inputs if node.op in _RULES]
     if node.op == "python_scalar":
         source = node.inputs[0]
         if source.dtype.kind == "b":
             return 1
         if source.aval.weak and source.dtype.kind == "i":
-            return _bits(source, depth + 1)
+            return bits_of_int(source, depth + 1)
         return 8 * source.dtype.itemsize if source.dtype.kind in "iu" and source.dtype.itemsize < 8 else _WIDE
     if node.op == "param":
         return _SMALL if node.attrs["name"] == "the counter" else _COUNTED

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.checks import check_numbers
+from futurex.frontend.numpy_api.checks import bits_of_int, check_numbers
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
@@ -17,6 +17,9 @@ from futurex.tree.node import Node
 
 # ``array ** number`` takes these short cuts, which differ from np.power in the last bit.
 _SHORT_CUTS = {(int, -1): np.reciprocal, (int, 2): np.square, (float, 0.5): np.sqrt}
+_COMPARING = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal})
+_EXACT = 53  # bits of an integer that every float of its size can hold
+_WIDEST = 2.0**63
 _ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 _OF_NUMBERS = frozenset(
     {np.add, np.subtract, np.multiply, np.floor_divide, np.remainder, np.negative, np.positive, np.invert, np.absolute,
@@ -47,9 +50,25 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     if ufunc in _OF_NUMBERS:  # True + True is 2 in Python
         nodes = [emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in nodes]
         check_numbers(ufunc, nodes)
+    mixed = ufunc in _COMPARING and sorted(node.dtype.kind for node in nodes) == ["f", "i"]
+    if mixed and max(bits_of_int(node) for node in nodes if node.dtype.kind == "i") > _EXACT:
+        return _compared(ufunc, *nodes)
     if ufunc is np.divide and any(node.dtype.kind == "c" for node in nodes):
         return fresh(emit("scalar_divide", *nodes))
     return compute(ufunc, *map(fresh, nodes))
+
+
+def _compared(ufunc: Any, left: Node, right: Node) -> Any:
+    """An int and a float, which Python compares exactly: as floats, and where these are equal as ints."""
+    whole, real = (left, right) if left.dtype.kind == "i" else (right, left)
+    rounded = emit("python_scalar", whole, kind="f")
+    inside = emit("logical_and", emit("greater_equal", real, -_WIDEST), emit("less", real, _WIDEST))  # has it an int?
+    as_int = emit("cast", emit("where", inside, real, 0.0), dtype=np.dtype(np.int64))
+    pair = (whole, as_int) if whole is left else (as_int, whole)
+    apart = emit(ufunc.__name__, *((0.0, real) if whole is left else (real, 0.0)))
+    exact = emit("where", inside, emit(ufunc.__name__, *pair), apart)
+    found = emit("where", emit("equal", rounded, real), exact, emit(ufunc.__name__, left, right))
+    return fresh(emit("python_scalar", found, kind="b"))
 
 
 def _python_complex(ufunc: Any, values: list[Any]) -> list[Any]:
