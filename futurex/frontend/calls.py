@@ -393,7 +393,7 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
     if isinstance(owner, list | collections.deque):
         refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))
-    else:
+    elif name != "update":  # whose entries are hashed where they are made
         refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
@@ -425,7 +425,8 @@ def _library_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[
     if function in (divmod, pow, format, repr, ascii) and traced:
         raise Escape(f"{name}() of a traced value", "plain Python needs the value here")
     if function not in (callable, issubclass):
-        refuse_special(args, kwargs)
+        looks = function not in (iter, next)  # these call methods of what they are given, not of what that holds
+        refuse_special(*(arg for arg in (*args, *kwargs.values()) if looks or not isinstance(arg, list | tuple | dict)))
     with python():
         return current().remember(function(*map(_staged_callback, args), **kwargs))
 

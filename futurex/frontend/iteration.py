@@ -138,7 +138,7 @@ def _set(values: Any = ()) -> Any:
 
 @special(dict)
 def _dict(*args: Any, **kwargs: Any) -> Any:
-    refuse_special(*(arg for arg in args if isinstance(arg, dict)))
+    refuse_special(*(list(arg) for arg in args if isinstance(arg, dict)))
     if any(hasattr(arg, "keys") and not isinstance(arg, dict | types.MappingProxyType) for arg in args):
         raise Escape(f"dict() of a {type(args[0]).__qualname__}", "what it gives is not known to the tracer")
     return current().remember(dict(*(arg if hasattr(arg, "keys") else list(items(arg)) for arg in args), **kwargs))

@@ -3,6 +3,7 @@
 calls; what iterators and targets do happens in Python's order."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -13,7 +14,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from compare import bits, plain
+from compare import bits, check, plain
 
 import futurex as fx
 
@@ -371,3 +372,24 @@ def test_in_the_order_of_python(function):
     futurized = fx.futurize(function)
     for x in (X, X, X + 1, -X, X[::-1] / 9):
         assert outcome(futurized, x) == outcome(function, x)
+
+
+@dataclasses.dataclass
+class Layer:
+    width: float
+
+
+def holds_objects(x):
+    layers = [Layer(2.0), Layer(3.0)]
+    by_name = dict({"first": layers[0]}, third=layers[0])
+    del by_name["third"]
+    by_name.update({"second": layers[1]})
+    rows = iter(layers)
+    y = x * next(rows).width * by_name["second"].width
+    for layer in [*layers, *rows]:
+        y = y + layer.width
+    return y, len(layers), sorted(by_name), max(by_name.values(), key=lambda layer: layer.width).width
+
+
+def test_objects_with_methods_that_nobody_calls_are_staged():
+    check(holds_objects, X)
