@@ -39,3 +39,9 @@ def test_every_axis_means_what_it_means_in_numpy(name):
                 warnings.simplefilter("ignore")
                 expected, actual = outcome(call, (x,)), outcome(fx.futurize(call), (x,))
             assert actual == expected, f"{name} of {x.shape} along {axis!r}"
+
+
+def test_flip_of_a_number_is_a_scalar():
+    for value in (3.0, np.float32(3.0), np.array(3), True):
+        flipped = fx.futurize(lambda x: np.flip(x))(value).result()
+        assert type(flipped) is type(np.flip(value))

@@ -216,6 +216,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Trace
 def flip(m: Any, axis: Any = None) -> Tracer:
     x = as_tracer(m)
     axes = normal_axes(axis, x.ndim) if axis is not None else tuple(range(x.ndim))
+    if not x.ndim:
+        return new_array(x._node)[()]  # NumPy indexes it, which makes a scalar
     return x._extended(("flip", axes))
 
 
