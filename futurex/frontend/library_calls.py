@@ -66,6 +66,8 @@ def _round(number: Any, ndigits: Any = None) -> Any:
         raise Escape("round() to a number of digits that depends on data", "plain Python needs it here")
     if not number.is_scalar:
         raise Escape("round() of an array", "it gives an array, or raises", "use np.round")
+    if not number.aval.weak and number.dtype.kind in "bc":
+        raise TypeError(f"type numpy.{number.dtype.type.__name__} doesn't define __round__ method")
     if number.aval.weak or ndigits is None:
         if number.dtype.kind == "c":
             raise TypeError("type complex doesn't define __round__ method")

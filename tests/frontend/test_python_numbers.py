@@ -99,6 +99,12 @@ def test_a_root_of_a_negative_number_is_complex(program):
     assert futurized.trace(4.0).waits == (program is not root_of_a_sum)
 
 
+@pytest.mark.parametrize("dtype", [bool, "i4", "f4", "c8", "c16"])
+@pytest.mark.parametrize("digits", [(), (1,)])
+def test_round_of_what_numpy_does_not_round(dtype, digits):
+    check(lambda x: round(x[0], *digits), np.array([1, 0], dtype))
+
+
 EDGES = [0.0, -0.0, 1.5, 2.0**53, 2.0**53 + 2, 2.0**62, 2.0**63, -(2.0**63), 1e300, np.inf, -np.inf, np.nan]
 WHOLE = [0, 2**53, 2**53 + 1, 2**53 - 1, 2**63 - 1, -(2**63), 2**62 + 1, -(2**53) - 1, 7]
 
