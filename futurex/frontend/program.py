@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend import calls
-from futurex.frontend.errors import Escape, StagingError, unstaged
+from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Guard, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
-from futurex.frontend.variants import argument_paths, enter_arguments
+from futurex.frontend.variants import Learned, argument_paths, begun_again, enter_arguments
 from futurex.runtime.plan import Plan
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
@@ -70,14 +70,20 @@ def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """
     plain = function.plain if isinstance(function, Futurized) else function
     leaves, structure = flatten((args, kwargs))
-    trace = Trace(getattr(plain, "__name__", type(plain).__name__))
-    try:
-        with start(trace):
-            return _lowered(plain, trace, leaves, structure)
-    except Escape as escape:
-        raise escape.as_error() from None
-    except UnknownDimension as error:
-        raise unstaged(error).as_error() from error
+    learned = Learned()
+    while True:
+        trace = learned.trace(plain)
+        try:
+            with start(trace):
+                return _lowered(plain, trace, leaves, structure)
+        except Escape as found:
+            escape = found
+        except Retrace:
+            escape = begun_again()
+        except UnknownDimension as error:
+            escape = unstaged(error)
+        if not learned.more(trace, escape):
+            raise escape.as_error() from None
 
 
 def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], structure: Structure) -> Program:

@@ -190,43 +190,68 @@ def trace_call(
     Calls that cannot be staged but can be ``fragments`` become that. ``opened``: abstract values with symbols for some
     of the leaves.
     """
-    stacks: dict[Any, Any] | None = {}  # lists that are traced, because an earlier trace saw them grow by data
-    recursive: set[Any] = set()  # functions that call themselves until data says that it is enough
+    learned = Learned()
     while True:
-        known = len(recursive)
-        variant, grown = _traced(function, leaves, structure, fragments, opened or {}, stacks, recursive)
+        variant, trace = _traced(function, leaves, structure, fragments, opened or {}, learned)
         if variant.escape is None:
             return variant
-        if len(recursive) > known:
+        if learned.more(trace, variant.escape):
             continue
-        if stacks is not None and (grown or stacks):
-            found = {**stacks, **grown}
-            if None in found.values() or (found == stacks and not variant.escape.candidates):
-                stacks = None
-                continue
-            if found != stacks:
-                stacks = found
-                continue
         if opened or fragments is None or not fragments.admit(variant.escape):
             return variant
 
 
+@dataclass
+class Learned:
+    """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, and
+    functions that call themselves until data says that it is enough."""
+
+    stacks: dict[Any, Any] | None = field(default_factory=dict)
+    recursive: set[Any] = field(default_factory=set)
+    _known: int = 0
+
+    def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
+        """A new trace that knows it."""
+        self._known = len(self.recursive)
+        trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
+        trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
+        trace.recursive = self.recursive
+        return trace
+
+    def more(self, trace: Trace, escape: Escape) -> bool:
+        """Did a trace that ended early find out something, so that another one may get further?"""
+        if len(self.recursive) > self._known:
+            return True
+        if self.stacks is None or not (trace.grown or self.stacks):
+            return False
+        found = {**self.stacks, **trace.grown}
+        if None in found.values() or (found == self.stacks and not escape.candidates):
+            self.stacks = None
+            return True
+        new, self.stacks = found != self.stacks, found
+        return new
+
+
+def begun_again() -> Escape:
+    """What a trace ended with that found out something."""
+    return Escape("a list or a recursion whose length depends on data", "it is staged as such")
+
+
 def _traced(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None, opened: Mapping[int, Aval],
-    stacks: dict[Any, Any] | None, recursive: set[Any],
-) -> tuple[Variant, dict[Any, Any]]:  # fmt: skip
+    learned: Learned,
+) -> tuple[Variant, Trace]:  # fmt: skip
     variant = Variant(tuple(map(leaf_key, leaves)), keepalive=[leaf for leaf in leaves if not _is_traced_leaf(leaf)])
     variant.opened = _with_own_symbols(opened)
-    trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
-    trace.many_sizes, trace.stacks, trace.may_begin_again = bool(opened), stacks or {}, stacks is not None
-    trace.recursive = recursive
+    trace = learned.trace(function, fragments)
+    trace.many_sizes = bool(opened)
     try:
         with start(trace):
             _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
-        variant.escape = Escape("a list or a recursion whose length depends on data", "it is staged as such")
+        variant.escape = begun_again()
     except UnknownDimension as error:
         variant.escape = unstaged(error)
     except RecursionError as error:
@@ -238,7 +263,7 @@ def _traced(
     variant.guards = list(trace.guards.values())
     if variant.graph is None:
         variant.captures = []
-    return variant, trace.grown
+    return variant, trace
 
 
 def _with_own_symbols(opened: Mapping[int, Aval]) -> dict[int, Aval]:

@@ -93,3 +93,21 @@ def test_switched_off_futurex_is_plain_numpy():
         loss = fx.nn.softmax_cross_entropy(x, y).mean()
         assert abs(float(loss) - np.log(3)) < 1e-6
         assert float((fx.grad(lambda w: (w * w).sum())(x) + 1).sum()) == 36.0
+
+
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def halved(x):
+    parts = []
+    while x > 1:
+        parts.append(x)
+        x = x / 2
+    return np.array(parts)
+
+
+@pytest.mark.parametrize("function, value", [(fibonacci, 7.0), (halved, 20.0)])
+def test_recursions_and_lists_that_grow_by_data_are_lowered_as_they_are_futurized(function, value):
+    program = fx.lower(function, value)
+    np.testing.assert_array_equal(program.unflatten(program.graph(*program.flatten(value))), function(value))
