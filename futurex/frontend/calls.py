@@ -393,7 +393,7 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         raise Escape(f"{name}() of a list that holds arrays, or with a key", "plain Python needs the values here")
     if isinstance(owner, list | collections.deque):
         refuse_special(*([owner, args] if name in _COMPARING else args[: LOOKED_AT.get(name, 0)]))
-    elif name != "update":  # whose entries are hashed where they are made
+    elif name != "update" or not isinstance(args[0] if args else None, dict):  # whose keys were hashed before
         refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
