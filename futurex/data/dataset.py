@@ -23,7 +23,8 @@ class Dataset:
     def head(self, limit: int) -> "Dataset":
         """Return the data set cut to its first `limit` examples of each part.
 
-        >>> load_digits().head(100).x_train.shape
+        >>> import futurex as fx
+        >>> fx.data.load_digits().head(100).x_train.shape
         (100, 8, 8, 1)
         """
         if limit < 1:

@@ -59,6 +59,7 @@ def save(run: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     way is moved aside. Raises `CheckpointError` if other values stand there, `TypeError` naming a leaf that cannot be
     stored, `ValueError` for a negative step.
 
+    >>> import numpy as np
     >>> save("runs/har", Checkpoint(step=120, params={"w": np.zeros(3)}))
     PosixPath('runs/har/step-000120')
     """
@@ -90,7 +91,8 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
 
     Raises `CheckpointError` with the reason and the last good one if it is damaged, foreign or newer than this version.
 
-    >>> load(latest("runs/har")).step
+    >>> folder = save("runs/digits", Checkpoint(step=120, params={"w": 0.5}))
+    >>> load(latest("runs/digits")).step
     120
     """
     folder = Path(path)
