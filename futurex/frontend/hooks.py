@@ -456,7 +456,7 @@ def _describes(stored: Any, method: str) -> bool:
 def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
     """Of an object that the function made itself nothing is read again: how it is found must be plain Python."""
     dynamic = stored is None and name not in getattr(value, "__dict__", ()) and hasattr(type(value), "__getattr__")
-    if dynamic or _describes(stored, "__get__"):
+    if is_users(type(value)) and (dynamic or _describes(stored, "__get__")):
         raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
 
 
