@@ -247,7 +247,14 @@ def test_recorded_steps_are_those_asked_for():
     assert quiet.events == []
 
 
-def test_an_interrupt_leaves_the_run_and_shows_the_users_line():
+@pytest.fixture
+def interrupts():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what a script starts behind itself
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_leaves_the_run_and_shows_the_users_line(interrupts):
     params, data = problem(n=4000)
     run = fit(mean_square, params, data, epochs=100_000, batch_size=4)
     timer = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
