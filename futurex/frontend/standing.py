@@ -60,10 +60,8 @@ class Standing:
     """
 
     plain: Callable[..., Any]
-
-    def options(self) -> dict[str, Any]:
-        """What else it was made with."""
-        raise NotImplementedError
+    options: Callable[[], dict[str, Any]]
+    """What else it was made with."""
 
     @functools.cached_property
     def by_name(self) -> types.FunctionType:

@@ -101,6 +101,15 @@ def in_arrays():
     return sum(each.size for each in tracemalloc.take_snapshot().filter_traces([arrays]).traces)
 
 
+def taken_by_a_run(plan, inputs):
+    """Bytes that a run takes at its peak, with arenas and what kernels keep, while allocations are traced."""
+    kept, before = in_arrays(), tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    results = plan.run(inputs)
+    assert results
+    return kept + tracemalloc.get_traced_memory()[1] - before
+
+
 CASES = [
     elementwise, products, fx.grad(products, argnums=(0, 1)), range_loop, fx.grad(range_loop), while_loop,
     fx.grad(while_loop, argnums=(0, 1)), branch, scanned, sorted_rows, adam_step,
@@ -118,15 +127,10 @@ def test_the_peak_is_predicted_within_five_per_cent(function):
     tracemalloc.start()
     try:
         plan.run(inputs)
-        kept = in_arrays()  # arenas, and what kernels keep
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        results = plan.run(inputs)
-        peak = tracemalloc.get_traced_memory()[1] - before
+        taken = taken_by_a_run(plan, inputs)
     finally:
         tracemalloc.stop()
-    assert results
-    measured = peak + kept + mapped(plan) + plan.memory.constants
+    measured = taken + mapped(plan) + plan.memory.constants
     assert plan.memory.unknown == 0
     assert plan.memory.peak == pytest.approx(measured, rel=0.05, abs=16_000)
 
@@ -173,14 +177,10 @@ def test_what_a_plan_is_compiled_to_is_counted(function, argument):
         assert plan.memory == predicted
         while not plan.whole.settled:
             plan.run(inputs)
-        kept, before = in_arrays(), tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        results = plan.run(inputs)
-        peak = tracemalloc.get_traced_memory()[1] - before
+        taken = taken_by_a_run(plan, inputs)
     finally:
         tracemalloc.stop()
-    assert results
-    assert plan.memory.peak == pytest.approx(peak + kept, rel=0.05, abs=16_000)
+    assert plan.memory.peak == pytest.approx(taken, rel=0.05, abs=16_000)
 
 
 def either(x):
