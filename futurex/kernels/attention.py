@@ -94,12 +94,11 @@ class Attention:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         xp, task = self.device.xp, self.task
-        operands = [xp.ascontiguousarray(each) for each in inputs]
         if task.grad:
             results = [xp.empty(shape, STORAGE[task.to]) for shape in (task.q, task.k, task.v)]
         else:
             results = [xp.empty((*task.q[:-1], task.v[-1]), STORAGE[task.to]), xp.empty(task.q[:-1], np.float32)]
-        self._run((*operands, *results))
+        self._run(inputs, results)
         return tuple(results)
 
 

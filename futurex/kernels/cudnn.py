@@ -127,15 +127,27 @@ def graph_of(cudnn: Any, handle: Any, task: Task) -> tuple[Any, list[Any]]:
     return graph, [*operands, made]
 
 
-class _Handles(threading.local):
-    handle: Any = None
+ALIGNED = 16
+"""Bytes: the frontend tells cuDNN that every tensor begins at a multiple of them, and kernels rely on it."""
 
 
-_handles = _Handles()
+@dataclass
+class _Shared:
+    """The process's handle of cuDNN, and who uses it now.
+
+    Neither handles nor plans may be used by two threads at once, and a plan takes long to make. So all threads have the
+    same ones and launch in turn, as XLA does (``CudnnAccess`` in its ``cuda_dnn.cc``).
+    """
+
+    handle: Any
+    turn: threading.RLock
+
+
+_shared = _Shared(None, threading.RLock())
 
 
 class Planned:
-    """A graph of cuDNN, planned once in each thread that runs it: a handle belongs to its thread, a plan to its handle.
+    """A graph of cuDNN, planned once.
 
     ``make`` gives the graph for cuDNN and a handle, and its tensors. Plans with a numerical note of ``without`` are
     left out, and those that do not give the same bits every time. Raises what cuDNN raises where no plan is left.
@@ -146,33 +158,44 @@ class Planned:
     ) -> None:  # fmt: skip
         self._device, self._cudnn = device, library(device)
         self._make, self._without = make, ("NONDETERMINISTIC", *without)
-        self._plans = threading.local()
+        self._plan: tuple[Any, list[Any], int] | None = None
 
-    def plan(self) -> tuple[Any, Any, list[Any], int]:
-        """The handle, on the stream that the thread works on; the graph, its tensors, and bytes that it works in."""
-        if _handles.handle is None:
-            _handles.handle = self._cudnn.create_handle()
-        handle = _handles.handle
-        self._cudnn.set_stream(handle=handle, stream=self._device.xp.cuda.get_current_stream().ptr)
-        if not hasattr(self._plans, "plan"):
-            modes, notes = self._cudnn.heur_mode, self._cudnn.numerical_note
-            graph, tensors = self._make(self._cudnn, handle)
-            graph.validate()
-            graph.build_operation_graph()
-            graph.create_execution_plans([modes.A, modes.FALLBACK])
-            graph.deselect_numeric_notes([getattr(notes, name) for name in self._without])
-            graph.check_support()
-            graph.build_plans()
-            self._plans.plan = graph, tensors, graph.get_workspace_size()
-        return handle, *self._plans.plan
+    def plan(self) -> tuple[Any, list[Any], int]:
+        """The graph, its tensors, and bytes that it works in."""
+        with _shared.turn:
+            if self._plan is None:
+                modes, notes = self._cudnn.heur_mode, self._cudnn.numerical_note
+                graph, tensors = self._make(self._cudnn, self._handle())
+                graph.validate()
+                graph.build_operation_graph()
+                graph.create_execution_plans([modes.A, modes.FALLBACK])
+                graph.deselect_numeric_notes([getattr(notes, name) for name in self._without])
+                graph.check_support()
+                graph.build_plans()
+                self._plan = graph, tensors, graph.get_workspace_size()
+            return self._plan
 
-    def __call__(self, arrays: Sequence[Any]) -> None:
-        """Launch it on arrays of its tensors."""
-        handle, graph, tensors, size = self.plan()
-        space = self._device.xp.empty(max(1, size), np.uint8)
-        # Addresses: an array handed over by DLPack would have the default stream wait, which ends a capture.
-        places = {tensor: each.data.ptr for tensor, each in zip(tensors, arrays, strict=True)}
-        graph.execute(places, space.data.ptr, handle=handle)
+    def _handle(self) -> Any:
+        """The handle, on the stream that the thread works on."""
+        if _shared.handle is None:
+            _shared.handle = self._cudnn.create_handle()
+        self._cudnn.set_stream(handle=_shared.handle, stream=self._device.xp.cuda.get_current_stream().ptr)
+        return _shared.handle
+
+    def __call__(self, operands: Sequence[Any], results: Sequence[Any]) -> None:
+        """Launch it on arrays of its tensors: operands are laid dense for it, results are."""
+        with _shared.turn:
+            graph, tensors, size = self.plan()
+            space = self._device.xp.empty(max(1, size), np.uint8)
+            arrays = [*(self._laid(each) for each in operands), *results]
+            # Addresses: an array handed over by DLPack would have the default stream wait, which ends a capture.
+            places = {tensor: each.data.ptr for tensor, each in zip(tensors, arrays, strict=True)}
+            graph.execute(places, space.data.ptr, handle=self._handle())
+
+    def _laid(self, array: Any) -> Any:
+        """An operand dense, and copied where it begins elsewhere than cuDNN was told: a row of a batch may."""
+        dense = self._device.xp.ascontiguousarray(array)
+        return dense.copy() if dense.data.ptr % ALIGNED else dense
 
 
 def library(device: Device) -> Any:
@@ -195,12 +218,11 @@ class Convolution:
         xp, task = self.device.xp, self.task
         weights = (task.w[-1], *task.w[:-1])
         if task.op == "conv_weight_grad":
-            operands, out = [xp.ascontiguousarray(each) for each in inputs], xp.empty(weights, task.dtype)
+            operands, out = inputs, xp.empty(weights, task.dtype)
         else:
-            turned = xp.ascontiguousarray(xp.moveaxis(inputs[1], -1, 0))
-            shape = task.y if task.op == "conv" else task.x
-            operands, out = [xp.ascontiguousarray(inputs[0]), turned], xp.empty(shape, task.dtype)
-        self._run((*operands, out))
+            operands = inputs[0], xp.moveaxis(inputs[1], -1, 0)
+            out = xp.empty(task.y if task.op == "conv" else task.x, task.dtype)
+        self._run(operands, [out])
         out = convert(self.device, "narrow", task.kind, out) if task.kind == "tfloat32" else out
         return (xp.ascontiguousarray(xp.moveaxis(out, 0, -1)) if task.op == "conv_weight_grad" else out,)
 

@@ -176,7 +176,7 @@ def planned(monkeypatch):
     frontend = Frontend()
     monkeypatch.setenv("FUTUREX_GPU", EMULATED)
     monkeypatch.setattr(cudnn, "library", lambda device: frontend)
-    monkeypatch.setattr(cudnn._handles, "handle", None)
+    monkeypatch.setattr(cudnn._shared, "handle", None)
     attention._kernel.cache_clear()
     yield frontend
     attention._kernel.cache_clear()

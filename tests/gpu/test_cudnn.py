@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,6 +173,7 @@ class Execution:
             result, tensors, _ = graph.work
             buffers = {}
             for tensor in tensors.values():
+                assert not places[_key(places, tensor)] % 16  # the alignment that the frontend tells cuDNN
                 size = 1 + sum((n - 1) * step for n, step in zip(tensor.dim, tensor.stride, strict=True))
                 memory = (ctypes.c_float * size).from_address(places[_key(places, tensor)])
                 buffers[id(tensor)] = np.frombuffer(memory, np.float32)
@@ -190,7 +192,7 @@ def _key(places, tensor):
 def test_a_kernel_hands_addresses_to_cudnn(case, monkeypatch):
     library = Execution()
     monkeypatch.setattr(cudnn_kernels, "library", lambda device: library)
-    monkeypatch.setattr(cudnn_kernels._handles, "handle", None)
+    monkeypatch.setattr(cudnn_kernels._shared, "handle", None)
     there = Device(NAMESPACE, "emulated")
     kernel = cudnn_kernels.Convolution(there, task_for(case))
     for _ in range(2):
@@ -198,6 +200,34 @@ def test_a_kernel_hands_addresses_to_cudnn(case, monkeypatch):
         np.testing.assert_allclose(there.to_host(result), case.results[0], rtol=1e-4, atol=1e-4)
     assert library.handles == 1
     assert library.deselected == [[3, 1, 2]]  # the same bits every time, and of singles
+
+
+def test_operands_that_begin_anywhere_are_copied_for_cudnn(monkeypatch):
+    library = Execution()
+    monkeypatch.setattr(cudnn_kernels, "library", lambda device: library)
+    monkeypatch.setattr(cudnn_kernels._shared, "handle", None)
+    there = Device(NAMESPACE, "emulated")
+    case = next(case for case in CASES if case.name == "conv")
+    x, w = single(case)
+    longer = there.to_device(np.concatenate([np.zeros(1, np.float32), x.ravel()]))
+    moved = longer[1:].reshape(x.shape)
+    assert moved.data.ptr % 16
+    (result,) = cudnn_kernels.Convolution(there, task_for(case))(moved, there.to_device(w))
+    np.testing.assert_allclose(there.to_host(result), case.results[0], rtol=1e-4, atol=1e-4)
+
+
+def test_threads_share_what_cudnn_planned(monkeypatch):
+    library = Execution()
+    monkeypatch.setattr(cudnn_kernels, "library", lambda device: library)
+    monkeypatch.setattr(cudnn_kernels._shared, "handle", None)
+    there = Device(NAMESPACE, "emulated")
+    kernel = cudnn_kernels.Convolution(there, task_for(CASES[0]))
+    inputs = [*map(there.to_device, single(CASES[0]))]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: there.to_host(kernel(*inputs)[0]), range(8)))
+    for result in results:
+        np.testing.assert_allclose(result, CASES[0].results[0], rtol=1e-4, atol=1e-4)
+    assert (library.handles, len(library.deselected)) == (1, 1)
 
 
 def test_double_precision_is_not_for_cudnn():
