@@ -12,8 +12,9 @@ from compare import agree, outcome
 import futurex as fx
 from futurex.errors import MissingExtra
 from futurex.kernels.cupy_ import devices
-from futurex.kernels.cupy_.streams import stream_of
+from futurex.kernels.cupy_.streams import lane
 from futurex.models import har_cnn
+from futurex.runtime.device import DevicePlan
 from futurex.runtime.futures import Resident
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
@@ -172,19 +173,33 @@ def test_the_profile_says_what_went_to_the_host():
 
 
 def test_runs_on_several_threads_wait_for_each_others_arrays(descend, regression, device):
+    """A run takes its arguments' stream, whichever thread it is on; if somebody has that, each waits for the other."""
     w, x, y = regression
-    plan = descend.trace(w, x, y).plan  # a call may go to a thread of the pool, and this is about whose thread it is
+    plan = descend.trace(w, x, y).plan
     made, _ = plan.run([w, x, y])
-    mine = stream_of(device)
+    mine = made.ready.stream
     with ThreadPoolExecutor(1) as pool:
         again, _ = pool.submit(plan.run, [made, x, y]).result()
-        other = pool.submit(stream_of, device).result()
+        assert again.ready.stream is mine
+        with lane(device, [made.ready]):
+            again, _ = pool.submit(plan.run, [made, x, y]).result()
+    other = again.ready.stream
     np.testing.assert_allclose(again.host(), plan.run([made, x, y])[0].host(), rtol=1e-12)
     assert mine is not other
     if device.kind == devices.EMULATED:
         waits = [event.stream for name, event in other.log if name == "wait"]
-        assert mine in waits, "the other thread's stream waits for the array"
+        assert mine in waits, "the other run's stream waits for the array"
         assert other in [event.stream for name, event in mine.log if name == "wait"], "and ours until it was read"
+
+
+def test_runs_that_have_nothing_to_do_with_each_other_have_streams_of_their_own(device):
+    plan = DevicePlan(fx.futurize(lambda x: x * 2 + 1).trace(np.ones(4)).graph)
+    chains = [plan.run([np.full(4, float(k))]) for k in range(2)]
+    streams = [chain[0].ready.stream for chain in chains]
+    assert streams[0] is not streams[1]
+    for _ in range(9):
+        chains = [plan.run(chain) for chain in chains]
+    assert [chain[0].ready.stream for chain in chains] == streams
 
 
 def test_peak_memory_is_that_of_the_live_values():

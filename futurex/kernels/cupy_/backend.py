@@ -70,7 +70,7 @@ class CupyBackend:
         for library, kernel_for in LIBRARIES:
             kernel = kernel_for(self.device, node)
             if kernel is not None:
-                return Generated(node, kernel, "", lambda: steps, library)
+                return Generated(self.device, node, kernel, "", lambda: steps, library)
         return plain
 
     def _plain(self, node: Node) -> Placed | Generated:
@@ -85,7 +85,7 @@ class CupyBackend:
                 generated = GENERATED[node.op](self.device, parts)
             except ValueError as error:
                 reason = str(error)
-        return Generated(node, generated, reason, functools.partial(self._steps, parts))
+        return Generated(self.device, node, generated, reason, functools.partial(self._steps, parts))
 
     def _placed(self, node: Node) -> tuple[Call | None, str | None]:
         """The kernel on the device, or the reason why there is none."""
@@ -154,9 +154,10 @@ class Generated:
     """A library's or generated kernel; plainer ones where that is not to be had, for the ``reason`` given."""
 
     def __init__(
-        self, node: Node, kernel: Call | None, reason: str, steps: Callable[[], Call], backend: str = "cuda"
-    ) -> None:
-        self.reason, self._kernel, self._make, self._backend = reason, kernel, steps, backend
+        self, device: Device, node: Node, kernel: Call | None, reason: str, steps: Callable[[], Call],
+        backend: str = "cuda",
+    ) -> None:  # fmt: skip
+        self.device, self.reason, self._kernel, self._make, self._backend = device, reason, kernel, steps, backend
         self._several = isinstance(node.aval, tuple)
         self._steps: Call | None = None
 
@@ -183,6 +184,8 @@ class Generated:
             try:
                 return self._whole(self._kernel(*inputs) if out is None else self._kernel(*inputs, out=out))
             except Exception as error:  # a compiler's: its types are the driver's affair
+                if self.device.capturing or isinstance(error, MemoryError):
+                    raise  # another run may do it
                 self._kernel, self.reason = None, f"{type(error).__name__}: {error}"
         if self._steps is None:
             self._steps = self._make()
@@ -224,6 +227,8 @@ class Placed:
             except OnHost:
                 pass  # this time: the next call may have other values
             except Exception as error:
+                if self.device.capturing or isinstance(error, MemoryError):
+                    raise
                 return self._failed(error, inputs)
         self.trips += 1
         return self._returned(self._host([self.device.to_host(value) for value in inputs]))

@@ -95,32 +95,48 @@ class Captured:
         self.device, self.entries = device, entries
         self.replays = 0
         stream = device.xp.cuda.get_current_stream()
+        # Others know the run's stream: they may record and wait there meanwhile, which would end a capture of it.
+        aside = device.xp.cuda.Stream(non_blocking=True)
+        aside.wait_event(stream.record())
         pool = device.xp.cuda.MemoryPool()
-        before = _copies(inputs, entries)
-        with device.xp.cuda.using_allocator(pool.malloc):
-            self._numbers = Numbers(device, self._of(inputs, Entry.NUMBER))
-            numbers = iter(self._numbers.views)
-            held = [
-                next(numbers) if entry is Entry.NUMBER
-                else value if entry is Entry.GIVEN else _copied(device, value)
-                for value, entry in zip(inputs, entries, strict=True)
-            ]  # fmt: skip
-            launch(held)  # fills the pool: a capture must not ask the driver for memory
-            put_back(device, inputs, before)
-            stream.synchronize()
-            with _no_uploads(device):
-                stream.begin_capture()
-                try:
-                    outs = launch(held)
-                finally:
-                    self._graph = stream.end_capture()
-            put_back(device, inputs, before)
+        try:
+            with aside, device.xp.cuda.using_allocator(pool.malloc):
+                held, outs = self._captured(launch, inputs)
+        finally:
+            stream.wait_event(aside.record())
         self._pool = pool
         given = {id(value): value.data.ptr for value in self._of(inputs, Entry.GIVEN)}
         self._in_place = [given.get(id(out)) for out in outs]
         self._outputs = [None if id(out) in given else out for out in outs]  # what was given is its owner's
         self._inputs = [value if entry is Entry.FIXED else None for value, entry in zip(held, entries, strict=True)]
         self._over: Any = None  # an event: the last replay has read its arguments and written its results
+
+    def _captured(self, launch: Launch, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """What the graph reads and what it gives, after its kernels were launched once and then captured."""
+        device = self.device
+        stream = device.xp.cuda.get_current_stream()
+        before = _copies(inputs, self.entries)
+        self._numbers = Numbers(device, self._of(inputs, Entry.NUMBER))
+        numbers = iter(self._numbers.views)
+        held = [
+            next(numbers) if entry is Entry.NUMBER
+            else value if entry is Entry.GIVEN else _copied(device, value)
+            for value, entry in zip(inputs, self.entries, strict=True)
+        ]  # fmt: skip
+        launch(held)  # fills the pool: a capture must not ask the driver for memory
+        put_back(device, inputs, before)
+        stream.synchronize()
+        with _no_uploads(device), device.captures():
+            stream.begin_capture()
+            try:
+                outs = launch(held)
+            except BaseException:
+                with contextlib.suppress(Exception):  # which says that the capture failed, and not why
+                    stream.end_capture()
+                raise
+            self._graph = stream.end_capture()
+        put_back(device, inputs, before)
+        return held, outs
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The results for other values, copied from where the graph leaves them."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ class Device:
 
     def __init__(self, xp: Any, kind: str) -> None:
         self.xp, self.kind = xp, kind
+        self._thread = threading.local()
 
     def holds(self, value: Any) -> bool:
         """Does ``value`` live on the device?"""
@@ -48,6 +50,20 @@ class Device:
         if self.kind == EMULATED:
             return self.xp.linalg_errors()
         return importlib.import_module("cupyx").errstate(linalg="raise")
+
+    @contextlib.contextmanager
+    def captures(self) -> Iterator[None]:
+        """The calling thread captures a graph inside: what fails there says nothing about other runs."""
+        self._thread.captures = True
+        try:
+            yield
+        finally:
+            self._thread.captures = False
+
+    @property
+    def capturing(self) -> bool:
+        """Does the calling thread capture a graph?"""
+        return getattr(self._thread, "captures", False)
 
     def synchronize(self) -> None:
         """Wait until all that the calling thread asked of the device is done."""

@@ -27,6 +27,7 @@ class Stream:
     def __init__(self, non_blocking: bool = False) -> None:
         self.log: list[tuple[str, Any]] = []
         self.coming: list[Any] = []  # futures
+        self.captured = False
         self.ptr = id(self)
         _streams[self.ptr] = self
 
@@ -39,11 +40,13 @@ class Stream:
 
     def record(self) -> Any:
         self.coming = [each for each in self.coming if not each.done()]
-        event = Event(self, tuple(self.coming))
+        event = Event(self, tuple(self.coming), self.captured)
         self.log.append(("record", event))
         return event
 
     def wait_event(self, event: Any) -> None:
+        if event.captured != self.captured:
+            raise RuntimeError("cudaErrorStreamCaptureIsolation: dependency on uncaptured work in another stream")
         self.log.append(("wait", event))
         event.synchronize()
 
@@ -52,19 +55,19 @@ class Stream:
         self.log.append(("synchronize", None))
 
     def begin_capture(self) -> None:
-        _state.capture = []
+        _state.capture, self.captured = [], True
 
     def end_capture(self) -> Graph:
         assert _state.capture is not None
-        graph, _state.capture = Graph(_state.capture), None
+        graph, _state.capture, self.captured = Graph(_state.capture), None, False
         return graph
 
 
 class Event:
-    """A place in a stream."""
+    """A place in a stream; one that was recorded in a capture is part of it."""
 
-    def __init__(self, stream: Stream, coming: tuple[Any, ...]) -> None:
-        self.stream, self._coming = stream, coming
+    def __init__(self, stream: Stream, coming: tuple[Any, ...], captured: bool) -> None:
+        self.stream, self._coming, self.captured = stream, coming, captured
 
     @property
     def done(self) -> bool:

@@ -1,36 +1,72 @@
-"""One stream for each thread that runs plans, and the order between runs that pass arrays to each other."""
+"""Streams that runs borrow, and the order between runs that pass arrays to each other."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from futurex.kernels.cupy_.devices import Device
 
-
-class _Own(threading.local):
-    stream: Any = None
-    fetching: Any = None
+LANES = 4
+"""Streams among which runs that have nothing to do with each other take turns."""
 
 
-_own = _Own()
+class Streams:
+    """The streams of a device that are lent to runs, one at a time.
+
+    A run takes the stream on which its arguments were made, if nobody else has it: then neither waits for the other,
+    and memory that the one gave back to CuPy's pool, which keeps it by streams, is the other's. So a training has one
+    stream, whichever threads its steps run on. Others take the one that was given back first.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._idle: deque[Any] = deque()
+        self._made = 0
+
+    @contextlib.contextmanager
+    def lent(self, preferred: Sequence[Any]) -> Iterator[Any]:
+        """A stream, one of ``preferred`` if one of them is free."""
+        mine = self._taken(preferred)
+        try:
+            yield mine
+        finally:
+            with self._lock:
+                self._idle.append(mine)
+
+    def _taken(self, preferred: Sequence[Any]) -> Any:
+        with self._lock:
+            for stream in preferred:
+                for place, idle in enumerate(self._idle):
+                    if idle is stream:
+                        del self._idle[place]
+                        return idle
+            if self._idle and self._made >= LANES:
+                return self._idle.popleft()
+            self._made += 1
+        return self._make()
 
 
-def stream_of(device: Device) -> Any:
-    """The calling thread's stream; it waits for no other."""
-    if _own.stream is None:
-        _own.stream = device.xp.cuda.Stream(non_blocking=True)
-    return _own.stream
+@functools.cache
+def streams_of(device: Device) -> Streams:
+    """Those of a device."""
+    return Streams(lambda: device.xp.cuda.Stream(non_blocking=True))
+
+
+_own = threading.local()
 
 
 def fetching(device: Device) -> Any:
     """A stream of the calling thread's on which results are brought to the host: it does not wait for later runs."""
-    if _own.fetching is None:
-        _own.fetching = device.xp.cuda.Stream(non_blocking=True)
-    return _own.fetching
+    streams = vars(_own)
+    if device.kind not in streams:
+        streams[device.kind] = device.xp.cuda.Stream(non_blocking=True)
+    return streams[device.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +83,7 @@ class Ready:
 
 @contextlib.contextmanager
 def lane(device: Device, arguments: Sequence[Ready], stream: Any = None) -> Iterator[list[Ready]]:
-    """Run on the calling thread's stream, or on ``stream``, after ``arguments`` are ready; the list gets what is ready
+    """Run on a stream that is lent, or on ``stream``, after ``arguments`` are ready; the list gets what is ready
     at the end.
 
     CuPy gives memory that was freed to the next user on the stream it was made on. So the streams of the arguments wait
@@ -60,13 +96,14 @@ def lane(device: Device, arguments: Sequence[Ready], stream: Any = None) -> Iter
     >>> len(ready)
     1
     """
-    mine = stream_of(device) if stream is None else stream
-    others = [each for each in arguments if each.stream is not mine]
-    for each in others:
-        mine.wait_event(each.event)
-    ready: list[Ready] = []
-    with mine:
-        yield ready
-        ready.append(Ready(mine, mine.record()))
-    for stream in {id(each.stream): each.stream for each in others}.values():
-        stream.wait_event(ready[0].event)
+    lending = streams_of(device).lent([each.stream for each in arguments])
+    with lending if stream is None else contextlib.nullcontext(stream) as mine:
+        others = [each for each in arguments if each.stream is not mine]
+        for each in others:
+            mine.wait_event(each.event)
+        ready: list[Ready] = []
+        with mine:
+            yield ready
+            ready.append(Ready(mine, mine.record()))
+        for other in {id(each.stream): each.stream for each in others}.values():
+            other.wait_event(ready[0].event)
