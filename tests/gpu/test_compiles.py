@@ -10,7 +10,7 @@ import pytest
 from test_generated_cuda import DTYPES, REDUCIBLE, operations
 
 import futurex as fx
-from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, region_source
+from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, numbered, region_source
 from futurex.kernels.cuda_.reduction import columns_source, reduction_source
 from futurex.kernels.cuda_.scalar import PRELUDE
 from futurex.kernels.cupy_ import draws, formats, largest, regions
@@ -85,11 +85,11 @@ def network_texts():
     return [text for kind, text in regions._kernels if (kind, text) not in before]
 
 
-def in_one(texts):
-    """One file of all kernels, each under a name of its own."""
-    whole = [PRELUDE, draws.PHILOX]
+def in_one(texts, elements=2**40):
+    """One file of all kernels for arrays of so many elements, each under a name of its own."""
+    whole = [numbered(PRELUDE, elements), draws.PHILOX]
     for number, text in enumerate(texts):
-        text = text.removeprefix(PRELUDE).removeprefix(draws.PHILOX)
+        text = text.removeprefix(numbered("", 1)).removeprefix(PRELUDE).removeprefix(draws.PHILOX)
         body, count = re.subn(r"void region\(", f"void region_{number}(", text)
         assert count == 1
         whole.append(body)
@@ -116,8 +116,8 @@ def test_nvcc_compiles_every_kernel(tmp_path):
     assert all(f"region_{number}".encode() in code for number in (0, len(found) - 1))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_nvrtc_compiles_every_kernel(architecture):
+@pytest.mark.parametrize("architecture, elements", zip(ARCHITECTURES, (2**40, 100), strict=True))
+def test_nvrtc_compiles_every_kernel(architecture, elements):
     """By CUDA's own Python binding (the extra ``nvrtc``), which needs no GPU."""
     try:
         compiler = importlib.import_module("cuda.bindings.nvrtc")
@@ -127,7 +127,7 @@ def test_nvrtc_compiles_every_kernel(architecture):
     found = [text for _, text in texts()]
     if architecture == ARCHITECTURES[-1] and emulation.compiler() is not None:
         found += network_texts()
-    text = in_one(found)
+    text = in_one(found, elements)
     _, program = compiler.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], [])
     options = [f"--gpu-architecture=sm_{architecture}".encode(), *(each.encode() for each in OPTIONS)]
     (status,) = compiler.nvrtcCompileProgram(program, len(options), options)

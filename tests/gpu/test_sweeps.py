@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.kernels.cuda_ import emulation
+from futurex.kernels.cuda_ import emulation, source
+from futurex.kernels.cupy_ import regions
 from futurex.runtime.device import DevicePlan
 
 pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
@@ -71,6 +72,22 @@ def test_rows_of_integers_and_truth_values_have_numpys_bits(dtype):
         assert result.dtype == reference.dtype
         np.testing.assert_array_equal(result, reference)
     assert any(step.kernel.call._kernel._whole is not None for step in plan.instructions if "fused" in step.node.op)
+
+
+@pytest.mark.parametrize("name", ["softmax", "of columns, twice", "largest of what is shifted", "several axes"])
+def test_arrays_of_more_than_a_billion_elements_have_numbers_of_64_bits(name, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(64, 300)).astype("f4")
+    graph = fx.futurize(lambda x: (PROGRAMS[name](x), x[:, ::-1] * x[0])).trace(x).graph
+    texts = []
+    for few in (source._FEW, 0):
+        monkeypatch.setattr(source, "_FEW", few)
+        monkeypatch.setattr(regions, "_kernels", {})
+        results = DevicePlan(graph, resident=False).run([x])
+        texts.append([text for _, text in regions._kernels])
+        for result, reference in zip(results, graph(x), strict=True):
+            np.testing.assert_allclose(result, reference, rtol=2e-4, atol=1e-5)
+    assert all(text.startswith("#define INDEX signed int") for text in texts[0])
+    assert not any("#define INDEX signed int\n" in text for text in texts[1])
 
 
 def test_no_rows_are_no_error():

@@ -54,12 +54,12 @@ def reduction_source(graph: Graph, operands: Sequence[Operand], loops: int, redu
     ``dtype`` in shared memory; element ``k`` of the result is that of block ``k``.
     """
     places = [
-        "long long row = blockIdx.x / parts, part = blockIdx.x % parts;",
-        "long long first = part * blockDim.x + threadIdx.x, next = parts * blockDim.x;",
+        "Count row = (Count)blockIdx.x / (Count)parts, part = (Count)blockIdx.x % (Count)parts;",
+        "INDEX first = part * blockDim.x + threadIdx.x, next = (Count)parts * blockDim.x;",
     ]
     return _source(
         graph, operands, loops, reduce, dtype, sizes=("kept", "reduced", "parts"), places=places,
-        number="row * reduced + k", apart="1", writes="threadIdx.x == 0", target="blockIdx.x",
+        number="(INDEX)row * (INDEX)reduced + k", apart="1", writes="threadIdx.x == 0", target="blockIdx.x",
     )  # fmt: skip
 
 
@@ -71,15 +71,17 @@ def columns_source(graph: Graph, operands: Sequence[Operand], loops: int, reduce
     times a power of two of threads; the result has the shape (kept, parts, columns).
     """
     places = [
-        "long long tiles = (columns + @ - 1) / @, part = blockIdx.x % parts, tile = blockIdx.x / parts % tiles;",
-        "long long row = blockIdx.x / parts / tiles, column = tile * @ + threadIdx.x % @, rows = blockDim.x / @;",
-        "long long first = column < columns ? part * rows + threadIdx.x / @ : reduced, next = parts * rows;",
+        "Count tiles = ((Count)columns + @ - 1) / @, block = blockIdx.x, part = block % (Count)parts;",
+        "Count tile = block / (Count)parts % tiles, row = block / (Count)parts / tiles, rows = blockDim.x / @;",
+        "INDEX column = tile * @ + threadIdx.x % @, next = (Count)parts * rows;",
+        "INDEX first = column < (INDEX)columns ? part * rows + threadIdx.x / @ : (Count)reduced;",
     ]
     return _source(
         graph, operands, loops, reduce, dtype, sizes=("kept", "reduced", "columns", "parts"),
-        places=[line.replace("@", str(COLUMNS)) for line in places], number="(row * reduced + k) * columns + column",
-        apart=str(COLUMNS), writes=f"threadIdx.x < {COLUMNS} && column < columns",
-        target="(row * parts + part) * columns + column",
+        places=[line.replace("@", str(COLUMNS)) for line in places],
+        number="((INDEX)row * (INDEX)reduced + k) * (INDEX)columns + column",
+        apart=str(COLUMNS), writes=f"threadIdx.x < {COLUMNS} && column < (INDEX)columns",
+        target="(row * (Count)parts + part) * (Count)columns + column",
     )  # fmt: skip
 
 
@@ -103,8 +105,8 @@ def _source(
         f"    {kind}* shared = ({kind}*)shared_memory;",
         *(f"    {line}" for line in places),
         f"    {kind} mine = {literal(identity(dtype), dtype)};",
-        "    for (long long k = first; k < reduced; k += next) {",
-        f"        long long i = {number};",
+        "    for (INDEX k = first; k < (INDEX)reduced; k += next) {",
+        f"        INDEX i = {number};",
         *(f"        {line}" for line in body.element("i")),
         f"        {kind} other = {cast(body.value(out), out.dtype, dtype)};",
         f"        mine = {both};",

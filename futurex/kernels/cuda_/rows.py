@@ -64,7 +64,7 @@ def rows_source(parts: Sequence[Part], written: Sequence[Written]) -> str:
     lines = [
         f'extern "C" __global__ void region({parameters}) {{',
         "    extern __shared__ double shared_memory[];",
-        "    for (long long row = blockIdx.x; row < rows; row += gridDim.x) {",
+        "    for (INDEX row = blockIdx.x; row < (INDEX)rows; row += gridDim.x) {",
         *(f"        {line}" for part in parts for line in _statements(part)),
         *(f"        if (threadIdx.x == 0) {each.result}[row] = {stored(each.node.dtype, each.variable)};"
           for each in written),
@@ -96,8 +96,8 @@ def _statements(part: Part) -> Iterator[str]:
 
 def _elements(part: Part) -> Iterator[str]:
     """The loop of a thread over its elements of the row, up to where each is computed."""
-    yield "for (long long k = threadIdx.x; k < count; k += blockDim.x) {"
-    yield "    long long i = row * count + k;"
+    yield "for (INDEX k = threadIdx.x; k < (INDEX)count; k += blockDim.x) {"
+    yield "    INDEX i = row * (INDEX)count + k;"
     yield from (f"    {line}" for line in part.body.element("i"))
 
 

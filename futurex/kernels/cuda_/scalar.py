@@ -80,10 +80,14 @@ def literal(value: Any, dtype: Dtype) -> str:
 
 
 PRELUDE = r"""
+#ifndef INDEX
+#define INDEX signed long long
+#endif
 #define INFINITY_ __longlong_as_double(0x7ff0000000000000LL)
 template <typename T> struct Unsigned { typedef unsigned int type; };
 template <> struct Unsigned<signed long long> { typedef unsigned long long type; };
 template <> struct Unsigned<unsigned long long> { typedef unsigned long long type; };
+typedef Unsigned<INDEX>::type Count;
 template <typename T> __device__ inline T wrap_add(T a, T b) {
     typedef typename Unsigned<T>::type U; return (T)((U)a + (U)b); }
 template <typename T> __device__ inline T wrap_subtract(T a, T b) {
@@ -131,7 +135,7 @@ __device__ inline unsigned short narrowed_bfloat16(float x) { return (unsigned s
 __device__ inline float widened_bfloat16(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }
 __device__ inline float narrowed_tfloat32(float x) { return __uint_as_float(rounded_bits(x, 13u) & 0xffffe000u); }
 """
-"""What the expressions call."""
+"""What the expressions call, and the types of numbers of elements: INDEX counts them, Count takes one apart."""
 
 
 def _infix(symbol: str) -> Callable[..., str]:

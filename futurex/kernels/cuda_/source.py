@@ -32,6 +32,19 @@ Dtype = np.dtype[Any]
 _SINGLE = np.dtype(np.float32)
 OPTIONS = ("--fmad=false",)
 """What the text must be compiled with."""
+_FEW = 2**30
+"""Elements up to which their numbers, and those of the next ones of a thread, fit 32 bits."""
+_NARROW = "#define INDEX signed int\n"
+
+
+def numbered(text: str, elements: int) -> str:
+    """The text of a kernel for so many elements: division, and with it every operand with strides, is several times
+    faster in 32 bits, and has no branches that keep the compiler from asking for several elements at once.
+
+    >>> numbered("...", 100).splitlines(), numbered("...", 2**40).splitlines()
+    (['#define INDEX signed int', '...'], ['...'])
+    """
+    return _NARROW + text if elements < _FEW else text
 
 
 class Operand(Enum):
@@ -114,17 +127,17 @@ class Body:
     def element(self, number: str) -> Iterator[str]:
         """Statements that compute the element; afterwards :meth:`value` names what any node is."""
         if self.strided:
-            yield f"long long rest = {number};"
+            yield f"Count rest = {number};"
             for d in reversed(range(1, self.loops)):
-                extent = f"{self.prefix}n{d}"
-                yield f"long long i{d} = rest % {extent}; rest /= {extent};"
-            yield "long long i0 = rest;"
+                extent = f"(Count){self.prefix}n{d}"
+                yield f"Count i{d} = rest % {extent}; rest /= {extent};"
+            yield "Count i0 = rest;"
         for k, (node, operand) in enumerate(zip(self.graph.params, self.operands, strict=True)):
             if operand is Operand.VALUE or node not in self.uses:
                 continue
             place = {
                 Operand.ELEMENT: "0", Operand.DENSE: number, Operand.ROW: "",
-                Operand.STRIDED: " + ".join(f"i{d} * {self.prefix}t{k}_{d}" for d in range(self.loops)),
+                Operand.STRIDED: " + ".join(f"(long long)i{d} * {self.prefix}t{k}_{d}" for d in range(self.loops)),
             }[operand]  # fmt: skip
             lying = self.rows.get(k) or loaded(node.dtype, f"{self.prefix}a{k}[{place}]")
             for dtype in (node.dtype, *self.uses[node]):  # a Python number that lies on the device has several
@@ -180,8 +193,8 @@ def region_source(
     parameters = ", ".join(["long long n", *extents, *results, *others])
     lines = [
         f'extern "C" __global__ void region({parameters}) {{',
-        "    long long step = (long long)gridDim.x * blockDim.x;",
-        "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {",
+        "    INDEX step = (INDEX)gridDim.x * blockDim.x;",
+        "    for (INDEX i = (INDEX)blockIdx.x * blockDim.x + threadIdx.x; i < (INDEX)n; i += step) {",
         *(f"        {line}" for line in body.element("i")),
         *(f"        o{k}[i] = {stored(node.dtype, body.value(node))};" for k, node in enumerate(graph.outs)),
         "    }",

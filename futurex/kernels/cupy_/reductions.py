@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cuda_ import COLUMNS, REDUCTIONS, Operand, columns_source, reduction_source
+from futurex.kernels.cuda_ import COLUMNS, REDUCTIONS, Operand, columns_source, numbered, reduction_source
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.regions import THREADS, collapse, compiled, strides_of, values_of
@@ -17,6 +17,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 
 _WORTH_A_PART = 4096  # elements that a block takes before it shares them with another
+_BLOCKS_EACH = 8  # of 256 threads: as many as a multiprocessor holds, so that enough loads are under way
 FEWEST_COLUMNS = 16
 """Columns side by side from which a warp reads enough of what lies together."""
 
@@ -43,6 +44,7 @@ class Reduction:
         self._order = (*(k for k in kept if k not in inner), *reduced, *inner)
         self._kept = math.prod(shape[k] for k in kept if k not in inner)
         self._reduced = math.prod(shape[k] for k in reduced)
+        self._elements = math.prod(shape)
         self.threads = threads if inner else min(threads, max(32, 1 << (self._reduced - 1).bit_length()))
         self._kernels: dict[tuple[Any, ...], tuple[Body, Any]] = {}
         Body(region, [Operand.DENSE] * len(region.params), 1)
@@ -74,7 +76,7 @@ class Reduction:
 
     def _parts(self) -> int:
         """Blocks for one kept element, or one tile: several where there are too few of those to fill the device."""
-        wanted = -(-self.device.processors * 4 // (self._kept * self._tiles))
+        wanted = -(-self.device.processors * _BLOCKS_EACH // (self._kept * self._tiles))
         width = COLUMNS if self._by_columns else 1
         return max(1, min(wanted, self._reduced * width // _WORTH_A_PART, 1024))
 
@@ -111,7 +113,7 @@ class Reduction:
         if key not in self._kernels:
             source = columns_source if self._by_columns else reduction_source
             text = source(region, forms, loops, self.out.op, self.out.dtype)
-            self._kernels[key] = Body(region, forms, loops), compiled(self.device, text)
+            self._kernels[key] = Body(region, forms, loops), compiled(self.device, numbered(text, self._elements))
         return self._kernels[key]
 
 

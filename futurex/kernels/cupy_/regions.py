@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cuda_ import OPTIONS, Operand, region_source
+from futurex.kernels.cuda_ import OPTIONS, Operand, numbered, region_source
 from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
@@ -101,7 +101,7 @@ class Region:
     ) -> tuple[Body, Any]:  # fmt: skip
         key = forms, loops, over
         if key not in self._bodies:
-            text = region_source(self.graph, forms, loops, over)
+            text = numbered(region_source(self.graph, forms, loops, over), self.size)
             self._bodies[key] = Body(self.graph, forms, loops), compiled(self.device, text)
         return self._bodies[key]
 

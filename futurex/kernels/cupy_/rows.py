@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.cuda_ import REDUCTIONS, Operand
+from futurex.kernels.cuda_ import REDUCTIONS, Operand, numbered
 from futurex.kernels.cuda_.rows import Does, Part, Written, rows_source
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
@@ -22,7 +22,7 @@ LONGEST = 8192
 """Elements of a row up to which the caches hold it until it is read again."""
 _SHORT = 1024
 """Elements of a row that a block takes in a few rounds, however few rows there are."""
-_BLOCKS_EACH = 8
+_THREADS_EACH, _MOST_BLOCKS_EACH = 2048, 32  # that a multiprocessor holds at once
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Rows:
         for body, (form, _), (there, sizes, strides) in zip(bodies, forms, calls, strict=True):
             arrays = (v for v, each in zip(there, form, strict=True) if each not in (Operand.VALUE, Operand.ROW))
             args += [*sizes, *arrays, *strides, *values_of(body, body.graph, there)]
-        blocks = min(self.rows, self.device.processors * _BLOCKS_EACH)
+        each = min(_MOST_BLOCKS_EACH, _THREADS_EACH // self.threads)
+        blocks = min(self.rows, self.device.processors * each)
         kernel((blocks,), (self.threads,), tuple(args), shared_mem=self.threads * self._room)
         return tuple(made[node] for node in self.outs)
 
@@ -111,7 +112,8 @@ class Rows:
             written = [
                 Written(name, results[node], node) for node in self.outs if (name := self._variable(node)) is not None
             ]
-            self._kernels[forms] = [part.body for part in parts], compiled(self.device, rows_source(parts, written))
+            text = numbered(rows_source(parts, written), math.prod(self.shape))
+            self._kernels[forms] = [part.body for part in parts], compiled(self.device, text)
         return self._kernels[forms]
 
 
