@@ -301,6 +301,7 @@ def compare(
     effort: Effort,
     check: Mapping[str, Any] | None = None,
     around: tuple[str, str] | None = None,
+    tells: str | None = None,
     patience: float | None = None,
     together: bool = False,
     deadline: float | None = None,
@@ -309,6 +310,7 @@ def compare(
 
     ``check`` holds arguments for the workloads' ``check`` method; the answers are kept in ``remarks["check"]``.
     ``around`` names two methods, called before the rounds and after them; what the second answers is a remark.
+    ``tells`` names one that only the subject and its variants have: what it answers once they are warm is a remark.
     ``patience`` bounds the seconds that a peer may take for its start and for every answer; ``together``: they start at
     once. ``deadline``, on the monotonic clock, bounds all of it: what is not timed then is done side by side, and as
     many rounds are made as fit. A peer that fails is left out with its reason; the others go on.
@@ -321,6 +323,10 @@ def compare(
         if check is not None:
             remarks["check"] = _each(children, missing, lambda child: child.call("check", **check), aside)
         _each(children, missing, lambda child: child.time(effort.warm_steps), aside)
+        if tells is not None:
+            mine = {peer.name for peer in peers if peer.own or peer.name == subject}
+            told = _each(children, missing, lambda child: child.call(tells) if child.peer.name in mine else None, aside)
+            remarks[tells] = {name: answer for name, answer in told.items() if name in mine}
         repetitions = _each(children, missing, lambda child: _repetitions(child, effort))
         remarks["repetitions"] = repetitions
         if around is not None:

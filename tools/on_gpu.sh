@@ -3,7 +3,7 @@
 #
 #   tools/on_gpu.sh [WHEELS [RESULTS [PART...]]]
 #
-# Parts are device, doctor, first, every-op, benchmark and tests; all of them if none is named. `first` comes first: in
+# Parts are device, doctor, first, benchmark, every-op and tests; all of them if none is named. `first` comes first: in
 # three minutes it says whether kernels, graphs and training steps give on this GPU what they give on the processor.
 # WHEELS is a folder of wheels for what that machine's Python lacks (CuPy, Numba, pytest, ...); they are unpacked beside
 # the results and nothing of the machine's own is changed. RESULTS (default: gpu-results) takes logs and figures, which
@@ -36,8 +36,8 @@ part device 30 nvidia-smi
 part doctor 90 "$python" -m futurex doctor
 part first 180 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_{sweeps,capture,training_on_device}.py \
     tests/gpu/test_attention.py::test_{cudnn_computes_what_the_op_means,a_block_of_a_transformer_trains_on_a_gpu}
+part benchmark 490 "$python" -m benchmarks gpu --out "$results"
 part every-op 240 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_every_op.py
-part benchmark 520 "$python" -m benchmarks gpu --out "$results"
 part tests 420 "$python" -m pytest -q -p no:cacheprovider tests/gpu tests/test_autocast.py --deselect tests/gpu/test_every_op.py \
     --deselect tests/gpu/test_planned.py  # which is for machines without a GPU
 rm -rf "$results/site"

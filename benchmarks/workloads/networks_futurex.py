@@ -63,11 +63,11 @@ class TrainingStep:
 
     def __init__(self, name: str, weights: str, device: str = "cpu", precision: str = "") -> None:
         self.name, self.weights, self.device, self.precision = name, weights, device, precision
-        self.step = self._build(networks.NETWORKS[name].dropout)
+        self.step, self._plan = self._build(networks.NETWORKS[name].dropout)
 
     def check(self, steps: int) -> list[float]:
         """Return the first losses without dropout."""
-        step = self._build(0.0)
+        step, _ = self._build(0.0)
         return [step() for _ in range(steps)]
 
     def forget_peak(self) -> None:
@@ -78,7 +78,13 @@ class TrainingStep:
         """Return peak memory in bytes."""
         return networks.peak()
 
-    def _build(self, dropout: float) -> Callable[[], float]:
+    def reasons(self) -> dict[str, str]:
+        """Return why operations on a GPU are not computed as they are meant to be."""
+        found: dict[str, str] = self._plan().reasons()
+        return found
+
+    def _build(self, dropout: float) -> tuple[Callable[[], float], Callable[[], Any]]:
+        """Return what makes a step, and what gives the plan that it runs by."""
         step, optimizer = training_step(self.name, dropout)
         train = fx.futurize(step, device=self.device, donate=("params", "running", "moments"))
         if self.precision:
@@ -95,4 +101,4 @@ class TrainingStep:
                 settle(held)  # on a GPU that would copy everything here; the loss waits for the whole step
             return float(loss)
 
-        return run
+        return run, lambda: train.trace(*held, x, y, np.uint64(count)).plan

@@ -360,6 +360,16 @@ class DevicePlan:
             rows.append(Row(node.op, str(node.src or ""), self._runs, ns, int(moved), backend, self._runs))
         return rows
 
+    def reasons(self) -> dict[str, str]:
+        """Why operations have plainer kernels than are meant for them, or NumPy's, and why runs are no ``"graph"``."""
+        before = {id(step) for phases in self._phases.values() for step, _ in phases.before}
+        found = {
+            step.node.op: why for step in self.instructions
+            if id(step) not in before and (why := getattr(step.kernel.call, "reason", None))
+        }  # fmt: skip
+        graphs = [each.reason for each in (self.replays or {}).values() if each.reason is not None]
+        return found | ({"graph": graphs[0]} if graphs else {})
+
 
 def _ordered(graph: Graph) -> Sequence[Node]:
     """Inputs before users, exchanges in the order of their tags, each as early as what it sends is there.

@@ -39,7 +39,9 @@ def test_all_of_it_runs_and_every_case_is_written(gpu, tmp_path, monkeypatch, ca
     assert set(found["rates"]) == {"copy", "product, float32", "product, float16"}
     assert len(found["kernels"]) == len(list(gpu.works(gpu.TINY)))
     assert {"cuda", "cupy", "cublas"} == {each for row in found["kernels"] for each in row["backends"]} - {"host"}
+    assert not any(row["reasons"] for row in found["kernels"])
     [compared] = found["comparisons"]
+    assert compared["remarks"]["reasons"] == {name: {} for name in compared["seconds"] if name.startswith("futurex")}
     ours = {"futurex", "futurex, tfloat32 products", "futurex, bfloat16 products"}
     assert ours <= set(compared["seconds"])
     others = {"torch eager", "torch.compile", "jax.jit"}
