@@ -23,13 +23,14 @@ class Graph:
     alone: equal on every process and machine, so it keys caches and names uploads.
     """
 
-    __slots__ = ("_hash", "_nodes", "name", "outs", "params")
+    __slots__ = ("_gone", "_hash", "_nodes", "name", "outs", "params")
 
     def __init__(self, params: Iterable[Node], outs: Iterable[Node], name: str = "graph") -> None:
         self.params = tuple(params)
         self.outs = tuple(outs)
         self.name = name
         self._nodes: tuple[Node, ...] | None = None
+        self._gone: dict[Node, list[Node]] | None = None
         self._hash: str | None = None
 
     @property
@@ -70,11 +71,35 @@ class Graph:
         """Run the graph with the NumPy reference kernels: the oracle for every other way to run it."""
         if len(arrays) != len(self.params):
             raise TypeError(f"{self.name} takes {len(self.params)} arrays, got {len(arrays)}")
+        results = self.run_until(_never, arrays)
+        assert results is not None
+        return results
+
+    def run_until(self, over: Callable[[], bool], arrays: Sequence[Any]) -> list[Any] | None:
+        """What a call returns; None if it was ``over()`` before the last of its operations.
+
+        Values are let go when nothing reads them any more: memory that was never used before costs more than NumPy.
+        """
         values: dict[Node, Any] = dict(zip(self.params, arrays, strict=True))
+        gone = self._last_read()
         for node in self.nodes:
-            if node not in values:
-                values[node] = evaluate(node, [values[source] for source in node.inputs])
+            if node in values:
+                continue
+            if over():
+                return None
+            values[node] = evaluate(node, [values[source] for source in node.inputs])
+            for source in gone.get(node, ()):
+                del values[source]
         return [values[node] for node in self.outs]
+
+    def _last_read(self) -> dict[Node, list[Node]]:
+        """What each node is the last one to read."""
+        if self._gone is None:
+            self._gone = {}
+            last = {source: node for node in self.nodes for source in node.inputs}
+            for source in last.keys() - set(self.outs):
+                self._gone.setdefault(last[source], []).append(source)
+        return self._gone
 
     def inline(self, inputs: Sequence[Node]) -> list[Node]:
         """The outputs rebuilt on other inputs: a graph used as a macro."""
@@ -112,6 +137,10 @@ class Graph:
         ]
         ends = [position[node] for node in self.params], [position[node] for node in self.outs]
         return _unpickle, (rows, *ends, self.name)
+
+
+def _never() -> bool:
+    return False
 
 
 def same_lines(one: Graph, other: Graph) -> bool:

@@ -15,6 +15,7 @@ from futurex.kernels import compiling, steps, store
 from futurex.kernels.numba_ import compiler, products, tickets
 from futurex.kernels.numba_.code import WRITTEN_OUT
 from futurex.runtime import config, whole
+from futurex.tree.graph import evaluate
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +94,29 @@ def test_calls_before_and_after_the_compiler_are_numpy_s(name, compiler_at_work)
     assert interpreted(f) == before
     assert "not compiled" not in f.explain()
     assert compiler.Counts.compiled > 0
+
+
+def test_a_region_is_taken_over_between_two_operations(compiler_at_work, monkeypatch):
+    """What NumPy computed of it is forgotten."""
+    operations, under_way, result = [], threading.Event(), []
+
+    def evaluated(node, inputs):
+        operations.append(node.op)
+        if len(operations) == 2:
+            under_way.set()
+            settled(f)
+        return evaluate(node, inputs)
+
+    monkeypatch.setattr("futurex.tree.graph.evaluate", evaluated)
+    f = fx.futurize(region, escape="error")
+    runner = threading.Thread(target=lambda: result.append(values(f(*ARRAYS))))
+    runner.start()
+    assert under_way.wait(60)
+    compiler_at_work()
+    runner.join(60)
+    assert result == [values(region(*ARRAYS))]
+    assert len(operations) == 2
+    assert interpreted(f) == 0
 
 
 def test_a_loop_is_taken_over_between_two_rounds(compiler_at_work):

@@ -193,3 +193,18 @@ def test_stand_ins_lie_where_they_lay_when_larger_ones_come():
 def test_what_no_machine_has_room_for_is_numpys_error():
     with pytest.raises(MemoryError, match="Unable to allocate"):
         shadow((1 << 30, 1 << 30), np.dtype(np.int8))
+
+
+def test_a_graph_run_by_numpy_holds_what_is_still_read():
+    x = param(Aval((1 << 17,), F8), "x")
+    y = x
+    for k in range(10):
+        y = apply("add", y, y) if k % 2 else apply("negative", y)
+    graph, value = Graph([x], [y]), np.ones(1 << 17)
+    tracemalloc.start()
+    try:
+        graph(value)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 2 * value.nbytes <= peak < 3 * value.nbytes
