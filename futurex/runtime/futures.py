@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -113,18 +113,48 @@ def _under_way(reader: weakref.ref[Any]) -> bool:
     return run is not None and not run.done()
 
 
+class Run(Protocol):
+    """What gives futures their results."""
+
+    def stop(self) -> None:
+        """End before that, soon."""
+        ...
+
+
 class Future(Lendable, concurrent.futures.Future[T], Generic[T]):
     """One result of a run: pending, running, done or cancelled.
 
     ``result(timeout)`` and ``exception(timeout)`` wait at most ``timeout`` seconds and raise TimeoutError after that,
     CancelledError if the run was cancelled, and what the run raised, in its original type. ``cancel()`` succeeds while
-    the run has not begun. Callbacks run on the thread that completes the future and must not block it.
+    the run has not begun. Callbacks run on the thread that completes the future and must not block it. Who is
+    interrupted while he waits (Ctrl-C, a notebook's interrupt) ends the run, too.
 
     >>> future = Future()
     >>> future.set_result(3)
     >>> future.result(), future.done(), future.cancel()
     (3, True, False)
     """
+
+    run: Run | None = None
+    """The run that gives the result, until it is over."""
+
+    def result(self, timeout: float | None = None) -> T:
+        try:
+            return super().result(timeout)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            return super().exception(timeout)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+
+    def _interrupted(self) -> None:
+        if (run := self.run) is not None:
+            run.stop()
 
     def replace(self, value: T) -> None:
         """Let the result be another object of the same value."""

@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError, InvalidStateError
 from concurrent.futures import Future as AnyFuture
 from typing import Any
 
+from futurex.kernels.interrupts import Stop, look
 from futurex.kernels.threads import hand_over
 from futurex.runtime.budget import Budget
 from futurex.runtime.floating import carried
@@ -143,6 +144,19 @@ class _Run:
             self._tasks = None
         self._lock = threading.Lock()
         self._start = carried(self._execute)
+        self._stop = Stop()
+        for future in self.futures:
+            future.run = self
+
+    def stop(self) -> None:
+        """End this run, and those that it waits for, as soon as they look. Not one that other localities take part in:
+        they would wait for it."""
+        todo: list[Any] = [self]
+        while todo:
+            run = todo.pop()
+            if isinstance(run, _Run) and not run._plan.collectives and not run._stop.asked:
+                run._stop.ask()
+                todo += [each.run for each in run._args if isinstance(each, Future)]
 
     @property
     def _short(self) -> bool:
@@ -209,10 +223,12 @@ class _Run:
         try:
             if self._tasks is not None and self.admitted:
                 self._began = time.perf_counter()
-                PoolRun(self._owner.pool, self._tasks, self._args, self._shared_done).start()
+                PoolRun(self._owner.pool, self._tasks, self._args, self._shared_done, self._stop).start()
                 return
             began = time.perf_counter()
-            results = self._plan.run(self._args, self._communicator)
+            with self._stop:
+                look()
+                results = self._plan.run(self._args, self._communicator)
             if self._contest is not None:
                 self._contest.took(0, time.perf_counter() - began)
         except BaseException as error:
@@ -259,6 +275,8 @@ class _Run:
 
     def _end(self) -> None:
         """Let go of everything: the futures this run waited for keep a reference to it."""
+        for future in self.futures:
+            future.run = None
         self._args, self.futures = [], []
         self._leave()
         if self.over is not None and not self.over.done():

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from futurex.kernels.interrupts import Stop, look
 from futurex.kernels.threads import obey, rouse_by
 from futurex.runtime import trace
 from futurex.runtime.floating import carried
@@ -167,8 +168,10 @@ class PoolRun:
     fail, the error is that of the first in the order of the plan: the one that the inline executor raises.
     """
 
-    def __init__(self, pool: Pool, plan: Plan, args: Sequence[Any], done: Callable[[Any, Any], None]) -> None:
-        self._pool, self._plan, self._args, self._done = pool, plan, args, done
+    def __init__(
+        self, pool: Pool, plan: Plan, args: Sequence[Any], done: Callable[[Any, Any], None], stop: Stop
+    ) -> None:
+        self._pool, self._plan, self._args, self._done, self._stop = pool, plan, args, done, stop
         self._instance, self._values = plan.begin(args, None)
         self._scheduler = Scheduler([each.after for each in plan.instructions], plan.rank, plan.dependents)
         self._readers = Readers(plan, self._values)
@@ -187,13 +190,14 @@ class PoolRun:
         """Run instructions that are ready and the cheap ones they make ready; push all but one of the others."""
         cheap: list[tuple[float, int]] = []  # a heap: the most urgent first
         held: list[int] = []
-        while True:
-            held = self._share(ready, cheap, held)
-            if not (cheap or held):
-                return
-            ready, last = self._execute(heapq.heappop(cheap)[1] if cheap else held.pop())
-            if last:
-                self._finish()
+        with self._stop:
+            while True:
+                held = self._share(ready, cheap, held)
+                if not (cheap or held):
+                    return
+                ready, last = self._execute(heapq.heappop(cheap)[1] if cheap else held.pop())
+                if last:
+                    self._finish()
 
     def _share(self, ready: list[int], cheap: list[tuple[float, int]], held: list[int]) -> list[int]:
         """Keep the cheap instructions and the most urgent of the others, which is returned; the pool gets the rest."""
@@ -212,6 +216,7 @@ class PoolRun:
     def _execute(self, index: int) -> tuple[list[int], bool]:
         start = time.perf_counter()
         try:
+            look()
             self._instance.calls[index](self._values)
         except BaseException as error:
             note(error, self._plan.instructions[index], self._values)

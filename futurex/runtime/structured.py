@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from futurex.kernels.interrupts import look
 from futurex.kernels.registry import Backend, Kernel, Late
 from futurex.ops.tapes import collector
 from futurex.tree.graph import Graph
@@ -197,6 +198,7 @@ def _loop(
             carry.values = carry.owned()
         tapes: list[list[Any]] = [[] for _ in tape]
         while bool(test.run((*carry.values, *consts), communicator)[0]):
+            look()
             for steps, k in zip(tapes, tape, strict=True):
                 steps.append(carry.values[k])
             carry.step(body, (*carry.values, *consts), communicator, keep=tape)
@@ -233,6 +235,7 @@ def _scan(
         rounds = range(len(xs[0]) if length is None else length)
         sequences = [collector(aval, length, len(rounds)) for aval in made]
         for i in reversed(rounds) if reverse else rounds:
+            look()
             before = carry.values
             args = (*before, *(x[i] for x in xs), *consts)
             ys = carry.step(body, args, communicator, keep=tape if length is None else ())

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from plan_graphs import F8, graphs, inputs, matrix
 
+from futurex.kernels.interrupts import Stop
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import Kernel
 from futurex.ops.control import Failure
@@ -89,7 +90,7 @@ def held_back(gate):
 
 def run_in_pool(pool, plan, args):
     future = concurrent.futures.Future()
-    run = PoolRun(pool, plan, args, lambda results, error: future.set_result((results, error)))
+    run = PoolRun(pool, plan, args, lambda results, error: future.set_result((results, error)), Stop())
     pool.push(run.start)
     return future.result(WAIT)
 
@@ -117,7 +118,7 @@ def test_independent_long_instructions_run_at_the_same_time(gate):
     plan = compile_plan(Graph([x], [apply("tanh", both), apply("sin", both)]), backends=(backend, *NUMPY))
     plan.grain = Grain([1.0] * 4)
     future = concurrent.futures.Future()
-    run = PoolRun(POOL, plan, inputs(n_params=1), lambda results, error: future.set_result(error))
+    run = PoolRun(POOL, plan, inputs(n_params=1), lambda results, error: future.set_result(error), Stop())
     POOL.push(run.start)
     for _ in range(2):  # both are inside before either may leave
         assert backend.entered.acquire(timeout=WAIT)
@@ -407,6 +408,7 @@ def test_shutdown_finishes_what_it_can_and_cancels_the_rest():
 def test_the_interpreter_ends_with_runs_under_way():
     code = """
 import numpy as np, time
+from futurex.kernels.interrupts import Stop
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.futures import Future
 from futurex.runtime.local import LocalExecutor

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from futurex.kernels.loops import looking
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Size
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
@@ -84,8 +85,8 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         outs.append(Cell(array, aval.weak, None, unknown))
     number = len(e.calls)
     e.calls.append(Call(node, tuple(cells), tuple(outs)))
-    status = f.emit(f"call i32 %callback(i64 {number})")
-    f.fail_if(f.emit(f"icmp ne i32 {status}, 0"))
+    looking.allow(e)
+    f.fail_if(f.emit(f"call i1 @fails(ptr %look, i64 {number})"))
     found: list[Any] = []
     for cell in outs:
         if isinstance(cell, Opaque):
@@ -162,27 +163,14 @@ class Calls:
     def __init__(self, calls: Sequence[Call], scratch: Any, words: Any) -> None:
         self._scratch, self._words = scratch, words
         self._ready = [
-            (self._guarded(call), list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)))
+            (
+                computation(call), call.node.op == "fragment",
+                list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)),
+            )
             for call in calls
-        ]
+        ]  # fmt: skip
         self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block
         self.objects: dict[int, Any] = {}  # of the run, by the index of an opaque value
-        self.interrupts: list[BaseException] = []
-
-    def _guarded(self, call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
-        """What a call computes; what a fragment raises is raised by the run, which made it once and for all."""
-        compute = computation(call)
-        if call.node.op != "fragment":
-            return compute
-
-        def made(operands: list[Any]) -> tuple[Any, ...]:
-            try:
-                return compute(operands)
-            except BaseException as error:
-                self.interrupts.append(error)
-                raise
-
-        return made
 
     def begin(self, arrays: dict[int, Any], objects: dict[int, Any]) -> None:
         """A run starts."""
@@ -192,19 +180,22 @@ class Calls:
         """A run is over: nothing of it is kept."""
         self.arrays, self.objects = {}, {}
 
-    def __call__(self, number: int) -> int:
-        """Compute a call; one if it raises. What is no error of the computation is kept, to be raised by the run."""
+    def __call__(self, number: int) -> bool:
+        """Compute a call; False if the code is to give up. Raises what is no error of the computation, and what a
+        fragment raises, which is made once and for all: the run raises it."""
+        compute, is_fragment, readers, writers = self._ready[number]
         try:
-            compute, readers, writers = self._ready[number]
-            for write, value in zip(writers, compute([read() for read in readers]), strict=True):
-                write(value)
-            return 0
+            results = compute([read() for read in readers])
         except Exception:
-            return 1
-        except BaseException as interrupt:
-            if interrupt not in self.interrupts:
-                self.interrupts.append(interrupt)
-            return 1
+            if is_fragment:
+                raise
+            return False
+        try:
+            for write, value in zip(writers, results, strict=True):
+                write(value)
+        except Exception:
+            return False
+        return True
 
     def _memory(self, array: Array) -> Any:
         return self._scratch if array.place.scratch else self.arrays[array.place.index]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import elementwise, values
+from futurex.kernels.loops import elementwise, looking, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
 from futurex.kernels.loops.counters import counter
 from futurex.kernels.loops.order import Placed
@@ -278,18 +278,20 @@ class _Rounds:
 
     def _rounds(self, shared: Sequence[Value], head: str, body: str, done: str) -> list[Value]:
         e, f, node = self.e, self.e.function, self.node
-        f.jump(head)
-        f.place(head)
+        looks = looking.Looks(e, node)
+        looks.begin(head)
         now = self._now()
         read = [value.borrowed() if isinstance(value, Array) else value for value in now]
         (truth,) = e.graph(node.attrs["test"], [*read, *shared])
-        f.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
+        looks.branch(values.converted(f, e.scalar(truth), _BOOL), body, done)
         f.place(body)
+        looks.take()
         counting = counter(node)
         if counting is not None and counting[1]:
             number = now[counting[0]]
             if isinstance(number, Scalar):
-                f.ranges[number.register] = range(min(counting[1]), max(counting[1]) + 1)
+                ends = sorted((counting[1][0], counting[1][-1]))
+                f.ranges[number.register] = range(ends[0], ends[1] + 1)
         results = e.graph(node.attrs["body"], [*now, *shared])
         self._move(now, results)
         for value, cell in zip(results, self.cells, strict=True):

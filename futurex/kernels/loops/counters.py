@@ -51,6 +51,6 @@ def refilled(loop: Node) -> frozenset[int]:
             return False
         if any(entry != ("s", None, None, None) for entry in steps[1][1:]):
             return False
-        return sorted(value + moved for value in values) == list(range(out.shape[0]))
+        return len(values) == out.shape[0] and sorted(value + moved for value in values) == list(range(len(values)))
 
     return frozenset(k for k, out in enumerate(body.outs) if is_refilled(k, out))

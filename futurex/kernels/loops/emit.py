@@ -15,7 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.loops import control, elementwise, fourier, indexing, linear, reductions, searching, values
+from futurex.kernels.loops import (
+    control,
+    elementwise,
+    fourier,
+    indexing,
+    linear,
+    looking,
+    reductions,
+    searching,
+    values,
+)
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.delivery import Delivery
@@ -62,7 +72,7 @@ class Emitter:
         self.memory = Memory()
         self.kernels = Kernels({}, set())
         self.calls: list[Call] = []
-        self.callback: int | None = None
+        self.look: int | None = None  # the first of the words of looks
         self.objects: dict[int, Any] = {}  # opaque constants
         self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
@@ -261,8 +271,6 @@ class Emitter:
         except Unsupported:
             del self.function.lines[before[0] :]
             self.function.block = before[1]
-            if self.callback is None:
-                self.callback = self.memory.word()
             return called(self, node, inputs)
 
     def _native(self, placed: Placed, inputs: list[Any]) -> Any:
@@ -308,9 +316,11 @@ class Emitter:
             *sorted(self.function.intrinsics | self.kernels.intrinsics),
             RUNTIME,
             *self.kernels.text(),
+            *([looking.TEXT] if self.look is not None else []),
             "define internal void @part(ptr %block, i64 %part) {",
             "entry:",
-            *self.memory.prologue(scalars, self.callback),
+            *self.memory.prologue(scalars),
+            *(looking.prologue(self.look) if self.look is not None else []),
             *self.function.variables,
             "br label %start",
             "start:",
@@ -319,6 +329,7 @@ class Emitter:
             f"{FAIL}:",
             "store i64 1, ptr %block, align 8",
             "ret void",
+            *(["ended:", "ret void"] if self.look is not None else []),
             "}",
             *_region(self.memory.words, parts, threaded),
         ]

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from futurex.kernels import interrupts
 from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
+from futurex.kernels.loops.looking import CALLED, ENDED, FETCHED, FIRST_BLOCK
 from futurex.kernels.numba_.compiler import Entry
 from futurex.kernels.numba_.team import Share
 from futurex.tree.aval import PYTHON_SCALARS
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 _ALIGNED = 64
 _CODE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 _FILE = os.path.join(os.path.dirname(__file__), "<call>")
 Results = tuple[Any, ...] | None
 
@@ -110,12 +111,11 @@ class Source:
     def _run(self) -> list[str]:
         threads = self._program.threads
         lines = ["on_threads(block, share)" if threads > 1 else "code(where)"]
-        if self._program.callback is not None:
-            lines.append("if calls.interrupts: raise calls.interrupts.pop()")
         numbers = "".join(f", r{k}" for k, (cell, _, _) in enumerate(self._program.outs) if cell is None)
         lines.append(f"status{numbers or ','} = unpack(block)")
         failed = "status" if threads == 1 else "statuses.any()"
-        return [*lines, f"if {failed}: return {'calls.end()' if self._looks else None}"]
+        ended = self._program.look is not None or self._looks
+        return [*lines, f"if {failed}: return {'ended(calls, statuses, fetched)' if ended else None}"]
 
     def _results(self, into: bool) -> list[str]:
         entries = self._program.entries
@@ -162,18 +162,19 @@ class Instance:
         scratch = room[start:]
         blocks = np.tile(program.template, (program.threads, 1))
         bases = [address_of(scratch) + number * program.scratch for number in range(program.threads)]
+        calls, fetched = Calls(program.calls, scratch, blocks[0]), None
+        if (look := program.look) is not None:
+            blocks[:, [look + FIRST_BLOCK, look + CALLED]] = address_of(blocks), id(calls)
+            fetched = blocks[:, look + FETCHED : look + FETCHED + 3]
         for words, base in zip(blocks, bases, strict=True):
             if len(program.in_scratch):
                 words[program.in_scratch[:, 0]] = program.in_scratch[:, 1] + base
             words[program.in_block] = address_of(words)
-        calls = Calls(program.calls, scratch, blocks[0])
-        if program.callback is not None:
-            self._function = _CALLBACK(calls)
-            blocks[0, program.callback] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         self._known: dict[str, Any] = {
             "__builtins__": builtins,  # functions of NumPy in C that import something look here for it
             "block": (ctypes.c_char * (8 * blocks.size)).from_buffer(blocks.data), "scratch": scratch,
-            "statuses": blocks[:, 0], "pack": program.pack, "unpack": program.unpack, "too_large": struct.error,
+            "statuses": blocks[:, 0], "fetched": fetched, "ended": _ended,
+            "pack": program.pack, "unpack": program.unpack, "too_large": struct.error,
             "code": _CODE(entry.address), "where": ctypes.c_void_p(address_of(blocks)), "on_threads": entry.on_threads,
             "share": Share(program.threads, program.threads),
             "calls": calls, "view": calls.view, "kept": program.kept, "objects": program.objects,
@@ -204,6 +205,19 @@ class Instance:
     @functools.cached_property
     def _into(self) -> Callable[..., Results]:
         return types.FunctionType(self._program.source.into, self._known, "run")
+
+
+def _ended(calls: Calls, statuses: Any, fetched: Any) -> None:
+    """After a failure: raise what Python has raised where the code called it or looked, or that the run is to end."""
+    calls.end()
+    if fetched is None:
+        return
+    for words in fetched[fetched[:, 0] != 0]:
+        exception = tuple(map(int, words))
+        words[:] = 0
+        interrupts.raise_again(*exception)
+    if (statuses == ENDED).any():
+        interrupts.look()
 
 
 def _admitted(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -129,7 +129,7 @@ class Memory:
         self.entry.append(f"%e{word}.at = getelementptr i64, ptr %block, i64 {word}")
         self.entry.append(f"store {operand}, ptr %e{word}.at, align 8")
 
-    def prologue(self, scalars: list[tuple[int, Any]], callback: int | None) -> list[str]:
+    def prologue(self, scalars: list[tuple[int, Any]]) -> list[str]:
         """The first instructions: unpack the block. ``scalars``: words and dtypes of scalars in."""
         lines = ["%scratch.at = getelementptr i64, ptr %block, i64 1", "%scratch = load ptr, ptr %scratch.at, align 8"]
         for place, how in self._places.items():
@@ -148,9 +148,6 @@ class Memory:
             for k in (slot, slot + 1):
                 lines.append(f"%loop{k}.at = getelementptr i64, ptr %block, i64 {k}")
                 lines.append(f"%loop{k} = load ptr, ptr %loop{k}.at, align 8")
-        if callback is not None:
-            lines.append(f"%callback.at = getelementptr i64, ptr %block, i64 {callback}")
-            lines.append("%callback = load ptr, ptr %callback.at, align 8")
         for k, dtype in scalars:
             lines.append(f"%in{k}.at = getelementptr i64, ptr %block, i64 {k}")
             lines.append(f"%in{k}.m = load {memory_type(dtype)}, ptr %in{k}.at, align 8")

@@ -99,7 +99,7 @@ class Program:
                 self.outs.insert(k, (_cell(emitter, value, weak[k]), None, ours))
         self.interpreted = 0
         self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
-        if parts > 1 and (emitter.callback is not None or not all(ours for cell, _, ours in self.outs if cell)):
+        if parts > 1 and (emitter.calls or not all(ours for cell, _, ours in self.outs if cell)):
             raise Unsupported("a loop whose parts need each other")
         self._text = emitter.text(scalars, parts, self.threads > 1)
         self._entry = compiled(self._text, wait=not is_behind())
@@ -110,7 +110,7 @@ class Program:
         self.words = memory.words
         self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
         self.in_block = memory.in_block
-        self.callback = emitter.callback
+        self.look = emitter.look
         self.calls = emitter.calls
         self.kept = memory.kept
         self.objects = emitter.objects
