@@ -108,7 +108,9 @@ class Tracer:
         self._cell.write(node)
 
     def _extended(self, *steps: Any, dynamic: tuple[Node, ...] = ()) -> Tracer:
-        extended = Tracer(self._cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
+        # A scalar is nobody's storage: what NumPy makes of it is an array of its own.
+        cell = Cell(self._raw, strides=c_strides(self.aval)) if steps and self.is_scalar else self._cell
+        extended = Tracer(cell, (*self._chain, *steps), (*self._dynamic, *dynamic))
         extended._readonly, extended._guard, extended._loose = self._readonly, self._guard, self._loose
         if any(step[0] != "index" for step in steps):
             extended.aval  # noqa: B018 - an impossible shape is refused at the line that asks for it

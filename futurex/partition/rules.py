@@ -134,10 +134,15 @@ def _partials(node: Node, ins: Sequence[Placement]) -> Step | None:
         return None
     if node.op in MOVES and partial == [node.inputs[0]]:
         return tuple(ins), ins[0]
-    sums = all(source.dtype.kind in "iufc" for source in partial) and {*ins} <= {Partial("sum"), REPLICATE}
+    sums = all(_wraps_alike(source, node) for source in partial) and {*ins} <= {Partial("sum"), REPLICATE}
     if sums and (scales(node, partial) or (node.op in ADDITIVE and len(partial) == len(ins))):
         return tuple(ins), Partial("sum")
     return None
+
+
+def _wraps_alike(term: Node, node: Node) -> bool:
+    """Does what overflows in a rank's term overflow in what the node makes of it? In a wider dtype it would not."""
+    return term.dtype == node.dtype or (term.dtype.kind == "c" and node.op in ("real", "imag"))
 
 
 def scales(node: Node, partial: Sequence[Node]) -> bool:

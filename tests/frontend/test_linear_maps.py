@@ -1,5 +1,7 @@
 """``jvp``, ``vjp`` and ``linearize`` agree with each other, with differences, and inside staged code."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from derivative_cases import X, cases
@@ -89,6 +91,22 @@ def test_inside_staged_code_and_under_other_transforms():
     np.testing.assert_allclose(float(moved), 3 * X**2 @ V)
     third = fx.grad(lambda x: fx.jvp(fx.grad(cubed), (x,), (V,))[1].sum())(X)
     np.testing.assert_allclose(np.asarray(third), 6 * V)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    by: object
+
+    def __call__(self, x):
+        return x * self.by
+
+
+def test_equal_callables_are_traced_each_for_itself():
+    x = X.astype(np.float32)
+    for by, dtype in ((2.0, np.float32), (np.float64(2), np.float64)):
+        value, moved = fx.jvp(Scale(by), (x,), (x,))
+        assert value.dtype == moved.dtype == dtype
+    assert [float(fx.vjp(Scale(by), 1.0)[0]).hex() for by in (0.0, -0.0)] == ["0x0.0p+0", "-0x0.0p+0"]
 
 
 def test_complex_derivatives():

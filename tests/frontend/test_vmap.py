@@ -132,6 +132,21 @@ def test_what_cannot_be_mapped_runs_in_a_loop(function, capsys):
     assert "plain NumPy" in mapped.explain()
 
 
+def talking_and_writing(x, shared):
+    print("x is", x)
+    x[0] = shared[0] = 9
+    return x.sum() + shared.sum()
+
+
+def test_what_a_loop_over_the_examples_writes_the_caller_does_not_see():
+    xs, shared = np.arange(6.0).reshape(3, 2), np.ones(2)
+    mapped = fx.vmap(talking_and_writing, in_axes=(0, None))
+    np.testing.assert_array_equal(np.asarray(mapped(xs, shared)), [20, 22, 24])
+    assert "plain NumPy" in mapped.explain()
+    np.testing.assert_array_equal(xs, np.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(shared, np.ones(2))
+
+
 @pytest.mark.parametrize(
     "call, text",
     [

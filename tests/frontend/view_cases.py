@@ -499,3 +499,16 @@ def windows_are_read_only(x):
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2))
     windows[0, 0] = 1.0
     return windows
+
+
+@cases(X)
+def arrays_made_of_scalars_are_their_own(x):
+    total, first = x.sum(), x[0, 0]
+    ways = total[None], total[...], np.expand_dims(total, 0), np.atleast_2d(first), np.array(first)[None]
+    for k, way in enumerate(ways):
+        way += k + 1
+    for _ in range(3):
+        again = first[..., None]
+        again[0] = 7
+        first = first + again[0]
+    return total, first, ways, np.broadcast_to(total, (2,))

@@ -178,6 +178,21 @@ def test_factors_that_make_nan_of_a_part_are_applied_to_the_whole(factor):
     assert_partitions(Graph([x], [total(x) * factor]), [Shard(0)], [np.array([0.0, 0.0, 1.0, 2.0])], (2, 4))
 
 
+@pytest.mark.parametrize(
+    "narrow, values, wider",
+    [
+        (np.int64, 2**62, lambda s: s / 4),
+        (np.int64, 2**62, lambda s: s * 0.5),
+        (np.int8, 60, lambda s: apply("sum", s, axis=None, keepdims=False, dtype=np.dtype(np.int64))),
+    ],
+)
+def test_a_sum_that_overflows_is_taken_to_its_end_before_it_is_widened(narrow, values, wider):
+    """The sums of all ranks overflow otherwise than the whole, or not at all."""
+    x = array("x", 6, 16, dtype=narrow)
+    columns = apply("sum", x, axis=(0,), keepdims=False, dtype=np.dtype(narrow))
+    assert_partitions(Graph([x], [wider(columns)]), [Shard(0)], [np.full((6, 16), values, narrow)], (2, 3))
+
+
 def test_a_partial_sum_is_not_blown_up_before_it_is_sent():
     x = array("x", 6, 50)
     wide = apply("load", total(x), chain=(("broadcast_to", (40, 50)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten
 
 FUNCTIONS = 128  # functions whose traces are kept
+_OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -86,12 +88,13 @@ def _kept(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any,
 
 
 def _made(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any, Any]:
-    """The transformed function, the same one for every call, so that it is traced once."""
-    try:
-        hash(function)
-    except TypeError:
-        return staged(kind(function))
-    return _kept(kind, function)
+    """The transformed function, the same one for every call, so that it is traced once.
+
+    Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
+    """
+    if type(function).__eq__ in _OF_IDENTITY and type(function).__hash__:
+        return _kept(kind, function)
+    return staged(kind(function))
 
 
 def _mapped(kind: type[_Linear], function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:

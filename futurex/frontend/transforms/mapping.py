@@ -71,9 +71,13 @@ class _Mapped(Transform):
         if size == 0:
             raise ValueError("vmap of a function that cannot be staged needs at least one example")
         results = []
+        leaves = [  # what the function writes the caller's arrays do not see, as in a tree
+            np.array(leaf) if axis is not None else leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+            for leaf, axis in zip(leaves, axes, strict=True)
+        ]
         for k in range(size):
             own = [
-                leaf if axis is None else np.asarray(leaf)[(slice(None),) * (axis % np.ndim(leaf)) + (k,)]
+                leaf if axis is None else leaf[(slice(None),) * (axis % leaf.ndim) + (k,)]
                 for leaf, axis in zip(leaves, axes, strict=True)
             ]
             example, keywords = unflatten(structure, own)
