@@ -53,6 +53,18 @@ def test_fused_loops(name):
             same(lambda x: ufunc(np.float32(1.5), x) == 1, args[0])
 
 
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_clipping(size):
+    """Between numbers, arrays of one element and arrays: the type, and the sign of a zero at a bound."""
+    rng = np.random.default_rng(9)
+    clipped = fx.futurize(lambda x, low, high: (np.clip(x, low, high), x.clip(low, high)))
+    for first, second, third in itertools.product("?Iefd", "?If", "?fd"):
+        x, arrays = values(first, size, rng), [values(code, size, rng) for code in (second, third)]
+        low, high = ((each, each[:1] * 0, 0)[rng.integers(3)] for each in arrays)
+        expected = outcome(clipped.plain, (x, low, high))
+        assert outcome(clipped, (x, low, high)) == expected, (x, low, high)
+
+
 BINARY = "add sub mul truediv floordiv mod lt le gt ge eq ne and_ or_ xor lshift rshift pow"
 
 

@@ -13,7 +13,8 @@ from futurex.frontend.numpy_api.registry import call_numpy, handles
 from futurex.frontend.numpy_api.ufuncs import applied, call_ufunc, exactly_into, one_axis
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, new_array, node_of
-from futurex.tree.node import const
+from futurex.tree.dims import same
+from futurex.tree.node import Node, const
 
 
 @handles(np.where)
@@ -58,14 +59,24 @@ def clip(
         high = None if type(high) is int and high >= limits.max else high
     if any(bound is not None and node_of(bound).dtype.kind == "c" for bound in (result, low, high)):
         raise Escape("numpy.clip of complex numbers", "it orders NaN in its own way")
-    steps = [(np.maximum, low), (np.minimum, high)]
-    steps = [(ufunc, bound) for ufunc, bound in steps if bound is not None]
-    if not steps:
-        return call_ufunc(np.positive, "__call__", (result,), {} if out is None else {"out": out})
-    for ufunc, bound in steps[:-1]:
-        result = call_ufunc(ufunc, "__call__", (result, bound), {})
-    ufunc, bound = steps[-1]
-    return call_ufunc(ufunc, "__call__", (result, bound), {} if out is None else {"out": out})
+    into = {} if out is None else {"out": out}
+    if low is None and high is None:
+        return call_ufunc(np.positive, "__call__", (result,), into)
+    if low is None or high is None:
+        ufunc, bound = (np.maximum, low) if high is None else (np.minimum, high)
+        return call_ufunc(ufunc, "__call__", (result, bound), into)
+    result, keeps = _within(result, node_of(low), node_of(high))
+    result = call_ufunc(np.maximum, "__call__", (low, result) if keeps else (result, low), {})
+    return call_ufunc(np.minimum, "__call__", (high, result) if keeps else (result, high), into)
+
+
+def _within(x: Tracer, low: Node, high: Node) -> tuple[Tracer, bool]:
+    """What is bounded in the type that NumPy gives it beside both bounds; and does a zero that equals a bound keep its
+    own sign? Beside two numbers it does, and else has that of the bound: of equal ones an extreme is the second."""
+    bounds = [bound.dtype.type(0).item() if bound.aval.weak else bound.dtype for bound in (low, high)]
+    common = np.result_type(x.dtype, *bounds)
+    numbers = all(not bound.ndim or (same(bound.aval.size, 1) and not same(x.size, 1)) for bound in (low, high))
+    return x if x.dtype == common else applied("cast", x, dtype=common), numbers and common.char in "fd"
 
 
 @handles(np.take)

@@ -92,7 +92,8 @@ def _made(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any,
 
     Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
     """
-    if type(function).__eq__ in _OF_IDENTITY and type(function).__hash__:
+    own: Any = type(function)
+    if own.__eq__ in _OF_IDENTITY and own.__hash__ is not None:
         return _kept(kind, function)
     return staged(kind(function))
 
