@@ -7,6 +7,7 @@ extent one. In single precision plans that round their operands first are left o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import threading
@@ -227,12 +228,18 @@ class Convolution:
         return (xp.ascontiguousarray(xp.moveaxis(out, 0, -1)) if task.op == "conv_weight_grad" else out,)
 
 
+@functools.cache
+def _kernel(device: Device, task: Task) -> Convolution:
+    """One for all nodes of a task: layers of a network are alike."""
+    return Convolution(device, task)
+
+
 def kernel_for(device: Device, node: Node) -> Callable[..., tuple[Any, ...]] | None:
     """cuDNN's kernel for a node, or None where the op, the device or the library is another."""
     task = node_task(node)
     if task is None:
         return None
     try:
-        return Convolution(device, task)
+        return _kernel(device, task)
     except (ImportError, OSError, RuntimeError):
         return None

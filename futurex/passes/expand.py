@@ -74,6 +74,15 @@ def _by_moments(x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, No
     return normalised(x, scale, shift, mean, var, eps), mean, var
 
 
+def _in_three_trips(x: Node, scale: Node, shift: Node, eps: float) -> tuple[Node, Node, Node]:
+    """The same with a trip for each sum, as ``x`` is computed where it is read. Differences for the variance are those
+    of the result turned round: one that both read would be written for itself."""
+    axes, count = tuple(range(x.ndim - 1)), float(math.prod(x.shape[:-1]))
+    mean = apply("sum", x, axis=axes, keepdims=False, dtype=None) / count
+    var = apply("sum", apply("square", mean - x), axis=axes, keepdims=False, dtype=None) / count
+    return normalised(x, scale, shift, mean, var, eps), mean, var
+
+
 def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule:
     """Nodes give way to their one result, items to one of several."""
 
@@ -98,8 +107,10 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if not (_by_columns(x) if node.op in _COLUMNWISE else _along_one_axis(node, x)):
         return None
     made = _ROWWISE[node.op] or record(node.op).decompose
-    if free and node.op == "batch_norm" and math.prod(x.shape[:-1]) >= _SAMPLES:
-        made = _by_moments
+    if node.op == "batch_norm":
+        made = made if free else _in_three_trips
+        if (free or x.op != "widen") and math.prod(x.shape[:-1]) >= _SAMPLES:
+            made = _by_moments
     assert made is not None
     found = made(*node.inputs, **node.attrs)
     results = (found,) if isinstance(found, Node) else tuple(found)

@@ -13,7 +13,7 @@ import futurex as fx
 from futurex.kernels.cuda_ import OPTIONS, REDUCTIONS, Operand, emulation, numbered, region_source
 from futurex.kernels.cuda_.reduction import columns_source, reduction_source
 from futurex.kernels.cuda_.scalar import PRELUDE
-from futurex.kernels.cupy_ import draws, formats, largest, regions
+from futurex.kernels.cupy_ import draws, formats, largest, moments, regions
 from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
 from futurex.tree.aval import aval_of
@@ -45,6 +45,9 @@ def texts():
     yield from ((f"{name}-{to}", formats.source(name, to)) for name, to in formats.CONVERSIONS)
     for name, dtype in draws.FORMS:
         yield f"{name}-{dtype}", draws.source(name, dtype, True, False)
+    for dtype in (np.dtype("f4"), np.dtype("f8")):
+        for first, last in ((True, True), (True, False), (False, True)):
+            yield f"moments-{dtype}-{first}-{last}", moments.source(dtype, first, last)
     yield from ((f"largest-{k}", text) for k, text in enumerate(largest.SOURCES))
 
 
@@ -87,9 +90,12 @@ def network_texts():
 
 def in_one(texts, elements=2**40):
     """One file of all kernels for arrays of so many elements, each under a name of its own."""
-    whole = [numbered(PRELUDE, elements), draws.PHILOX]
+    shared = draws.PHILOX, moments.JOINING
+    whole = [numbered(PRELUDE, elements), *shared]
     for number, text in enumerate(texts):
-        text = text.removeprefix(numbered("", 1)).removeprefix(PRELUDE).removeprefix(draws.PHILOX)
+        text = text.removeprefix(numbered("", 1)).removeprefix(PRELUDE)
+        for each in shared:
+            text = text.removeprefix(each)
         body, count = re.subn(r"void region\(", f"void region_{number}(", text)
         assert count == 1
         whole.append(body)
@@ -116,7 +122,7 @@ def test_nvcc_compiles_every_kernel(tmp_path):
     assert all(f"region_{number}".encode() in code for number in (0, len(found) - 1))
 
 
-@pytest.mark.parametrize("architecture, elements", zip(ARCHITECTURES, (2**40, 100), strict=True))
+@pytest.mark.parametrize("architecture, elements", list(zip(ARCHITECTURES, (2**40, 100), strict=True)))
 def test_nvrtc_compiles_every_kernel(architecture, elements):
     """By CUDA's own Python binding (the extra ``nvrtc``), which needs no GPU."""
     try:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import futurex as fx
-from futurex.kernels.cuda_ import emulation, source
-from futurex.kernels.cupy_ import regions
+from futurex.kernels.cuda_ import REDUCTIONS, emulation, source
+from futurex.kernels.cupy_ import CupyBackend, regions
 from futurex.runtime.device import DevicePlan
 
 pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
@@ -72,6 +72,24 @@ def test_rows_of_integers_and_truth_values_have_numpys_bits(dtype):
         assert result.dtype == reference.dtype
         np.testing.assert_array_equal(result, reference)
     assert any(step.kernel.call._kernel._whole is not None for step in plan.instructions if "fused" in step.node.op)
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), 2, None], ids=str)
+@pytest.mark.parametrize("dtype", ["?", "i4", "i8", "f4", "f8"])
+@pytest.mark.parametrize("name", sorted(REDUCTIONS))
+def test_a_reduction_alone_is_generated(name, dtype, axis, device):
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(size=(40, 33, 64)) if dtype[0] == "f" else rng.integers(0, 2, (40, 33, 64))
+    x = drawn.astype(dtype)
+    x[3, 5, 7] = np.nan if dtype[0] == "f" else 0
+    graph = fx.futurize(lambda x: getattr(x, name)(axis=axis)).trace(x).graph
+    [node] = [each for each in graph.nodes if each.op == name]
+    kernel = CupyBackend(device).claim(node, 1)
+    result = kernel.call(None, device.to_device(x))
+    expected = getattr(x, name)(axis=axis)
+    assert kernel.call.backend == "cuda"
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(device.to_host(result), expected, rtol=1e-3 if dtype == "f4" else 1e-9)
 
 
 @pytest.mark.parametrize("name", ["softmax", "of columns, twice", "largest of what is shifted", "several axes"])

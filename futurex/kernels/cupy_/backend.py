@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels import attention, cublas, cudnn
-from futurex.kernels.cupy_ import draws, formats
+from futurex.kernels.cupy_ import draws, formats, moments
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.exact import OnHost
 from futurex.kernels.cupy_.rebind import Rebinder
 from futurex.kernels.cupy_.regions import Region
 from futurex.kernels.cupy_.rules import FACTORISING, NAMES, UNKNOWN, WRITTEN, refusal
-from futurex.kernels.cupy_.sweeps import Sweep
+from futurex.kernels.cupy_.sweeps import Sweep, alone_of
 from futurex.kernels.registry import Kernel
 from futurex.ops.heads import attention_grad_parts, attention_parts
 from futurex.ops.precision import product_parts
@@ -33,7 +33,7 @@ PARTS: dict[str, Call] = {
 
 LIBRARIES: tuple[tuple[str, Callable[[Device, Node], Call | None]], ...] = (
     ("cudnn", cudnn.kernel_for), ("cudnn", attention.kernel_for), ("cublas", cublas.kernel_for),
-    ("cuda", formats.kernel_for), ("cuda", draws.kernel_for),
+    ("cuda", formats.kernel_for), ("cuda", draws.kernel_for), ("cuda", moments.kernel_for),
 )  # fmt: skip
 
 
@@ -75,6 +75,9 @@ class CupyBackend:
 
     def _plain(self, node: Node) -> Placed | Generated:
         """The kernel without a library."""
+        if (alone := alone_of(node)) is not None:
+            placed = Placed(self.device, node, *self._placed(node))
+            return Generated(self.device, node, Sweep(self.device, alone), "", lambda: lambda *x: (placed(None, *x),))
         parts = _parts(node)
         if parts is None:
             return Placed(self.device, node, *self._placed(node))

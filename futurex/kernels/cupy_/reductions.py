@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.cuda_ import COLUMNS, REDUCTIONS, Operand, columns_source, numbered, reduction_source
+from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cuda_.source import Body
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.regions import THREADS, collapse, compiled, strides_of, values_of
@@ -32,6 +33,8 @@ class Reduction:
     def __init__(self, device: Device, region: Graph, out: Node, threads: int = THREADS) -> None:
         if out.op not in REDUCTIONS:
             raise ValueError(f"{out.op} is no reduction that can be generated")
+        if out.dtype == HALF:
+            raise ValueError("sums of halves are single precision until they are stored")
         self.device, self.region, self.out = device, region, out
         self.shape = shape = region.outs[0].shape
         axis = out.attrs["axis"]
@@ -75,10 +78,8 @@ class Reduction:
         return -(-self._columns // COLUMNS) if self._by_columns else 1
 
     def _parts(self) -> int:
-        """Blocks for one kept element, or one tile: several where there are too few of those to fill the device."""
-        wanted = -(-self.device.processors * _BLOCKS_EACH // (self._kept * self._tiles))
         width = COLUMNS if self._by_columns else 1
-        return max(1, min(wanted, self._reduced * width // _WORTH_A_PART, 1024))
+        return parts_of(self.device, self._kept * self._tiles, self._reduced * width)
 
     def _launch(
         self, region: Graph, inputs: Any, order: tuple[int, ...], shape: tuple[int, ...], reduced: int, parts: int,
@@ -115,6 +116,13 @@ class Reduction:
             text = source(region, forms, loops, self.out.op, self.out.dtype)
             self._kernels[key] = Body(region, forms, loops), compiled(self.device, numbered(text, self._elements))
         return self._kernels[key]
+
+
+def parts_of(device: Device, kept: int, elements: int) -> int:
+    """Blocks for one of ``kept`` results or tiles of results, each of so many elements: several where there are too few
+    of those to fill the device."""
+    wanted = -(-device.processors * _BLOCKS_EACH // kept)
+    return max(1, min(wanted, elements // _WORTH_A_PART, 1024))
 
 
 def columns_of(shape: Sequence[int], reduced: Sequence[int]) -> tuple[int, ...]:

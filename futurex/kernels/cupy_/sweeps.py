@@ -14,6 +14,7 @@ from typing import Any
 
 from futurex.kernels.cuda_ import REDUCTIONS
 from futurex.kernels.cuda_.rows import Does
+from futurex.kernels.cuda_.scalar import HALF
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.reductions import Reduction, columns_of
 from futurex.kernels.cupy_.regions import Region
@@ -159,6 +160,20 @@ def _is_generated(node: Node) -> bool:
     if source.size < LEAST_ROW * node.size:
         return False
     return axis is None or source.ndim - 1 in axis or bool(columns_of(source.shape, axis))
+
+
+def alone_of(node: Node) -> Graph | None:
+    """A reduction with nothing around it as a region; None where there is none to generate.
+
+    Over leading axes CuPy's reductions have a block for a few results, however many elements each is of.
+    """
+    if node.op not in REDUCTIONS or not node.is_static or not _is_generated(node):
+        return None
+    source = node.inputs[0]
+    if HALF in (source.dtype, node.dtype) or "c" in source.dtype.kind + node.dtype.kind:
+        return None
+    x = param(source.aval)
+    return Graph([x], [rebuilt(node, [x])], node.op)
 
 
 def _by_cupy(xp: Any, node: Node, value: Any) -> Any:
