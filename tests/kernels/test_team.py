@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -87,6 +88,25 @@ def test_brief_calls_let_a_helper_sleep_until_they_are_many():
         os.sched_yield()
     counted(Share(2, 2), 1)
     assert team().passed == 0
+
+
+def test_a_helper_that_slept_for_nothing_looks_longer_until_it_sleeps_long():
+    deadline = time.monotonic() + 60
+    counted(Share(2, 2), 1)  # there is one
+
+    def call_when_asleep(after):
+        while not team().asleep(0):
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        time.sleep(after)
+        counted(Share(2, 2), 1)
+
+    while not team().looks_longer(0):
+        call_when_asleep(0)
+    call_when_asleep(0.01)
+    while team().looks_longer(0):
+        assert time.monotonic() < deadline
+        os.sched_yield()
 
 
 BITS = """

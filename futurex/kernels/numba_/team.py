@@ -97,6 +97,10 @@ class _Team:
         """Does this helper sleep?"""
         return bool(self._words[HELPERS + k * HELPER])
 
+    def looks_longer(self, k: int) -> bool:
+        """Has this helper slept for nothing, the last time?"""
+        return bool(self._words[HELPERS + k * HELPER + 1])
+
     @property
     def passed(self) -> int:
         """Brief calls that have let helpers sleep since one woke some."""

@@ -13,6 +13,9 @@ import platform
 LOOKS, OFFERS = 400, 300
 """How often who waits looks before it sleeps: some 10 µs in a loop, then offering its processor to others each time,
 100 to 200 µs."""
+NAP, MORE_OFFERS = 500_000, 900
+"""Nanoseconds below which a helper has slept for nothing: work came that soon; and how much more often it then offers
+before it sleeps again, some 0.5 ms, until it has slept for longer than that."""
 LONG, CROWDED, LOOKS_IN_CROWDS = 500_000, 1000, 1200
 """Nanoseconds after which an offered processor came back late, because somebody else wanted it; how many waits then
 offer none, but sleep; and how often they look before. Who sleeps is given a processor at once when woken, who has
@@ -23,7 +26,7 @@ LONE = 8
 LINE = 8  # words, so that what different threads write lies in different lines
 LOCK, STATE, CALL, DONE, FUNCTIONS, SETTINGS, WAITS, CALLER = (LINE * k for k in range(8))
 HELPERS = LINE * 8
-HELPER = 2 * LINE  # words of one: is it asleep, and on the next line what it sleeps by
+HELPER = 2 * LINE  # words of one: is it asleep, how much more often it looks; on the next line what it sleeps by
 _X86, _ARM = ("void @llvm.x86.sse2.pause()",) * 2, ("void @llvm.aarch64.hint(i32)", "void @llvm.aarch64.hint(i32 1)")
 _HINTS = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 _HINT = _HINTS.get(platform.machine())
@@ -34,8 +37,6 @@ _DECLARED, _PAUSE = (f"declare {_HINT[0]}", f"call {_HINT[1]}") if _HINT else ("
 _OFFER = f"""
 define internal void @offer(ptr %team) noinline {{
 entry:
-  %times = alloca [4 x i64]
-  %later = getelementptr i64, ptr %times, i64 2
   %crowd.at = getelementptr i64, ptr %team, i64 {SETTINGS + 4}
   %crowd = load atomic i64, ptr %crowd.at monotonic, align 8
   %crowded = icmp ne i64 %crowd, 0
@@ -45,14 +46,10 @@ keep:
   ret void
 give:
   %yield.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 2}
-  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 6}
   %yield = load ptr, ptr %yield.at
-  %clock = load ptr, ptr %clock.at
-  %asked = call i32 %clock(i32 1, ptr %times)
+  %begun = call i64 @nanoseconds(ptr %team)
   %offered = call i32 %yield()
-  %asked.again = call i32 %clock(i32 1, ptr %later)
-  %begun = call i64 @nanoseconds(ptr %times)
-  %ended = call i64 @nanoseconds(ptr %later)
+  %ended = call i64 @nanoseconds(ptr %team)
   %took = sub i64 %ended, %begun
   %late = icmp ugt i64 %took, {LONG}
   br i1 %late, label %note, label %leave
@@ -62,7 +59,11 @@ note:
 leave:
   ret void
 }}
-define internal i64 @nanoseconds(ptr %time) {{
+define internal i64 @nanoseconds(ptr %team) noinline {{
+  %time = alloca [2 x i64]
+  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 6}
+  %clock = load ptr, ptr %clock.at
+  %asked = call i32 %clock(i32 1, ptr %time)
   %more.at = getelementptr i64, ptr %time, i64 1
   %seconds = load i64, ptr %time
   %more = load i64, ptr %more.at
@@ -293,6 +294,7 @@ entry:
   %k.place = add i64 %k.words, {HELPERS}
   %asleep.at = getelementptr i64, ptr %team, i64 %k.place
   %signal.at = getelementptr i64, ptr %asleep.at, i64 {LINE}
+  %more.at = getelementptr i64, ptr %asleep.at, i64 1
   %patience.at = getelementptr i64, ptr %team, i64 {SETTINGS + 2}
   %odd = and i64 %k, 1
   %from.end = icmp eq i64 %odd, 0
@@ -342,7 +344,9 @@ signal:
   %posted = call i32 %post(ptr %caller.at)
   br label %tired
 tired:
-  %limit = load atomic i64, ptr %patience.at acquire, align 8
+  %least = load atomic i64, ptr %patience.at acquire, align 8
+  %more = load i64, ptr %more.at
+  %limit = add i64 %least, %more
   %patience = call i64 @patience(ptr %team, i64 %limit)
   br label %look
 idle:
@@ -350,6 +354,7 @@ idle:
   %over = icmp eq i64 %settled, 0
   br i1 %over, label %leave, label %wait.on
 {_wait_on("look", "%stays", "sleep")}sleep:
+  %fell = call i64 @nanoseconds(ptr %team)
   store atomic i64 1, ptr %asleep.at seq_cst, align 8
   %again = load atomic i64, ptr %state seq_cst, align 8
   %came = icmp ne i64 %again, %now
@@ -368,6 +373,11 @@ woken:
   %early = icmp ne i64 %still, 0
   br i1 %early, label %doze, label %slept
 slept:
+  %rose = call i64 @nanoseconds(ptr %team)
+  %nap = sub i64 %rose, %fell
+  %for.nothing = icmp ult i64 %nap, {NAP}
+  %more.next = select i1 %for.nothing, i64 {MORE_OFFERS}, i64 0
+  store i64 %more.next, ptr %more.at
   br label %look
 leave:
   ret void
