@@ -24,7 +24,7 @@ from futurex.tree.source import at
 
 FEWEST_ELEMENTS = 256
 """Arrays below this stay with NumPy, whose call costs no more than the work."""
-BESIDE_LARGE, SEVERAL = 2, 4
+BESIDE_LARGE, SEVERAL = 2, 2
 """Elements of an array, and operations on it, from which a region pays beside arrays of ``ALONE_ELEMENTS``, as the
 update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
 ALONE_ELEMENTS = 64 * 1024

@@ -247,7 +247,8 @@ def test_small_arrays_beside_a_large_one_are_regions_of_several_operations():
     sums = [apply("sum", losses * 2.0 - 1.0, **first) / 128.0, apply("sum", columns, **first)]
     assert ops_of(fuse(Graph([large, losses, columns], [large * 2.0, *sums]))).count("fused_reduction") == 2
     assert "fused_reduction" not in ops_of(fuse(Graph([losses, columns], sums)))
-    for short in ([(small + 1.0) * 2.0], [apply("exp", (small + 1.0) * 2.0 - small) + small]):
+    assert ops_of(fuse(Graph([large, small], [large * 2.0, (small + 1.0) * 2.0]))) == ["fused", "fused"]
+    for short in ([small + 1.0], [apply("exp", small + 1.0) + small]):
         assert ops_of(fuse(Graph([large, small], [large * 2.0, *short]))).count("fused") == 1
     rng = np.random.default_rng(0)
     graph = Graph([large, *update[0]], [large * 2.0, *update[1]])
