@@ -43,6 +43,9 @@ class NumpyBackend:
                 return Kernel(
                     writer(node), self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps
                 )
+        written = _OF_FLOATS.get(node.op, "")
+        if written and all(each.aval.weak and each.dtype == float for each in (node, *node.inputs)):
+            return Kernel(_evaluating(written, len(node.inputs)), self.name, threads=used, written=written)
         call = _load(node) if node.op == "load" else _plain(node)
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
@@ -63,6 +66,17 @@ def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
         return out
 
     return replace(kernel, call=call, view=None, into=True)
+
+
+_OF_FLOATS = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "negative": "-{}", "absolute": "abs({})"}
+"""What Python computes of its own floats as NumPy does, without a look for a loop. A quotient may raise there."""
+
+
+@functools.cache
+def _evaluating(written: str, inputs: int) -> Callable[..., Any]:
+    names = [f"x{k}" for k in range(inputs)]
+    call: Callable[..., Any] = eval(f"lambda out, {', '.join(names)}: {written.format(*names)}")
+    return call
 
 
 def _is_large(node: Node) -> bool:

@@ -54,7 +54,8 @@ class Kernel:
     ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie in
     rows (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call at a time per kernel object.
     ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
-    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does. ``bind(workspace)`` gives the kernel as calls
+    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does; ``written``: so is this Python
+    expression, with the inputs in the place of its braces. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
     may be cut, each on a thread of its own; ``contest`` tells whether it is. ``overlaps``: inputs that may share
     memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
@@ -73,6 +74,7 @@ class Kernel:
     late: Late | None = None
     plans: tuple[Any, ...] = ()
     ufunc: Callable[..., Any] | None = None
+    written: str = ""
     bind: Callable[[Workspace], Bound] | None = None
     parts: int = 1
     contest: Contest | None = None

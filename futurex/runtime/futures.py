@@ -200,10 +200,12 @@ class Done(Lendable, Generic[T]):
             self.call = call
 
     def handed_out(self) -> bool:
-        """Hand the result out if nobody has to be asked or told before: it is :attr:`value` then."""
+        """Hand the result out if nobody has to be asked before: it is :attr:`value` then."""
         if self.exposed:
             return True
-        if self.gone is None and self.call is None and not self.readers and type(self.value) is not Resident:
+        if self.gone is None and not self.readers and type(self.value) is not Resident:
+            if self.call is not None:
+                self.call.asked()
             self.exposed = True
             return True
         return False

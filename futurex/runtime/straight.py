@@ -230,7 +230,9 @@ class Straight:
         several = isinstance(draft.node.aval, tuple)
         targets = f"({''.join(f'{out}, ' for out in outs)})" if several else outs[0]
         numbers = [self._low.slots[out].kind is Kind.SCALAR for out in draft.outs]
-        if kernel.ufunc in _BY_NAME:
+        if kernel.written:
+            line = f"{targets} = {kernel.written.format(*inputs.split(', '))}"
+        elif kernel.ufunc in _BY_NAME:
             line = f"k{index}({inputs}, out={targets})"
         elif kernel.ufunc is not None:
             line = f"k{index}({inputs}, {targets})"

@@ -111,6 +111,20 @@ def test_an_update_writes_straight_into_the_donated_array():
     np.testing.assert_array_equal(w, want)
 
 
+@given(st.floats(), st.floats())
+def test_numbers_of_python_have_the_bits_that_numpy_gives_them(x, y):
+    a, b = (param(Aval((), np.dtype(float), weak=True), name) for name in "ab")
+    results = [a + b, a - b, apply("multiply", a, b), apply("negative", a), apply("absolute", a - b)]
+    plan = compile_plan(Graph([a, b], results), backends=NUMPY)
+    assert {each.kernel.backend for each in plan.instructions if each.kernel.written} == {"numpy"}
+    with np.errstate(all="ignore"):
+        want = [x + y, x - y, np.multiply(x, y).item(), -x, np.abs(x - y).item()]
+    for _ in range(3):
+        found = plan.run([x, y])
+        assert [type(each) for each in found] == [float] * 5
+        np.testing.assert_array_equal(np.array(found).view(np.int64), np.array(want).view(np.int64))
+
+
 def test_readers_of_a_donated_argument_run_before_it_is_overwritten():
     x, y = matrix("x"), matrix("y")
     graph = Graph([x, y], [x + 1.0, apply("tanh", apply("transpose", x, axes=(1, 0)) @ y)])
