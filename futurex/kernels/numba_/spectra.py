@@ -21,7 +21,7 @@ from futurex.tree.node import Node
 
 LANES = 16
 _KIND = f"<{LANES} x float>"
-_AHEAD = 2
+_AHEAD = 1
 """Vectors of columns between what is computed and what is asked for."""
 _LONGEST = 3000
 """Steps of a program that are worth compiling: long ones come of periods with a large prime factor."""
@@ -111,7 +111,7 @@ class _Writer:
         each, code = self.map.program.steps[step], self.code
         if each.kind == "input":
             place = code.at("float", self.source, code.multiply("%columns", str(each.first)))
-            self._fetch(place, write=False)
+            self._fetch(place)
             return code.do(f"load {_KIND}, ptr {place}, align 4")
         first = self._value(each.first)
         if each.kind == "scale":
@@ -121,10 +121,11 @@ class _Writer:
 
     def _store(self, row: int, value: str) -> None:
         place = self.code.at("float", self.out, self.code.multiply("%columns", str(row)))
-        self._fetch(place, write=True)
+        self._fetch(place)
         self.code.run(f"store {_KIND} {value}, ptr {place}, align 4")
 
-    def _fetch(self, place: str, *, write: bool) -> None:
-        """Have the line some vectors ahead brought to the second-level cache, or for writing to the first."""
+    def _fetch(self, place: str) -> None:
+        """Have the line some vectors ahead brought to the second-level cache. Rows that lie half a page apart have two
+        sets of the first one between them: a hundred lines would push each other out."""
         later = self.code.at("float", place, str(_AHEAD * LANES))
-        self.code.run(f"call void @llvm.prefetch.p0(ptr {later}, i32 {int(write)}, i32 {3 if write else 2}, i32 1)")
+        self.code.run(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
