@@ -28,9 +28,10 @@ def in_turns(number: int) -> tuple[str, list[str]]:
     ]
 
 
-def prefetch(pointer: str, write: bool = False) -> str:
-    """The instruction that asks for a line, to be read or to be written."""
-    return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)"
+def prefetch(pointer: str, write: bool = False, second: bool = False) -> str:
+    """The instruction that asks for a line, to be read or to be written; for the ``second`` cache only where many lines
+    are asked for that have few places in the first one, because the arrays they begin lie a power of two apart."""
+    return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {2 if second else 3}, i32 1)"
 
 
 def named(function: str, kind: str, streams: bool) -> str:

@@ -15,14 +15,13 @@ import numpy as np
 from futurex.kernels.numba_.channels import Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.linear import Map, Program, Term, negative
+from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
 from futurex.kernels.threads import openmp
 from futurex.ops.spectra import period_of
 from futurex.tree.node import Node
 
 LANES = 16
 _KIND = f"<{LANES} x float>"
-_AHEAD = 1
-"""Vectors of columns between what is computed and what is asked for."""
 _LONGEST = 3000
 """Steps of a program that are worth compiling: long ones come of periods with a large prime factor."""
 
@@ -71,8 +70,7 @@ def _row(program: Program, which: str, c: Term, s: Term) -> list[Term]:
 @functools.lru_cache(maxsize=64)
 def _text(attrs: tuple[tuple[str, Any], ...], threaded: bool) -> str:
     parameters = [("i64", "tasks"), ("i64", "columns"), ("ptr", "out"), ("ptr", "source")]
-    declarations = ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
-    return module(parameters, _Writer(_map(attrs)).text(), threaded, declarations)
+    return module(parameters, _Writer(_map(attrs)).text(), threaded, [PREFETCH])
 
 
 class _Writer:
@@ -125,7 +123,5 @@ class _Writer:
         self.code.run(f"store {_KIND} {value}, ptr {place}, align 4")
 
     def _fetch(self, place: str) -> None:
-        """Have the line some vectors ahead brought to the second-level cache. Rows that lie half a page apart have two
-        sets of the first one between them: a hundred lines would push each other out."""
-        later = self.code.at("float", place, str(_AHEAD * LANES))
-        self.code.run(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
+        """Ask for the line of the next vector: a hundred rows are more streams than a processor foresees."""
+        self.code.run(prefetch(self.code.at("float", place, str(LANES)), second=True))

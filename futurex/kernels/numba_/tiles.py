@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.kernels.numba_.channels import TASKS, TYPES, VECTOR, Writer, Written, splat, tasks, threads_for
 from futurex.kernels.numba_.code import module
+from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
 from futurex.kernels.threads import openmp
 from futurex.ops.tiles import Matrix
 from futurex.tree.node import Node
@@ -54,7 +55,7 @@ def _text(dtype: np.dtype[Any], matrix: Matrix, assemble: bool, adds: bool, thre
     else:
         writer.transform()
     parameters = [("i64", name) for name in _GEOMETRY] + [("ptr", "out"), ("ptr", "source")]
-    return module(parameters, writer.code, threaded, _OUTSIDE)
+    return module(parameters, writer.code, threaded, [PREFETCH, *_OUTSIDE])
 
 
 class _Writer(Writer):
@@ -80,6 +81,9 @@ class _Writer(Writer):
                 found = self._both_sides(self.matrix, d, vectors)
                 for number, value in enumerate(found):
                     offset = self.code.add(self.code.multiply("%plane", str(number)), target, channel)
+                    if vectors:  # of each plane the next line: there are more of them than a processor foresees
+                        later = self.code.add(offset, str(self.lanes))
+                        self.code.run(prefetch(self.code.at(self.element, "%out", later), second=True))
                     self.store(vectors, [value], "%out", offset)
 
     def assemble(self, adds: bool) -> None:
