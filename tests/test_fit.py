@@ -278,6 +278,14 @@ def test_what_fails_on_a_locality_is_raised_by_result():
     assert "test_fit.py" in "".join(getattr(caught.value, "__notes__", []))
 
 
+def test_a_loss_that_is_no_number_any_more_is_told_once():
+    params, data = problem()
+    with pytest.warns(RuntimeWarning, match="is (nan|inf) in epoch") as told:
+        fit(mean_square, params, data, optimizer=fx.optim.sgd(1e200), epochs=4).result(WAIT)
+    [said] = [text for each in told if "in epoch" in (text := str(each.message))]
+    assert "np.errstate(all='raise')" in said
+
+
 def test_runs_side_by_side_do_not_mix():
     params, data = problem()
     runs = [fit(mean_square, params, data, epochs=3, seed=seed) for seed in (0, 1, 0)]
@@ -316,7 +324,7 @@ GOOD, DATA = problem()
         ({"epochs": 0}, ValueError, "epochs must be at least 1, not 0"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
-        ({"epochs": 1.5}, TypeError, "float"),
+        ({"epochs": 1.5}, TypeError, "epochs must be a whole number, not 1.5"),
         ({"data": ()}, ValueError, "data is empty"),
         ({"data": (DATA[0], DATA[1][:7])}, ValueError, "(50, 3), (7,)"),
         ({"data": (DATA[0][:0], DATA[1][:0])}, ValueError, "no examples: shapes (0, 3), (0,)"),

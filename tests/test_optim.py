@@ -118,6 +118,8 @@ def test_a_step_changes_none_of_its_arguments():
     "call, said",
     [
         (lambda: fx.optim.sgd(0.0), "lr must be a positive number, not 0.0"),
+        (lambda: fx.optim.sgd("0.1"), "lr must be a positive number, not '0.1'"),
+        (lambda: fx.optim.sgd(0.1, momentum=None), "momentum must be a number of at least 0 and below 1, not None"),
         (lambda: fx.optim.sgd(float("nan")), "nan"),
         (lambda: fx.optim.sgd(0.1, momentum=1.0), "momentum"),
         (lambda: fx.optim.sgd(0.1, nesterov=True), "give momentum as well"),

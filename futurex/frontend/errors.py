@@ -23,6 +23,10 @@ class Signal(BaseException):
     """Raised by the tracer through the user's code: no ``except``, ``finally`` or ``with`` of the user's may see it."""
 
 
+ONLY_NUMBERS = "only native numbers and booleans are traced"
+AS_NUMBERS = "give it a dtype of numbers, such as x.astype(np.float64)"
+
+
 class Escape(Signal):
     """Staging stops here and the call runs as plain NumPy."""
 

@@ -59,8 +59,16 @@ _GIVE_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect
 OPTIONS = ("device", "donate", "escape", "memory_limit")
 
 
+def _is_off() -> bool:
+    """Does the environment turn futurex off? FUTUREX: ``on`` (default) or ``off``."""
+    text = os.environ.get("FUTUREX") or "on"
+    if text.lower() not in ("on", "off"):
+        raise ValueError(f"FUTUREX={text!r} must be on or off")
+    return text.lower() == "off"
+
+
 class _Settings(threading.local):
-    disabled = os.environ.get("FUTUREX", "on").lower() == "off"
+    disabled = _is_off()
 
 
 _settings = _Settings()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.ops.control import Failure
@@ -341,7 +341,7 @@ class Trace:
             return Capture(array, generator._cell.value, generator, read, key, guard)
         aval = aval_of(array) if isinstance(array, np.ndarray) else array.aval
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
-            raise Escape(f"an array of dtype {aval.dtype}", "only native numbers and booleans are traced")
+            raise Escape(f"an array of dtype {aval.dtype}", ONLY_NUMBERS, AS_NUMBERS)
         node = param(aval, "captured")
         origin = array if isinstance(array, np.ndarray) else None
         cell = Cell(node, origin, is_array=origin is not None)

@@ -13,7 +13,7 @@ import numpy as np
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
 from futurex.frontend.array import Array
 from futurex.frontend.donation import belongs, matched
-from futurex.frontend.errors import Escape, Retrace, unstaged
+from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.kept import Kept, kept_apart
@@ -329,7 +329,7 @@ def enter_arguments(
             continue
         aval = opened[position] if position in opened else leaf.aval if isinstance(leaf, Array) else aval_of(leaf)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
-            raise Escape(f"an argument of dtype {aval.dtype}", "only native numbers and booleans are traced")
+            raise Escape(f"an argument of dtype {aval.dtype}", ONLY_NUMBERS, AS_NUMBERS)
         entered.params.append(param(aval, paths[position].replace("/", "_")))
         origin = leaf if isinstance(leaf, np.ndarray) else None
         is_array = origin is not None or (isinstance(leaf, Array) and leaf._is_array)

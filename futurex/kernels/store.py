@@ -34,8 +34,8 @@ def folder() -> Path:
 
 def bound() -> int:
     """The most bytes they may take: FUTUREX_CACHE_MB megabytes, or 256."""
-    text = os.environ.get("FUTUREX_CACHE_MB", str(_MEGABYTES))
-    if not text.isdigit():
+    text = os.environ.get("FUTUREX_CACHE_MB") or str(_MEGABYTES)
+    if not text.isdecimal():
         raise ValueError(f"FUTUREX_CACHE_MB={text!r} must be a whole number of megabytes; 0 stores nothing")
     return int(text) * 10**6
 

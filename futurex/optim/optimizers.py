@@ -7,7 +7,7 @@ at any time; so is ``state["step"]``, the count that bias correction needs (exac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsFloat
 
 import numpy as np
 
@@ -145,14 +145,14 @@ def adamw(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
 
 
 def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"{name} must be a positive number, not {value}")
+    if not isinstance(value, SupportsFloat) or not float(value) > 0:
+        raise ValueError(f"{name} must be a positive number, not {value!r}")
     return float(value)
 
 
 def _share(name: str, value: float) -> float:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
+    if not isinstance(value, SupportsFloat) or not 0 <= float(value) < 1:
+        raise ValueError(f"{name} must be a number of at least 0 and below 1, not {value!r}")
     return float(value)
 
 

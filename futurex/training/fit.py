@@ -226,7 +226,10 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
 
 
 def _count(name: str, value: Any, least: int = 1) -> int:
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     return number

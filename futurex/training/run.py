@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from futurex.frontend.tracebacks import fold, settle
 from futurex.partition import Placement
@@ -61,7 +65,7 @@ class Run:
         self._work, self._structures, self._placements = work, structures, placements
         self._checkpoint, self._progress = checkpoint, progress
         self._outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._stopped = False
+        self._stopped = self._warned = False
         self._lock = threading.Lock()
         work.subscribe(self._heard)
         work.add_done_callback(self._ended)
@@ -127,12 +131,26 @@ class Run:
                 return
             self.step, self.loss = event["step"], event["loss"]
             if event["kind"] == "epoch":
+                self._warn_of(event)
                 record = {name: value for name, value in event.items() if name != "kind"}
                 self.history = [*(each for each in self.history if each["epoch"] < record["epoch"]), record]
                 if self._progress is not None:
                     self._progress.epoch(self.history[-1])
             elif self._progress is not None:
                 self._progress.update(event["step"], event["epoch"], event["loss"], event["rate"])
+
+    def _warn_of(self, epoch: Mapping[str, Any]) -> None:
+        """Say it, once, where the loss is no number any more. Threads that bring events go on, whatever filters say."""
+        if np.isfinite(epoch["loss"]) or self._warned:
+            return
+        self._warned = True
+        said = (
+            f"the loss of run {self.name!r} is {epoch['loss']} in epoch {epoch['epoch']}; run.stop() ends it. A "
+            "smaller learning rate may help, and `with np.errstate(all='raise'): loss(params, *batch)` raises where "
+            "it begins"
+        )
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(said, RuntimeWarning, stacklevel=1)
 
     def _ended(self, work: SpmdRun) -> None:
         # Callbacks run on a thread of the group, which must not wait for a disk.
@@ -169,6 +187,7 @@ class Run:
             told = max((record["epoch"] for record in self.history), default=0)
             self.history = list(first.history)
             for record in self.history:
+                self._warn_of(record)
                 if record["epoch"] > told and self._progress is not None:  # events may be slower than results
                     self._progress.epoch(record)
             self.step, self._stopped, self.params = first.step, first.stopped, params

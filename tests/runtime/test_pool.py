@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import os
 import subprocess
 import sys
 import threading
@@ -430,9 +431,18 @@ print("end")
 def test_settings_that_make_no_sense_are_refused(monkeypatch):
     monkeypatch.setenv("FUTUREX_THREADS", "8")
     assert config.threads() == 8
-    monkeypatch.setenv("FUTUREX_THREADS", "none")
-    with pytest.raises(ValueError, match="FUTUREX_THREADS='none'"):
-        config.threads()
+    for nonsense in ("none", "0", "-1", "99999", "²"):
+        monkeypatch.setenv("FUTUREX_THREADS", nonsense)
+        with pytest.raises(ValueError, match=f"FUTUREX_THREADS='{nonsense}'"):
+            config.threads()
     monkeypatch.setenv("FUTUREX_DEADLINE", "-1")
     with pytest.raises(ValueError, match="positive number of seconds"):
         config.deadline()
+    monkeypatch.setenv("FUTUREX_DEADLINE", "inf")
+    assert config.deadline() <= threading.TIMEOUT_MAX
+    for name in ("FUTUREX_THREADS", "FUTUREX_DEADLINE", "FUTUREX_COMPILE"):
+        monkeypatch.setenv(name, "")
+    assert (config.threads() >= 1, config.deadline(), config.background()) == (True, 600, True)
+    command, environment = [sys.executable, "-c", "import futurex"], {**os.environ, "FUTUREX": "0"}
+    wrong = subprocess.run(command, env=environment, capture_output=True, timeout=WAIT)
+    assert b"FUTUREX='0' must be on or off" in wrong.stderr

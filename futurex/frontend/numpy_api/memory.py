@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.layout import f_strides, is_contiguous
 from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS, handles
 from futurex.frontend.trace import current, emit
@@ -25,7 +25,7 @@ def of_known_shape(self: Tracer, what: str) -> None:
 def _dtype(value: Any) -> np.dtype[Any]:
     dtype = np.dtype(value)
     if dtype.kind not in "biufc" or not dtype.isnative:
-        raise Escape(f"an array of dtype {dtype}", "only native numbers and booleans are traced")
+        raise Escape(f"an array of dtype {dtype}", ONLY_NUMBERS, AS_NUMBERS)
     return dtype
 
 
