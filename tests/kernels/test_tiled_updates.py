@@ -44,6 +44,20 @@ def precise(function, arguments):
     return function(*(np.float64(each) for each in arguments))
 
 
+class _UnderWay:
+    """Code that is not there yet."""
+
+    ready = False
+
+
+def test_numpy_computes_updates_until_their_code_is_there(monkeypatch):
+    arguments = data(*SHAPES[0])
+    program, plan, made = planned("rank_update", adam, arguments)
+    monkeypatch.setattr(type(made.kernel.late), "entry_for", lambda loop, addresses: _UnderWay)
+    close(plan.run(program.flatten(*arguments)), precise(adam, arguments), TOLERANCE)
+    assert made.kernel.late.interpreted == 1
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("function", [descent, adam])
 def test_values_are_those_of_double_precision_on_any_number_of_threads(function, shape):

@@ -198,8 +198,12 @@ class _Loop:
 
         With an ``entry``: unless its code is there before NumPy is done. False then, and nothing was written.
         """
+        graph = self.node.attrs["graph"]
         with np.errstate(all="ignore"):
-            found = self.node.attrs["graph"].run_until(lambda: entry is not None and entry.ready, inputs)
+            if len(graph.params) == len(inputs):
+                found = graph.run_until(lambda: entry is not None and entry.ready, inputs)
+            else:  # the region of an update begins with the product of two inputs
+                found = self.node.record.run(inputs, self.node.attrs)
         if found is None:
             return False
         self.interpreted += 1
