@@ -25,8 +25,8 @@ from futurex.tree.node import Node
 _UNIT = 4
 """Rows by which pieces are cut, and of one trip where twice as many lie in the nearest cache; else half of them do."""
 _NEAR = 40 * 1024
-_PIECES, _LEAST = 16, 16
-"""Pieces, so that who comes late takes fewer; and rows of one."""
+_PIECES, _LEAST = 32, 16
+"""Pieces: a long and a short one for each of sixteen threads; and rows of one, in the middle of their lengths."""
 _AHEAD = 256
 """Bytes behind what is read now that are asked for. Few: a processor foresees rows that are read as they lie, and
 beyond a row's end lie rows that are read already (2 KB: 1.1 times as long; nothing: 1.02 times)."""
@@ -99,8 +99,17 @@ def _text(at_once: int) -> str:
 
 
 def _begin(code: Code, piece: str) -> str:
-    """The row that a piece begins with."""
-    place = code.do(f"sdiv i64 {code.multiply('%rows', piece)}, %pieces")
+    """The row that a piece begins with.
+
+    Pieces are taken from both ends, so the last ones lie in the middle. Towards it they grow shorter, as much with
+    each, so that who is done first waits for a short one: of p pieces, up to the middle, the first k have
+    2 k (p - k) / p**2 of the rows.
+    """
+    left = code.do(f"sub nsw i64 %pieces, {piece}")
+    area = code.multiply(code.multiply(piece, left), "2")
+    rows = code.do(f"sdiv i64 {code.multiply('%rows', area)}, {code.multiply('%pieces', '%pieces')}")
+    behind = code.do(f"icmp sgt i64 {piece}, {left}")
+    place = code.do(f"select i1 {behind}, i64 {code.do(f'sub nsw i64 %rows, {rows}')}, i64 {rows}")
     return code.do(f"and i64 {place}, -{_UNIT}")
 
 
