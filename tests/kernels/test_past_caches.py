@@ -1,11 +1,15 @@
 """Results that go past the caches: the same bits, wherever they lie and whatever a row's length is."""
 
+import re
+
 import numpy as np
 import pytest
 from compare import bits
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_ import NumbaBackend, past
+from futurex.kernels.numba_.emit import PIECE
+from futurex.kernels.numba_.pairwise import AHEAD, LINE
 from futurex.tree import Aval, Graph, apply, param
 
 F4, F8 = np.dtype("f4"), np.dtype("f8")
@@ -143,6 +147,21 @@ def test_only_what_outgrows_the_last_cache(monkeypatch):
     monkeypatch.setattr(past, "last_cache", lambda: 4096)
     assert past.outgrows([p((1024,), "f4", "x")])
     assert not past.outgrows([p((1023,), "f4", "x")])
+
+
+@pytest.mark.parametrize("operands", [1, 2, 4])
+def test_what_is_asked_for_ahead_stays_in_the_nearest_cache(operands, monkeypatch):
+    """However many operands there are, it is as much together."""
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    params = [p((1 << 16,), F4, f"x{k}") for k in range(operands)]
+    graph = Graph(params, [sum(params[1:], params[0] * 2.0)])
+    kernel = NumbaBackend().claim(apply("fused", *(param(each.aval) for each in params), graph=graph), 1)
+    lines = kernel.call.text.splitlines()
+    asked = [lines[k - 1] for k, line in enumerate(lines) if "call void @llvm.prefetch" in line]
+    distances = [int(re.search(r"i64 (\d+)$", line).group(1)) for line in asked]
+    assert len(distances) == operands * PIECE * F4.itemsize // LINE
+    assert operands * min(distances) <= AHEAD < operands * (min(distances) + LINE)
+
 
 
 @pytest.mark.parametrize(("shape", "axis"), [

@@ -277,15 +277,17 @@ class _Emitter:
         ]  # fmt: skip
 
     def _asked(self) -> list[str]:
-        """Requests for what operands hold ahead of a piece. Views with gaps between their rows are mostly those of one
-        array, some shifted against others: its few rows, most of which are read already, the processor foresees."""
-        for name, dtype, mask in self._pointers()[len(self.outs) :]:
-            if mask[-1] and not self._axes(name):
-                kind = memory_type(dtype)
-                start = self.body.emit(f"getelementptr inbounds {kind}, ptr {self.rows[name]}, i64 %piece")
-                for byte in range(AHEAD, AHEAD + PIECE * dtype.itemsize, LINE):
-                    self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
-                self.body.intrinsics.add(PREFETCH)
+        """Requests for what operands hold ahead of a piece, so far in all: what is there and not read yet has to stay
+        in the nearest cache. Views with gaps between their rows are mostly those of one array, some shifted against
+        others: its few rows, most of which are read already, the processor foresees."""
+        operands = self._pointers()[len(self.outs) :]
+        asked = [(name, dtype) for name, dtype, mask in operands if mask[-1] and not self._axes(name)]
+        for name, dtype in asked:
+            start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 %piece")
+            ahead = AHEAD // len(asked)
+            for byte in range(ahead, ahead + PIECE * dtype.itemsize, LINE):
+                self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
+            self.body.intrinsics.add(PREFETCH)
         return self._flush()
 
     def _of_rows(self, high: str) -> list[str]:
