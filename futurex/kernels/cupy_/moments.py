@@ -23,10 +23,9 @@ from futurex.tree.node import Node
 
 JOINING = """
 #ifdef EMULATED_
-inline float inverse(float n) { return 1.0f / n; }
-#else
-__device__ inline float inverse(float n) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(n)); return r; }
+inline float __fdividef(float x, float y) { return x / y; }
 #endif
+__device__ inline float inverse(float n) { return __fdividef(1.0f, n); }  // without branches, and so several at once
 __device__ inline double inverse(double n) { return 1.0 / n; }
 template <typename T> struct Moments { T total, mean, apart; unsigned int count; };
 template <typename T> __device__ inline void take(Moments<T>& here, T x, T number) {
