@@ -32,9 +32,9 @@ def texts():
         reduced = {"sum": np.dtype(float), "prod": np.dtype(float), "any": np.dtype(bool), "all": np.dtype(bool)}
         for reduce in REDUCTIONS if dtype in REDUCIBLE else ():
             made = reduced.get(reduce, dtype)
-            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, reduce, made)
+            yield f"{dtype}-{reduce}", reduction_source(body, [Operand.DENSE] * 2, 1, [(reduce, made)])
             if dtype in COLUMNS_OF:
-                yield f"{dtype}-{reduce}-columns", columns_source(body, [Operand.DENSE] * 2, 1, reduce, made)
+                yield f"{dtype}-{reduce}-columns", columns_source(body, [Operand.DENSE] * 2, 1, [(reduce, made)])
         yield f"{dtype}-over", region_source(body, [Operand.DENSE] * 2, 1, [(0, 1)])
         casts = [node for to in DTYPES if loop_of(node := apply("cast", params[0], dtype=to)) is not None]
         yield f"{dtype}-casts", region_source(Graph(params[:1], casts, "casts"), [Operand.STRIDED], 2)

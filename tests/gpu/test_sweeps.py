@@ -6,6 +6,7 @@ import pytest
 import futurex as fx
 from futurex.kernels.cuda_ import REDUCTIONS, emulation, source
 from futurex.kernels.cupy_ import CupyBackend, regions
+from futurex.kernels.cupy_.reductions import Reduction
 from futurex.runtime.device import DevicePlan
 
 pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="no C++ compiler is on the path")
@@ -72,6 +73,38 @@ def test_rows_of_integers_and_truth_values_have_numpys_bits(dtype):
         assert result.dtype == reference.dtype
         np.testing.assert_array_equal(result, reference)
     assert any(step.kernel.call._kernel._whole is not None for step in plan.instructions if "fused" in step.node.op)
+
+
+def test_reductions_of_the_same_elements_are_one_kernel():
+    """Those that wait for the result of another are not; dtypes and what is combined may differ."""
+
+    def program(x, y):
+        z = x * y
+        first = z.sum(axis=0)
+        return first, np.tanh(z).max(axis=0), (z > 2).any(axis=0), ((z - first / 64) * y).sum(axis=0)
+
+    x, y = np.random.default_rng(0).normal(size=(2, 64, 40))
+    graph = fx.futurize(program).trace(x, y).graph
+    plan = DevicePlan(graph, resident=False)
+    for result, reference in zip(plan.run([x, y]), program(x, y), strict=True):
+        np.testing.assert_allclose(result, reference, rtol=1e-11)
+    sweeps = [step.kernel.call._kernel for step in plan.instructions if step.node.op == "fused_reduction"]
+    kernels = [kernel for sweep in sweeps for _, _, kernel in sweep._steps if isinstance(kernel, Reduction)]
+    assert [len(kernel.outs) for kernel in kernels] == [3, 1]
+
+
+def test_the_gradient_of_batch_normalisation_sums_in_one_trip():
+    def loss(x, w, scale, shift):
+        return (fx.nn.batch_norm(x @ w, scale, shift)[0] ** 3).mean()
+
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=(200, 32)), rng.normal(size=(32, 32)), rng.normal(size=32), rng.normal(size=32)
+    plan = DevicePlan(fx.futurize(fx.grad(loss, argnums=(0, 2, 3))).trace(*args).graph, resident=False)
+    for result, reference in zip(plan.run([*args]), fx.grad(loss, argnums=(0, 2, 3))(*args), strict=True):
+        np.testing.assert_allclose(result, np.asarray(reference), rtol=1e-9, atol=1e-12)
+    calls = [step.kernel.call for step in plan.instructions if step.node.op == "fused_reduction"]
+    sums = [kernel for call in calls for _, _, kernel in call._kernel._steps if isinstance(kernel, Reduction)]
+    assert [len(kernel.outs) for kernel in sums] == [2]
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), 2, None], ids=str)

@@ -24,21 +24,23 @@ FEWEST_COLUMNS = 16
 
 
 class Reduction:
-    """The kernel of a reduction ``out`` over the one result of an elementwise region.
+    """The kernel of reductions ``outs`` over the results of an elementwise region, of one shape along the same axes.
 
-    Called with arrays of the device and host scalars, it gives a new array. ``threads`` is a power of two, the most in
-    a block, and at least :data:`COLUMNS`. Raises ValueError for a region or reduction that cannot be generated.
+    Called with arrays of the device and host scalars, it gives a new array, or several. ``threads`` is a power of two,
+    the most in a block, and at least :data:`COLUMNS`. Raises ValueError for a region or reduction that cannot be
+    generated.
     """
 
-    def __init__(self, device: Device, region: Graph, out: Node, threads: int = THREADS) -> None:
-        if out.op not in REDUCTIONS:
-            raise ValueError(f"{out.op} is no reduction that can be generated")
-        if out.dtype == HALF:
-            raise ValueError("sums of halves are single precision until they are stored")
-        self.device, self.region, self.out = device, region, out
+    def __init__(self, device: Device, region: Graph, *outs: Node, threads: int = THREADS) -> None:
+        for out in outs:
+            if out.op not in REDUCTIONS:
+                raise ValueError(f"{out.op} is no reduction that can be generated")
+            if out.dtype == HALF:
+                raise ValueError("sums of halves are single precision until they are stored")
+        self.device, self.region, self.outs = device, region, outs
         self.shape = shape = region.outs[0].shape
-        axis = out.attrs["axis"]
-        reduced = tuple(range(len(shape))) if axis is None else axis
+        axis = outs[0].attrs["axis"]
+        self.axes = reduced = tuple(range(len(shape))) if axis is None else tuple(axis)
         kept = [k for k in range(len(shape)) if k not in reduced]
         self.result_shape = tuple(1 if k in reduced else extent for k, extent in enumerate(shape))
         inner = columns_of(shape, reduced)
@@ -53,19 +55,22 @@ class Reduction:
         Body(region, [Operand.DENSE] * len(region.params), 1)
 
     def __call__(self, *inputs: Any) -> Any:
-        xp, dtype, kept, columns = self.device.xp, self.out.dtype, self._kept, self._columns
+        kept, columns = self._kept, self._columns
         if not kept or not self._reduced or not columns:
             raise ValueError("nothing to reduce")
         parts = self._parts()
-        partial = xp.empty(kept * parts * columns, dtype)
-        self._launch(self.region, inputs, self._order, self.shape, self._reduced, parts, partial)
-        if parts == 1:
-            return partial.reshape(self.out.shape)
-        result = xp.empty(kept * columns, dtype)
-        shape = (kept, parts, columns)
-        whole = param(Aval(shape, dtype))
-        self._launch(Graph([whole], [whole]), (partial,), (0, 1, 2), shape, parts, 1, result)
-        return result.reshape(self.out.shape)
+        results = self._empty(parts)
+        self._launch(self.region, inputs, self._order, self.shape, self._reduced, parts, results)
+        if parts > 1:
+            shape, partial, results = (kept, parts, columns), results, self._empty(1)
+            wholes = [param(Aval(shape, out.dtype)) for out in self.outs]
+            self._launch(Graph(wholes, wholes), partial, (0, 1, 2), shape, parts, 1, results)
+        made = tuple(result.reshape(out.shape) for result, out in zip(results, self.outs, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def _empty(self, parts: int) -> list[Any]:
+        size = self._kept * parts * self._columns
+        return [self.device.xp.empty(size, out.dtype) for out in self.outs]
 
     @property
     def rows(self) -> int | None:
@@ -83,7 +88,7 @@ class Reduction:
 
     def _launch(
         self, region: Graph, inputs: Any, order: tuple[int, ...], shape: tuple[int, ...], reduced: int, parts: int,
-        result: Any,
+        results: Sequence[Any],
     ) -> None:  # fmt: skip
         forms = tuple(self._form(value, order, shape) for value in inputs)
         strided = [k for k, form in enumerate(forms) if form is Operand.STRIDED]
@@ -93,13 +98,14 @@ class Reduction:
         sizes = [self._kept, reduced, *([self._columns] if self._by_columns else ()), parts]
         args = [
             *map(np.int64, [*sizes, *(extents[1:] if strided else ())]),
-            result,
+            *results,
             *(value for value, form in zip(inputs, forms, strict=True) if form is not Operand.VALUE),
             *(np.int64(step) for walk in steps for step in walk),
             *values_of(body, region, inputs),
         ]  # fmt: skip
         blocks = self._kept * self._tiles * parts
-        kernel((blocks,), (self.threads,), tuple(args), shared_mem=self.threads * result.itemsize)
+        widest = max(result.itemsize for result in results)
+        kernel((blocks,), (self.threads,), tuple(args), shared_mem=self.threads * widest)
 
     def _form(self, value: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Operand:
         if not self.device.holds(value):
@@ -113,7 +119,7 @@ class Reduction:
         key = region.hash, forms, loops
         if key not in self._kernels:
             source = columns_source if self._by_columns else reduction_source
-            text = source(region, forms, loops, self.out.op, self.out.dtype)
+            text = source(region, forms, loops, [(out.op, out.dtype) for out in self.outs])
             self._kernels[key] = Body(region, forms, loops), compiled(self.device, numbered(text, self._elements))
         return self._kernels[key]
 

@@ -22,6 +22,7 @@ from futurex.kernels.cupy_.rows import Rows, Task, worth
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, param
 
+MOST_ARRAYS = 16  # that one kernel reads
 LEAST_ROW = 32
 """Elements below which most threads of a block would have nothing to do."""
 
@@ -46,6 +47,8 @@ class Sweep:
         for nodes in alike.values():
             self._region(nodes)
         self._whole = _in_one(device, graph, self._steps)
+        if self._whole is None:
+            self._join_reductions()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         if self._whole is not None:
@@ -81,6 +84,27 @@ class Sweep:
         else:
             raise ValueError(f"{node!r} is no part of a region with reductions")
         self._there.add(node)
+
+    def _join_reductions(self) -> None:
+        """Make reductions of one shape along the same axes one kernel, which reads what they share once; each as early
+        as the first of them, where what it reads is there."""
+        there, place = set(self.graph.params), 0
+        while place < len(self._steps):
+            made, _, kernel = self._steps[place]
+            if isinstance(kernel, Reduction):
+                alike = [
+                    step for step in self._steps[place:]
+                    if isinstance(step[2], Reduction) and there.issuperset(step[1])
+                    and (step[2].shape, step[2].axes) == (kernel.shape, kernel.axes)
+                ]  # fmt: skip
+                nodes = [node for targets, _, _ in alike for node in targets]
+                leaves = list(dict.fromkeys(leaf for _, sources, _ in alike for leaf in sources))
+                if len(alike) > 1 and len(leaves) <= MOST_ARRAYS:
+                    region = _segment([node.inputs[0] for node in nodes], leaves)
+                    self._steps[place] = made, leaves, kernel = nodes, leaves, Reduction(self.device, region, *nodes)
+                    self._steps = [step for step in self._steps if not any(step is each for each in alike)]
+            there.update(made)
+            place += 1
 
     def _region(self, nodes: list[Node]) -> None:
         wanted = [node for node in nodes if node not in self._there]
