@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from compare import bits
 
+import futurex as fx
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_ import NumbaBackend, past
 from futurex.kernels.numba_.emit import PIECE
@@ -149,6 +150,32 @@ def test_only_what_outgrows_the_last_cache(monkeypatch):
     assert not past.outgrows([p((1023,), "f4", "x")])
 
 
+def asked_by(kernel):
+    """How many bytes ahead each line is that a kernel asks for."""
+    lines = kernel.call.text.splitlines()
+    asked = [lines[k - 1] for k, line in enumerate(lines) if "call void @llvm.prefetch" in line]
+    return [int(re.search(r"i64 (\d+)$", line).group(1)) for line in asked]
+
+
+def test_of_views_with_gaps_one_is_asked_for(monkeypatch):
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    made = []
+
+    def claimed(self, node, threads, claim=NumbaBackend.claim):
+        made.append(claim(self, node, threads))
+        return made[-1]
+
+    monkeypatch.setattr(NumbaBackend, "claim", claimed)
+    u = np.random.default_rng(0).normal(size=(300, 2000)).astype("f4")
+
+    def stencil(u):
+        return 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+
+    assert bits(np.asarray(fx.futurize(stencil)(u))) == bits(stencil(u))
+    (kernel,) = (each for each in made if each is not None and hasattr(each.call, "program"))
+    assert len(asked_by(kernel)) == PIECE * F4.itemsize // LINE
+
+
 @pytest.mark.parametrize("operands", [1, 2, 4])
 def test_what_is_asked_for_ahead_stays_in_the_nearest_cache(operands, monkeypatch):
     """However many operands there are, it is as much together."""
@@ -156,9 +183,7 @@ def test_what_is_asked_for_ahead_stays_in_the_nearest_cache(operands, monkeypatc
     params = [p((1 << 16,), F4, f"x{k}") for k in range(operands)]
     graph = Graph(params, [sum(params[1:], params[0] * 2.0)])
     kernel = NumbaBackend().claim(apply("fused", *(param(each.aval) for each in params), graph=graph), 1)
-    lines = kernel.call.text.splitlines()
-    asked = [lines[k - 1] for k, line in enumerate(lines) if "call void @llvm.prefetch" in line]
-    distances = [int(re.search(r"i64 (\d+)$", line).group(1)) for line in asked]
+    distances = asked_by(kernel)
     assert len(distances) == operands * PIECE * F4.itemsize // LINE
     assert operands * min(distances) <= AHEAD < operands * (min(distances) + LINE)
 

@@ -279,12 +279,19 @@ class _Emitter:
     def _asked(self) -> list[str]:
         """Requests for what operands hold ahead of a piece, so far in all: what is there and not read yet has to stay
         in the nearest cache. Views with gaps between their rows are mostly those of one array, some shifted against
-        others: its few rows, most of which are read already, the processor foresees."""
-        operands = self._pointers()[len(self.outs) :]
-        asked = [(name, dtype) for name, dtype, mask in operands if mask[-1] and not self._axes(name)]
-        for name, dtype in asked:
-            start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 %piece")
-            ahead = AHEAD // len(asked)
+        others: new is what the one that lies furthest reads, and the rows of the others stay there, too."""
+        operands = [(name, dtype) for name, dtype, mask in self._pointers()[len(self.outs) :] if mask[-1]]
+        asked = [(self.rows[name], dtype) for name, dtype in operands if not self._axes(name)]
+        views = [(self.rows[name], dtype) for name, dtype in operands if self._axes(name)]
+        ahead = AHEAD // max(1, len(asked) + 2 * bool(views))
+        if views:
+            furthest, dtype = views[0]
+            for row, _ in views[1:]:
+                beyond = self.body.emit(f"icmp ugt ptr {row}, {furthest}")
+                furthest = self.body.emit(f"select i1 {beyond}, ptr {row}, ptr {furthest}")
+            asked.append((furthest, dtype))
+        for row, dtype in asked:
+            start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {row}, i64 %piece")
             for byte in range(ahead, ahead + PIECE * dtype.itemsize, LINE):
                 self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
             self.body.intrinsics.add(PREFETCH)
