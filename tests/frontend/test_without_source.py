@@ -98,3 +98,32 @@ def test_the_prompt_says_what_keeps_the_source():
     assert first == "<stdin>:1: a call of f"
     assert second == "  why: no source for f (<stdin>)"
     assert third.startswith("  do: define it in a file, a notebook, IPython, ")
+
+
+WRITTEN_ANEW = """
+import numpy as np
+import pytest
+import futurex as fx
+
+@fx.futurize
+def doubled(x):
+    assert x.min() > 0, "nothing below zero"
+    assert x.ndim == 1
+    return x * 2
+
+def test_of_a_user():
+    x = np.ones(3)
+    assert doubled(x).tolist() == [2, 2, 2]
+    assert fx.grad(lambda x: doubled(x).sum())(x).tolist() == [2, 2, 2]
+    assert "plain" not in doubled.explain()
+    for _ in range(4):
+        with pytest.raises(AssertionError, match="nothing below zero"):
+            doubled(-x).result()
+"""
+
+
+def test_functions_whose_assertions_pytest_has_written_anew_are_staged(tmp_path):
+    (tmp_path / "test_them.py").write_text(WRITTEN_ANEW)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout

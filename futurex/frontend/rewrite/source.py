@@ -8,8 +8,10 @@ import itertools
 import linecache
 import sys
 import types
+from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.Lambda
+_PYTESTS = "_pytest.assertion.rewrite"
 
 
 class NoSource(Exception):
@@ -34,6 +36,9 @@ def _find(function: types.FunctionType) -> FunctionNode:
         raise NoSource(f"no source for {function.__qualname__} ({code.co_filename})")
     try:
         same = _same(code, lines, apart=False) or _same(code, lines, apart=True)
+        hook = function.__globals__.get("__loader__")
+        if not same and type(hook).__module__ == _PYTESTS:
+            same = _same(code, lines, apart=False, hook=hook)
     except SyntaxError as error:
         raise NoSource(f"{code.co_filename} does not parse: {error}") from None
     if not same:
@@ -43,8 +48,8 @@ def _find(function: types.FunctionType) -> FunctionNode:
     return same[0]
 
 
-def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool) -> list[FunctionNode]:
-    nodes = _functions(code.co_filename, lines, apart).get((code.co_name, code.co_firstlineno), ())
+def _same(code: types.CodeType, lines: tuple[str, ...], apart: bool, hook: Any = None) -> list[FunctionNode]:
+    nodes = _functions(code.co_filename, lines, apart, hook).get((code.co_name, code.co_firstlineno), ())
     return [node for node, compiled in nodes if same_code(compiled, code)]
 
 
@@ -60,17 +65,21 @@ Compiled = tuple[FunctionNode, types.CodeType]
 
 
 @functools.lru_cache(maxsize=64)
-def _functions(filename: str, lines: tuple[str, ...], apart: bool) -> dict[tuple[str, int], list[Compiled]]:
+def _functions(
+    filename: str, lines: tuple[str, ...], apart: bool, hook: Any = None
+) -> dict[tuple[str, int], list[Compiled]]:
     """Every function of a module by name and first line, with the code that its source compiles to.
 
     ``apart``: each statement is compiled by itself, as IPython does it. A call of a module's function is other code
-    where Python sees that the name was imported beside it.
+    where Python sees that the name was imported beside it. ``hook``: the loader of pytest that has written the
+    assertions of the module anew; they are staged as they stand in the source.
     """
     text = "".join(lines)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     module = compile(text, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
     codes: dict[tuple[str, int], list[types.CodeType]] = {}
-    for part in [ast.Module([statement], []) for statement in module.body] if apart else [module]:
+    compiled = module if hook is None else _written_anew(text, filename, hook)
+    for part in [ast.Module([statement], []) for statement in module.body] if apart else [compiled]:
         for code in _inner(compile(part, filename, "exec", flags, dont_inherit=True)):
             codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
     found: dict[tuple[str, int], list[Compiled]] = {}
@@ -81,6 +90,13 @@ def _functions(filename: str, lines: tuple[str, ...], apart: bool) -> dict[tuple
             if _stands_at(node, code):
                 found.setdefault(_place(node), []).append((node, code))
     return found
+
+
+def _written_anew(text: str, filename: str, hook: Any) -> ast.Module:
+    """A module as pytest compiles it."""
+    module = ast.parse(text, filename)
+    sys.modules[_PYTESTS].rewrite_asserts(module, text.encode(), filename, hook.config)
+    return module
 
 
 def _inner(code: types.CodeType) -> list[types.CodeType]:
