@@ -48,6 +48,13 @@ def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1, alon
     return node, backend(alone).claim(node, threads)
 
 
+def run_bound(kernel, *arrays):
+    """As a plan does: the steps read what the bound kernel and its workspace hold."""
+    workspace = Workspace()
+    bound = kernel.bind(workspace)
+    Row(bound.aim(*arrays)).run()
+
+
 def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expected=None, alone=False):
     """``expected``: how the operands lie for all that the tree says."""
     rng = np.random.default_rng(sum(x_shape + y_shape))
@@ -66,7 +73,7 @@ def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expect
     assert np.isnan(framed[:32]).all()
     assert np.isnan(framed[-32:]).all()
     again = np.empty_like(out)
-    Row(kernel.bind(Workspace()).aim(again, *inputs)).run()
+    run_bound(kernel, again, *inputs)
     np.testing.assert_array_equal(again, out)
 
 
@@ -169,7 +176,7 @@ def test_a_stack_that_is_no_matrix_shares_what_is_packed(columns, y_turned):
     for threads in (1, 2, 3):
         kernel = backend().claim(node, threads)
         out = np.full(node.shape, np.nan, FLOAT32)
-        Row(kernel.bind(Workspace()).aim(out, x, w, bias)).run()
+        run_bound(kernel, out, x, w, bias)
         np.testing.assert_array_equal(out.reshape(whole.shape), whole)
 
 
@@ -189,7 +196,7 @@ def test_windows_are_rows_that_overlap():
     ):  # fmt: skip
         kernel = backend().claim(node, 2)
         out = np.full(node.shape, np.nan, FLOAT32)
-        Row(kernel.bind(Workspace()).aim(out, *inputs)).run()
+        run_bound(kernel, out, *inputs)
         np.testing.assert_allclose(out, inputs[0].astype("f8") @ inputs[1], rtol=1e-4, atol=1e-4)
 
 
