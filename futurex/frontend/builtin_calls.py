@@ -64,9 +64,11 @@ def _range(*args: Any) -> Any:
     if not any(is_unknown(arg) for arg in args):
         return range(*(operator.index(arg) for arg in args))
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    for bound in (start, stop):
+    for bound in (start, stop, step):
         if isinstance(bound, Tracer) and bound.dtype.kind not in "iu":
             raise TypeError(f"'{bound.dtype}' object cannot be interpreted as an integer")
+        if isinstance(bound, Tracer) and bound.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
     if is_unknown(step):
         control.assert_not(Runtime.binary("eq", step, 0), ValueError("range() arg 3 must not be zero"))
         up = Runtime.known(Runtime.binary("gt", step, 0))

@@ -57,6 +57,12 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
     return Index(entries, dynamic, advanced)
 
 
+def is_element(index: Any, ndim: int) -> bool:
+    """Does it name one element, as ``x[0]``, and no view without dimensions, as ``x[0, ...]``? ``ndim``: of what it
+    names."""
+    return not ndim and not any(part is Ellipsis for part in (index if isinstance(index, tuple) else (index,)))
+
+
 def lone_flag(index: Any, node_of: Any) -> Node | None:
     """The boolean without dimensions that is the whole index: ``x[flag]`` is ``x[None][[flag]]``. Else None."""
     if isinstance(index, tuple) and len(index) == 1:

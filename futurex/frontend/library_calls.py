@@ -25,16 +25,19 @@ from futurex.ops.mathematics import KINDS
 # -- math ------------------------------------------------------------------------------------------------------------
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any, name: str = "") -> Any:
     """What ``math`` makes of an argument: a Python number."""
     node = node_of(value)
-    if node.size != 1:
+    pythons = node.aval.weak or (node.dtype == float and isinstance(value, Tracer) and value.is_scalar)
+    if name == "trunc" and not pythons:  # np.float64 is a float of Python's
+        of = node.dtype.type if isinstance(value, Tracer) and value.is_scalar else np.ndarray
+        raise TypeError(f"type numpy.{of.__name__} doesn't define __trunc__ method")
+    if node.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     if node.dtype.kind == "c":
         raise Escape("a function of the math module of a complex value", "it raises a TypeError")
-    if node.ndim:
-        node = emit("reshape", node, shape=())
-    kind = "f" if node.dtype.kind == "f" else "i"
+    # NumPy's integers have no floor of their own.
+    kind = "f" if node.dtype.kind == "f" or (name in ("floor", "ceil") and not pythons) else "i"
     return node if node.aval.weak and node.dtype.kind != "b" else emit("python_scalar", node, kind=kind)
 
 
@@ -46,7 +49,8 @@ def _math(name: str, function: Any) -> Special:
             refuse_special(args, options)
             with python():
                 return function(*args, **options)
-        return fresh(emit("math_call", *map(_number, args), function=name, options=tuple(sorted(options.items()))))
+        numbers = [_number(arg, name) for arg in args]
+        return fresh(emit("math_call", *numbers, function=name, options=tuple(sorted(options.items()))))
 
     return compute
 

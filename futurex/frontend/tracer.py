@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.indexing import Index, encode, lone_flag, shifted
+from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted
 from futurex.frontend.layout import (
     Strides,
     c_strides,
@@ -318,10 +318,7 @@ class Tracer:
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
         view_ = self._subview(encoded)
         view_._remember_failing()  # an index may be out of bounds
-        whole = any(part is ... for part in index) if isinstance(index, tuple) else index is ...
-        return (
-            fresh(view_._node) if view_.ndim == 0 and not whole else view_
-        )  # full indexing gives a scalar, not a view
+        return fresh(view_._node) if is_element(index, view_.ndim) else view_  # an element is a scalar, not a view
 
     def _under_mask(self, index: Any) -> Tracer | None:
         """What a mask over several axes picks: one list of places among all their elements, not one for each axis."""
@@ -372,7 +369,10 @@ class Tracer:
             node = emit("scatter", self._node, node_of(value), *encoded.dynamic, pattern=encoded.entries, mode="set")
             self._write(node)
             return
-        self._subview(encoded)._write(value)
+        place = self._subview(encoded)
+        if is_element(index, place.ndim) and node_of(value).ndim:
+            raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
+        place._write(value)
 
     def _element(self, value: Any, by_arrays: bool = False) -> Any:
         """A value to be written: NumPy looks whether a scalar fits, but not at its own scalars behind index arrays."""

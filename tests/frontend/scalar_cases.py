@@ -1,5 +1,7 @@
 """Functions in which Python numbers meet NumPy scalars and arrays."""
 
+import math
+
 import numpy as np
 from compare import Cases
 from view_cases import V
@@ -101,3 +103,17 @@ def a_list_is_repeated_as_often_as_the_data_say(x):
 @cases(np.array([0, 2, 1]))
 def a_scalar_over_a_list(x):
     return x.max() / [1, 2], x[1] - (1.5, 2.5), np.array(3) * [1, 2], np.array(2.0) == None, x == "a"  # noqa: E711
+
+
+def roundings(x):
+    """NumPy's integers are floats to ``math.floor``, and only floats of 64 bits have a whole part."""
+    return math.floor(x[0]), math.ceil(x.max()), round(x[0]), math.floor(int(x[0]))
+
+
+def whole_part(x):
+    return math.trunc(x[0]), math.trunc(x[0] / 2)
+
+
+for _numbers in (np.array([2**53 + 1]), np.array([2**60 + 1, 7], "u8"), np.array([-7], "i1"), np.array([2.5], "f4")):
+    cases(_numbers)(roundings)
+    cases(_numbers)(whole_part)

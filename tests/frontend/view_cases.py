@@ -1,5 +1,7 @@
 """Functions with views, writes and aliasing."""
 
+import math
+
 import numpy as np
 from compare import Cases
 
@@ -512,3 +514,40 @@ def arrays_made_of_scalars_are_their_own(x):
         again[0] = 7
         first = first + again[0]
     return total, first, ways, np.broadcast_to(total, (2,))
+
+
+def into_an_element(y, v):
+    y[0, 1] = v
+
+
+def into_an_element_in_a_loop(y, v):
+    for k in range(len(y)):
+        y[k, k] += v * k
+
+
+def into_an_element_of_all(y, v):
+    y.flat[2] = v
+
+
+def into_an_element_without_dimensions(y, v):
+    y[1, 1, ...] = v
+
+
+def rounds_of_an_array(y, v):
+    return [k + 1 for k in range(v.astype(int))]
+
+
+def rounds_by_a_float(y, v):
+    return [k + 1 for k in range(0, 5, v[0])]
+
+
+def a_function_of_numbers(y, v):
+    return math.floor(v)
+
+
+for _refused in (
+    into_an_element, into_an_element_in_a_loop, into_an_element_of_all, rounds_of_an_array, rounds_by_a_float,
+    a_function_of_numbers,
+):  # fmt: skip
+    cases(np.zeros((2, 2)), np.ones(1), staged=_refused.__name__[:4] != "into")(_refused)
+cases(np.zeros((2, 2)), np.ones(1))(into_an_element_without_dimensions)

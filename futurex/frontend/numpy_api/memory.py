@@ -173,8 +173,8 @@ class Flat:
         values = array_node(entered(value))
         if not places.size:
             return
-        if not values.size:
-            raise Escape("writing no values through a flat iterator", "NumPy raises")
+        if not values.size or (values.ndim and not places.ndim):
+            raise Escape("writing no values, or an array into one element, through a flat iterator", "NumPy raises")
         _store_flat(self.base, emit("reshape", places, shape=(places.size,)), _cycled(values, places.size))
 
     def copy(self) -> Tracer:
