@@ -25,6 +25,8 @@ Step = tuple[Demands, Made]
 
 # Ops that mean each locality's own part, whatever they would be of the whole: no dimension must be whole for them.
 LOCAL = frozenset({"local_batch_norm", "local_batch_norm_grad"})
+# Ops whose decomposition serves their derivatives alone: it rounds, overflows and meets NaN otherwise than they do.
+DIFFERENTIATED = frozenset({"quantile"})
 # Ops that only move elements of their first input: they commute with every combination of partial results.
 MOVES = frozenset({"reshape", "transpose", "load", "flip", "stop_gradient"})
 # Ops that are additive in all their inputs together.
@@ -57,7 +59,7 @@ def must_decompose(node: Node, ins: Sequence[Placement]) -> bool:
     A sharded dimension must be whole for it, or it holds sub-graphs, whose shapes are those of whole arrays.
     """
     sharded = any(isinstance(placement, Shard) for placement in ins)
-    if node.record.decompose is None or not node.is_static or not sharded:
+    if node.record.decompose is None or node.op in DIFFERENTIATED or not node.is_static or not sharded:
         return False
     if any(isinstance(value, Graph) for value in node.attrs.values()):
         return True

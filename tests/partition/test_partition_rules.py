@@ -193,6 +193,13 @@ def test_a_sum_that_overflows_is_taken_to_its_end_before_it_is_widened(narrow, v
     assert_partitions(Graph([x], [wider(columns)]), [Shard(0)], [np.full((6, 16), values, narrow)], (2, 3))
 
 
+@pytest.mark.parametrize("values", [np.array([1.0, np.nan, 3.0, 4.0]), np.array([-(2**15), 2**15 - 1] * 2, np.int16)])
+def test_quantiles_along_the_tiled_axis_are_those_of_the_whole(values):
+    x = array("x", 4, dtype=values.dtype)
+    attrs = {"function": "quantile", "q": 0.4, "axis": (0,), "keepdims": False, "method": "linear"}
+    assert_partitions(Graph([x], [apply("quantile", x, **attrs)]), [Shard(0)], [values], (2, 3))
+
+
 def test_a_partial_sum_is_not_blown_up_before_it_is_sent():
     x = array("x", 6, 50)
     wide = apply("load", total(x), chain=(("broadcast_to", (40, 50)),))
