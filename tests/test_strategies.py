@@ -360,7 +360,7 @@ def test_nothing_is_exchanged_before_the_last_part():
     "options, kind, said",
     [
         ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
-        ({"accumulate": 1.5}, TypeError, "float"),
+        ({"accumulate": 1.5}, TypeError, "accumulate must be a whole number, not 1.5"),
         ({"strategy": "zero"}, TypeError, "strategy='zero' is none of fx.strategy"),
         (
             {"strategy": fx.strategy.zero(), "compression": "bf16"}, ValueError,
