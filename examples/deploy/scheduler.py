@@ -1,4 +1,4 @@
-"""Train on a Dask cluster that stands: python scheduler.py tcp://HOST:8786
+"""Train on a Dask cluster that is already running: python scheduler.py tcp://HOST:8786
 
 Start it with `dask scheduler` on one machine and `dask worker tcp://HOST:8786 --nthreads 1` on each of the others, in
 an environment like the driver's. `futurex doctor --scheduler tcp://HOST:8786` says whether all is well. Where the

@@ -12,7 +12,8 @@ def load_digits(test_share: float = 0.2, seed: int = 0, dtype: npt.DTypeLike = n
 
     Raises `MissingExtra` without the extra `har`, `ValueError` for a share outside 0 to 1.
 
-    >>> load_digits().x_test.shape
+    >>> import futurex as fx
+    >>> fx.data.load_digits().x_test.shape
     (359, 8, 8, 1)
     """
     if not 0 < test_share < 1:

@@ -28,7 +28,8 @@ def load_har(
     Raises `MissingExtra` without the extra `har`, `ValueError` for a window that fits no recording or a split that
     leaves a part empty.
 
-    >>> load_har().x_train.shape
+    >>> import futurex as fx
+    >>> fx.data.load_har().x_train.shape
     (9212, 80, 6)
     """
     if window < 1 or step < 1:

@@ -9,10 +9,11 @@ import numpy.typing as npt
 class Sampler:
     """Global batches of a seeded permutation that depends on seed and epoch alone, never on the number of localities.
 
-    >>> sampler = Sampler(10, batch_size=4, seed=0)
+    >>> import futurex as fx
+    >>> sampler = fx.data.Sampler(10, batch_size=4, seed=0)
     >>> [len(batch) for batch in sampler.epoch(0)]
     [4, 4, 2]
-    >>> len(Sampler.share(next(sampler.epoch(0)), rank=1, size=2))
+    >>> len(fx.data.Sampler.share(next(sampler.epoch(0)), rank=1, size=2))
     2
     """
 

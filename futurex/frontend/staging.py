@@ -434,15 +434,17 @@ class Futurized(Standing, Generic[P, R]):
         return lower(self.plain, *args, **kwargs)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The memory of a run, planned before it happens, with that of the one function that a plan over small arrays
-        becomes, which is compiled here."""
+        """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
+
+        The one function that a plan over small arrays becomes is compiled here, and its memory counted.
+        """
         plan = self.trace(*args, **kwargs).plan
         if isinstance(plan, Plan):
             plan.complete()
         return plan.memory
 
     def profile(self) -> list[Any]:
-        """Counters of every instruction of every plan of this function that ran."""
+        """One row of counters (what it is, how often, how long, inlined or not) for every instruction that ran."""
         plans = dict.fromkeys(variant._plan for variant in self._traces() if variant._plan is not None)
         return [row for plan in plans for row in plan.profile()]
 
@@ -483,6 +485,7 @@ class Futurized(Standing, Generic[P, R]):
         return Futurized(self.plain, **{**self.options(), **options})
 
     def options(self) -> dict[str, Any]:
+        """What the function was futurized with, by the names of ``Futurized``'s parameters."""
         return {
             "escape": self._escape, "donate": self._donate, "device": self._device, "precision": self._precision,
             "strict": self._strict, "library": self._library, "limit": self._limit,

@@ -23,8 +23,9 @@ def init(rng: np.random.Generator, classes: int = 1000, size: int = 224, channel
 
     Raises ValueError for images of less than 63 x 63, of which the pooling leaves nothing.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0), classes=10, size=63))
+    >>> import numpy as np
+    >>> from futurex.models import alexnet, count
+    >>> count(alexnet.init(np.random.default_rng(0), classes=10, size=63))
     20344650
     """
     params: Params = {}
@@ -46,8 +47,10 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 
     With ``key`` (see ``fx.random``) dropout of ``rate`` stands before the first two dense layers, as in training.
 
-    >>> params = init(np.random.default_rng(0), classes=10, size=63)
-    >>> apply(params, np.zeros((2, 63, 63, 3), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import alexnet
+    >>> params = alexnet.init(np.random.default_rng(0), classes=10, size=63)
+    >>> alexnet.apply(params, np.zeros((2, 63, 63, 3), np.float32)).shape
     (2, 10)
     """
     for number, (_, _, stride, padding) in enumerate(_CONVOLUTIONS, 1):

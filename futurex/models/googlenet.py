@@ -47,8 +47,9 @@ def init(rng: np.random.Generator, classes: int = 1000, channels: int = 3, auxil
 
     Images may have any size from 32 x 32 on; with the ``auxiliary`` classifiers they are 224 x 224.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0))), count(init(np.random.default_rng(0), auxiliary=True))
+    >>> import numpy as np
+    >>> from futurex.models import count, googlenet
+    >>> count(googlenet.init(np.random.default_rng(0))), count(googlenet.init(np.random.default_rng(0), auxiliary=True))
     (6624904, 13004888)
     """
     params: Params = {
@@ -84,8 +85,10 @@ def apply(params: Params, x: Any, state: State = None, key: Any = None, rate: fl
     With ``state``, the running statistics that :func:`train` has gathered, the layers normalise by it; without one by
     the statistics of this batch, as in training. With ``key`` dropout of ``rate`` stands before the last layer.
 
-    >>> params = init(np.random.default_rng(0), classes=10)
-    >>> apply(params, np.zeros((2, 32, 32, 3), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import googlenet
+    >>> params = googlenet.init(np.random.default_rng(0), classes=10)
+    >>> googlenet.apply(params, np.zeros((2, 32, 32, 3), np.float32)).shape
     (2, 10)
     """
     return _forward(params, x, state, key, rate)[0][0]
@@ -99,8 +102,10 @@ def train(
     ``outputs`` are the logits, and behind them those of the two auxiliary classifiers where ``params`` has them; the
     paper adds their losses with a weight of 0.3. They have dropout of 0.7.
 
-    >>> params = init(np.random.default_rng(0), classes=10)
-    >>> (logits,), state = train(params, np.ones((2, 32, 32, 3), np.float32), init_state(params))
+    >>> import numpy as np
+    >>> from futurex.models import googlenet
+    >>> params = googlenet.init(np.random.default_rng(0), classes=10)
+    >>> (logits,), state = googlenet.train(params, np.ones((2, 32, 32, 3), np.float32), googlenet.init_state(params))
     >>> state["3a"]["alone"]["var"].shape
     (64,)
     """

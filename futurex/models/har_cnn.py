@@ -23,8 +23,9 @@ Params = dict[str, dict[str, Any]]
 def init(rng: np.random.Generator, channels: int = 6, classes: int = 7) -> Params:
     """Float32 parameters for windows of ``channels`` signals: Glorot-uniform weights, zero biases, as in Keras.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0), channels=3, classes=6))
+    >>> import numpy as np
+    >>> from futurex.models import count, har_cnn
+    >>> count(har_cnn.init(np.random.default_rng(0), channels=3, classes=6))
     520486
     """
     if channels < 1 or classes < 1:
@@ -43,7 +44,9 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 
     With ``key`` (see ``fx.random``) dropout of ``rate`` is applied, as in training; without one it is left out.
 
-    >>> apply(init(np.random.default_rng(0)), np.zeros((2, 80, 6), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import har_cnn
+    >>> har_cnn.apply(har_cnn.init(np.random.default_rng(0)), np.zeros((2, 80, 6), np.float32)).shape
     (2, 7)
     """
     for number in range(1, len(FILTERS) + 1):

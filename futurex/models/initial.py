@@ -17,7 +17,8 @@ def glorot_uniform(
 ) -> npt.NDArray[Any]:
     """Weights (*kernel, in, out), uniform within ``sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio, AISTATS 2010).
 
-    >>> glorot_uniform(np.random.default_rng(0), (10, 6, 100)).shape
+    >>> import numpy as np, futurex as fx
+    >>> fx.models.glorot_uniform(np.random.default_rng(0), (10, 6, 100)).shape
     (10, 6, 100)
     """
     fan_in, fan_out = _fans(shape)
@@ -31,7 +32,8 @@ def he_normal(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLi
     They are cut at two deviations. As in Keras the deviation is widened before the cut, so that the variance holds
     after it.
 
-    >>> he_normal(np.random.default_rng(0), (64, 10)).dtype.name
+    >>> import numpy as np, futurex as fx
+    >>> fx.models.he_normal(np.random.default_rng(0), (64, 10)).dtype.name
     'float32'
     """
     fan_in, _ = _fans(shape)
@@ -46,7 +48,8 @@ def he_normal(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLi
 def count(params: Any) -> int:
     """How many numbers a pytree of parameters holds.
 
-    >>> count({"w": np.zeros((3, 2)), "b": np.zeros(2)})
+    >>> import numpy as np, futurex as fx
+    >>> fx.models.count({"w": np.zeros((3, 2)), "b": np.zeros(2)})
     8
     """
     return sum(np.size(leaf) for leaf in flatten(params)[0])

@@ -21,8 +21,9 @@ def init(rng: np.random.Generator, channels: int = 6, classes: int = 7, widths: 
 
     Glorot-uniform weights; zero biases but for the forget gates, which start at 1 (Jozefowicz et al., ICML 2015).
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0), channels=256)["layers"])
+    >>> import numpy as np
+    >>> from futurex.models import count, lstm
+    >>> count(lstm.init(np.random.default_rng(0), channels=256)["layers"])
     1050624
     """
     if min(channels, classes, *widths, len(widths)) < 1:
@@ -45,8 +46,10 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 
     With ``key`` (see ``fx.random``) dropout of ``rate`` stands before the dense layer.
 
-    >>> params = init(np.random.default_rng(0), widths=(8, 8))
-    >>> apply(params, np.zeros((2, 80, 6), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import lstm
+    >>> params = lstm.init(np.random.default_rng(0), widths=(8, 8))
+    >>> lstm.apply(params, np.zeros((2, 80, 6), np.float32)).shape
     (2, 7)
     """
     x = sequence(params, x)[:, -1]
@@ -58,7 +61,9 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 def sequence(params: Params, x: Any) -> Any:
     """All outputs (N, length, widths[-1]) of the last layer for sequences ``x`` (N, length, channels).
 
-    >>> sequence(init(np.random.default_rng(0), widths=(8, 4)), np.zeros((2, 80, 6), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import lstm
+    >>> lstm.sequence(lstm.init(np.random.default_rng(0), widths=(8, 4)), np.zeros((2, 80, 6), np.float32)).shape
     (2, 80, 4)
     """
     x = np.moveaxis(x, 1, 0)

@@ -17,8 +17,9 @@ Params = list[dict[str, Any]]
 def init(rng: np.random.Generator, widths: Sequence[int] = (784, 512, 512, 10)) -> Params:
     """Float32 parameters of layers of ``widths``, inputs first: Glorot-uniform weights and zero biases.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0)))
+    >>> import numpy as np
+    >>> from futurex.models import count, mlp
+    >>> count(mlp.init(np.random.default_rng(0)))
     669706
     """
     if len(widths) < 2 or min(widths) < 1:
@@ -33,7 +34,9 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 
     With ``key`` dropout of ``rate`` is applied before the last layer.
 
-    >>> apply(init(np.random.default_rng(0), (64, 10)), np.zeros((5, 8, 8, 1), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import mlp
+    >>> mlp.apply(mlp.init(np.random.default_rng(0), (64, 10)), np.zeros((5, 8, 8, 1), np.float32)).shape
     (5, 10)
     """
     x = x.reshape(x.shape[0], -1)

@@ -27,8 +27,9 @@ def init(rng: np.random.Generator, depth: int = 50, classes: int = 1000, channel
     He-normal weights, scales of 1 and shifts of 0. Images may have any size from 32 x 32 on. Raises ValueError for
     another depth.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0), depth=18))
+    >>> import numpy as np
+    >>> from futurex.models import count, resnet
+    >>> count(resnet.init(np.random.default_rng(0), depth=18))
     11689512
     """
     if depth not in _BLOCKS:
@@ -57,9 +58,11 @@ def apply(params: Params, x: Any, state: State = None) -> Any:
     With ``state``, the running statistics that :func:`train` has gathered, the layers normalise by it; without one by
     the statistics of this batch, as in training.
 
-    >>> params = init(np.random.default_rng(0), depth=18, classes=10)
+    >>> import numpy as np
+    >>> from futurex.models import resnet
+    >>> params = resnet.init(np.random.default_rng(0), depth=18, classes=10)
     >>> x = np.zeros((2, 32, 32, 3), np.float32)
-    >>> apply(params, x).shape, apply(params, x, init_state(params)).shape
+    >>> resnet.apply(params, x).shape, resnet.apply(params, x, resnet.init_state(params)).shape
     ((2, 10), (2, 10))
     """
     return _forward(params, x, state)[0]
@@ -71,8 +74,10 @@ def train(params: Params, x: Any, state: State, momentum: float = 0.1, local: bo
     With ``local`` each locality of a cluster normalises its share of the batch by the statistics of that share; see
     ``fx.nn.batch_norm``. The running statistics are those of the whole batch even so.
 
-    >>> params = init(np.random.default_rng(0), depth=18, classes=10)
-    >>> logits, state = train(params, np.ones((2, 32, 32, 3), np.float32), init_state(params))
+    >>> import numpy as np
+    >>> from futurex.models import resnet
+    >>> params = resnet.init(np.random.default_rng(0), depth=18, classes=10)
+    >>> logits, state = resnet.train(params, np.ones((2, 32, 32, 3), np.float32), resnet.init_state(params))
     >>> state["stem"]["mean"].shape
     (64,)
     """
@@ -131,7 +136,13 @@ def _bottleneck(rng: np.random.Generator, before: int, width: int) -> Params:
 
 @dataclass(frozen=True)
 class Depth:
-    """The functions of this module for one depth, which only ``init`` needs to know."""
+    """``init``, ``apply``, ``train`` and ``init_state`` of :mod:`futurex.models.resnet` for one depth.
+
+    >>> import numpy as np, futurex as fx
+    >>> params = fx.models.resnet18.init(np.random.default_rng(0), classes=10)
+    >>> fx.models.resnet18.apply(params, np.zeros((2, 32, 32, 3), np.float32)).shape
+    (2, 10)
+    """
 
     init: Callable[..., Params]
     apply: Callable[..., Any] = apply

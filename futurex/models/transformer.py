@@ -20,8 +20,9 @@ def init(rng: np.random.Generator, width: int = 512, heads: int = 8, hidden: int
 
     Raises ValueError where ``width`` is no multiple of ``heads``.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0)))
+    >>> import numpy as np
+    >>> from futurex.models import count, transformer
+    >>> count(transformer.init(np.random.default_rng(0)))
     3152384
     """
     if min(width, heads, hidden) < 1 or width % heads:
@@ -44,8 +45,10 @@ def apply(params: Params, x: Any, causal: bool = False, key: Any = None, rate: f
     With ``causal`` no position sees a later one. With ``key`` (see ``fx.random``) dropout of ``rate`` stands behind
     attention and network.
 
-    >>> params = init(np.random.default_rng(0), width=16, heads=2, hidden=32)
-    >>> apply(params, np.ones((2, 5, 16), np.float32), causal=True).shape
+    >>> import numpy as np
+    >>> from futurex.models import transformer
+    >>> params = transformer.init(np.random.default_rng(0), width=16, heads=2, hidden=32)
+    >>> transformer.apply(params, np.ones((2, 5, 16), np.float32), causal=True).shape
     (2, 5, 16)
     """
     y = attend(params, _normalise(params["norm1"], x), causal)
@@ -61,8 +64,10 @@ def apply(params: Params, x: Any, causal: bool = False, key: Any = None, rate: f
 def attend(params: Params, x: Any, causal: bool = False) -> Any:
     """Multi-head attention of ``x`` (N, length, width) to itself, mixed over the heads, (N, length, width).
 
-    >>> params = init(np.random.default_rng(0), width=16, heads=2, hidden=32)
-    >>> attend(params, np.ones((2, 5, 16), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import transformer
+    >>> params = transformer.init(np.random.default_rng(0), width=16, heads=2, hidden=32)
+    >>> transformer.attend(params, np.ones((2, 5, 16), np.float32)).shape
     (2, 5, 16)
     """
     rows, length, width = x.shape

@@ -22,8 +22,9 @@ def init(rng: np.random.Generator, classes: int = 1000, size: int = 224, channel
 
     Raises ValueError for images of less than 32 x 32, of which the pooling leaves nothing.
 
-    >>> from futurex.models import count
-    >>> count(init(np.random.default_rng(0), classes=10, size=32))
+    >>> import numpy as np
+    >>> from futurex.models import count, vgg16
+    >>> count(vgg16.init(np.random.default_rng(0), classes=10, size=32))
     33638218
     """
     left, before = size // 2 ** len(_BLOCKS), channels
@@ -48,8 +49,10 @@ def apply(params: Params, x: Any, key: Any = None, rate: float = 0.5) -> Any:
 
     With ``key`` (see ``fx.random``) dropout of ``rate`` stands behind the first two dense layers, as in training.
 
-    >>> params = init(np.random.default_rng(0), classes=10, size=32)
-    >>> apply(params, np.zeros((2, 32, 32, 3), np.float32)).shape
+    >>> import numpy as np
+    >>> from futurex.models import vgg16
+    >>> params = vgg16.init(np.random.default_rng(0), classes=10, size=32)
+    >>> vgg16.apply(params, np.zeros((2, 32, 32, 3), np.float32)).shape
     (2, 10)
     """
     for block in params["blocks"]:

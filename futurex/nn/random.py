@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from futurex.nn.operation import operation
 
+__all__ = ["bernoulli", "bits", "fold", "key", "normal", "uniform"]
+
 START = np.int64(0)  # the whole array begins at row 0; the partitioner adds where a tile begins
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))

@@ -170,9 +170,9 @@ def fit(
 def attach(name: str, on: Group) -> Run:
     """The handle of an elastic run (``fit(..., commit_every=k, name=name)``) that another driver started.
 
-    Such a run belongs to its cluster: where that stands, it goes on when the driver is gone. The handle has all that
-    the first one had, its history included; any number of drivers may follow a run. Raises LookupError, naming those
-    there are, where the cluster has none of this name.
+    Such a run belongs to its cluster, and goes on there when its driver is gone, if the cluster is one that the driver
+    did not start. The handle has all that the first one had, its history included; any number of drivers may follow a
+    run. Raises LookupError, naming those there are, where the cluster has none of this name.
 
     >>> with fx.Cluster("tcp://127.0.0.1:8786") as cluster:  # doctest: +SKIP
     ...     params = fx.attach("har", cluster).result()

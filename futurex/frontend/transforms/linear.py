@@ -35,9 +35,9 @@ _OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of ``function(*primals)`` and how it moves when its arguments move by ``tangents``.
 
-    Forward mode: about the cost of two calls, whatever the number of arguments, and no memory of the way; loops keep
-    no tape. ``primals`` and ``tangents`` are sequences of arguments (nests of floating arrays) of equal structure and
-    shapes. The tangent has the structure of the value, with None for what is not floating.
+    Forward mode: about the cost of two calls, whatever the number of arguments; nothing is kept on the way, and loops
+    have no tape. ``primals`` and ``tangents`` are sequences of arguments (nests of floating arrays) of equal structure
+    and shapes. The tangent has the structure of the value, with None for what is not floating.
 
     Raises TypeError or ValueError naming the argument or tangent that does not fit.
 

@@ -1,4 +1,4 @@
-"""Looking at a Dask cluster that stands, before anything is trained on it."""
+"""Looking at a Dask cluster that is already running, before anything is trained on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fx.Cluster``: localities on Dask workers, embedded or on a cluster that stands."""
+"""``fx.Cluster``: localities on Dask workers, embedded or on a cluster that is already running."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Cluster:
     """Localities that run programs together.
 
     ``Cluster(n)`` starts an embedded cluster of ``n`` worker processes on this machine; ``Cluster(address)``,
-    ``Cluster(client)`` and ``Cluster(cluster)`` use the workers of a Dask cluster that stands. ``transport`` is how
+    ``Cluster(client)`` and ``Cluster(cluster)`` use the workers of a running Dask cluster. ``transport`` is how
     localities exchange arrays: ``"auto"``, through memory that they share inside a host, and over TCP between hosts,
     encrypted where Dask's own channels are; ``"local"`` or ``"tcp"``, one of these two for all; or ``"ucx"`` (extra).
     ``timeout`` seconds bound every step of starting up.
