@@ -21,7 +21,8 @@ def autocast(function: Callable[..., Any], /, dtype: str = "bfloat16") -> Any:
     On a GPU (``device="gpu"``) such products use its matrix units. On processors the same rounding is computed step by
     step, which takes longer: use it there to see what a format does to a model.
 
-    Give it the outermost function, with its derivatives: inside another futurized function it raises a TypeError.
+    Give it the outermost function, with its derivatives. A call inside another futurized function makes that one run as
+    plain NumPy; under a derivative it raises a TypeError.
     Raises ValueError for an unknown ``dtype``. After Micikevicius et al., *Mixed precision training* (2018).
 
     >>> import numpy as np, futurex as fx

@@ -32,7 +32,8 @@ def checkup(address: str, timeout: float = 10.0) -> Iterator[Finding]:
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterUnreachable(f"no Dask scheduler answers at {address} within {timeout:g} s: {error}") from None
+        why = str(error) or type(error).__name__
+        raise ClusterUnreachable(f"no Dask scheduler answers at {address} within {timeout:g} s: {why}") from None
     with client:
         workers = sorted(workers_of(client))
         yield "scheduler", f"{client.scheduler.address}, dashboard {client.dashboard_link}"

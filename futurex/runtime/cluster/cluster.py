@@ -158,7 +158,7 @@ class Cluster:
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterUnreachable(
-                f"no Dask scheduler answers at {target} within {self._timeout:g} s ({error}); start one with "
+                f"no Dask scheduler answers at {target} within {self._timeout:g} s ({str(error) or type(error).__name__}); start one with "
                 "`dask scheduler` and `dask worker ADDRESS`, or use fx.Cluster(n) for an embedded one"
             ) from None
         self._closing.callback(client.close, timeout=5)
