@@ -157,8 +157,9 @@ class Cluster:
                 _greet(target, self._timeout)
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:
+            why = str(error) or type(error).__name__
             raise ClusterUnreachable(
-                f"no Dask scheduler answers at {target} within {self._timeout:g} s ({str(error) or type(error).__name__}); start one with "
+                f"no Dask scheduler answers at {target} within {self._timeout:g} s ({why}); start one with "
                 "`dask scheduler` and `dask worker ADDRESS`, or use fx.Cluster(n) for an embedded one"
             ) from None
         self._closing.callback(client.close, timeout=5)
