@@ -59,6 +59,10 @@ class Code:
         """The larger of two signed 64-bit integers."""
         return self.do(f"select i1 {self.do(f'icmp sgt i64 {first}, {second}')}, i64 {first}, i64 {second}")
 
+    def hidden(self, kind: str, value: str) -> str:
+        """A value of which LLVM does not see where it comes from."""
+        return self.do(f'call {kind} asm "", "=r,0"({kind} {value})')
+
     def insert(self, lines: Sequence[str]) -> None:
         """Lines that end with a label, where the code goes on."""
         self.lines += lines[:-1]
@@ -67,25 +71,29 @@ class Code:
     @contextlib.contextmanager
     def loop(
         self, low: str, high: str, step: str = "1", carried: Sequence[tuple[str, str]] = (), lanes: int = 0,
-        abreast: int = 1,
+        abreast: int = 1, hidden: bool = False,
     ) -> Iterator[tuple[str, list[str]]]:
         """``for i in range(low, high, step)`` with ``step`` above zero; ``lanes``: rounds that are to be one vector,
-        and so many of these ``abreast``, whose instructions stand side by side.
+        and so many of these ``abreast``, whose instructions stand side by side; ``hidden``: LLVM does not see how the
+        counter goes on. Otherwise it looks for the best way to count for each of the addresses in a loop, which takes it
+        as long as all else where these are many.
 
         Gives the counter and a list of the carried values, ``(type, first)`` each; the body replaces the list's
         elements by their next values, and after the loop they are the last ones.
         """
         self._count += 1
         number, before = self._count, self._block
-        counter, following = f"%i{number}", f"%n{number}"
+        counter = f"%i{number}"
         held = [f"%c{number}.{k}" for k in range(len(carried))]
         values = list(held)
         head = len(self.lines)
         self._start(f"body{number}")
         yield counter, values
-        self.run(f"{following} = add nsw i64 {counter}, {step}")
+        after = self.add(counter, step)
+        if hidden:
+            after = self.hidden("i64", after)
         self.run(f"br label %head{number}{self._note(lanes, abreast) if lanes else ''}")
-        phis = [("i64", counter, low, following)]
+        phis = [("i64", counter, low, after)]
         phis += [(kind, name, first, last) for (kind, first), name, last in zip(carried, held, values, strict=True)]
         self.lines[head:head] = [
             f"  br label %head{number}",

@@ -37,7 +37,7 @@ tile's at once stop Intel's cores, which have sixteen places for them, for a qua
 _UNROLLED = {False: 4, True: 2}
 """Inner elements of one round, where the first operand is turned or not: counting them is a tenth of a round's
 instructions, which is what counts where another program has the other half of a core. Addresses of more that lie apart
-find no registers."""
+find no registers. A first tile, of ten or twenty, whose panel is packed meanwhile, takes one: code that is not made."""
 _WASTE = 0.02
 _MIXED = 256
 """Inner elements from which tiles have two heights; stacks of products with 100 took up to a seventh longer so."""
@@ -184,7 +184,9 @@ class Writer:
 
     def text(self) -> str:
         form, code = self.form, self.code
-        self.buffer = code.do(f"alloca i8, i64 {4 * form.whole.width * DEEPEST}, align 64")
+        room = code.do(f"alloca i8, i64 {4 * form.whole.width * DEEPEST}, align 64")
+        self.buffer = code.hidden("ptr", room)  # a tenth slower with addresses that begin with the stack's
+        self.ahead = code.multiply("%y_row", str(_AHEAD))
         if form.shared:
             self._shared_tasks()
         else:
@@ -457,34 +459,32 @@ class Writer:
             bases = [code.at("float", self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
         start = self._start(panel, begin) * len(rows)
 
-        def element(k: str, held: list[str]) -> None:
-            self._element(panel, bases, k, held, source)
-
-        unrolled = _UNROLLED[form.x_turned]
+        unrolled = 1 if source is not None else _UNROLLED[form.x_turned]
         with code.loop("0", count, str(_LOT), carried=[(VECTOR, value) for value in start]) as (first, sums):
             ask(first)
             end = code.least(code.add(first, str(_LOT)), count)
             whole = code.do(f"and i64 {end}, -{unrolled}")
-            with code.loop(first, whole, str(unrolled), carried=[(VECTOR, value) for value in sums]) as (k, held):
-                for n in range(unrolled):
-                    element(code.add(k, str(n)), held)
-            with code.loop(whole, end, carried=[(VECTOR, value) for value in held]) as (k, held):
-                element(k, held)
-            sums[:] = held
+            for low, high, step in ((first, whole, unrolled), (whole, end, 1))[:unrolled]:
+                carried = [(VECTOR, value) for value in sums]
+                with code.loop(low, high, str(step), carried, hidden=source is None) as (k, held):
+                    packed = self._packed(code.multiply(k, str(panel.width)), "0")
+                    for n in range(step):
+                        place = code.at("float", packed, str(n * panel.width))
+                        self._element(panel, bases, code.add(k, str(n)), held, place, source)
+                sums[:] = held
         return sums
 
-    def _element(self, panel: Panel, bases: list[str], k: str, held: list[str], source: str | None) -> None:
-        """Add the products of one inner element to the sums of a tile."""
+    def _element(
+        self, panel: Panel, bases: list[str], k: str, held: list[str], packed: str, source: str | None
+    ) -> None:
+        """Add the products of one inner element to the sums of a tile; ``packed``: where its row of the panel lies."""
         code, form = self.code, self.form
-        packed = code.multiply(k, str(panel.width))
-        places = [self._packed(packed, str(v * LANES)) for v in range(panel.vectors)]
+        places = [code.at("float", packed, str(v * LANES)) for v in range(panel.vectors)]
         if source is None:
             y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
         else:
             y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
-        step = k
-        if form.x_turned:  # one register for all rows: LLVM, if it sees where the number comes from, counts for each
-            step = code.do(f'call i64 asm "", "=r,0"(i64 {code.multiply(k, "%x_row")})')
+        step = code.multiply(k, "%x_row") if form.x_turned else k
         for r, base in enumerate(bases):
             x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
             for v, other in enumerate(y):
@@ -493,7 +493,7 @@ class Writer:
     def _copied(self, panel: Panel, row: str, places: list[str]) -> list[str]:
         """The vectors of a row of the second operand, stored in the buffer; one some rows ahead is asked for."""
         code, values = self.code, []
-        later = code.at("float", row, code.multiply("%y_row", str(_AHEAD)))
+        later = code.at("float", row, self.ahead)
         for v, (mask, place) in enumerate(zip(_masks(panel), places, strict=True)):
             self._fetch(code.at("float", later, str(v * LANES)), write=False)
             values.append(self._load(code.at("float", row, str(v * LANES)), mask))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import os
 import sys
@@ -198,16 +197,16 @@ def _candidates() -> Iterator[str]:
     if chosen:
         yield chosen
         return
-    import importlib.metadata  # which takes longer to load than to ask
+    installed = Path(sys.prefix, "lib", "libdnnl.so.3")
+    if installed.exists():
+        yield str(installed)
+    import importlib.metadata  # which takes longer to load than all else here
 
     try:
         files = importlib.metadata.files("onednn-cpu-gomp") or []
     except importlib.metadata.PackageNotFoundError:
         files = []
     yield from (str(Path(str(file.locate())).resolve()) for file in files if file.name == "libdnnl.so.3")
-    installed = Path(sys.prefix, "lib", "libdnnl.so.3")
-    if installed.exists():
-        yield str(installed)
     yield "libdnnl.so.3"
 
 
@@ -241,7 +240,7 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
     """The loaded library and its path, or None and the reason."""
     threads.configure()
     reasons = []
-    for path in dict.fromkeys(_candidates()):
+    for path in _candidates():
         try:
             library = ctypes.CDLL(path)
             reason = _check_version(library, path)
@@ -251,7 +250,7 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
         except (OSError, AttributeError) as error:
             reason = str(error)
         reasons.append(reason)
-    return None, "oneDNN cannot be loaded: " + "; ".join(reasons)
+    return None, "oneDNN cannot be loaded: " + "; ".join(dict.fromkeys(reasons))
 
 
 def available() -> bool:
