@@ -24,8 +24,11 @@ STACKS = {
 }  # fmt: skip
 FILLED_BY = {WARM: WAIT, JAX_WARM: JAX, TORCH_WARM: TORCH}
 """Whose caches on disk a stack finds."""
-LONG = 10.0
+LONG = 3.0
 """Seconds of a first call that are measured once."""
+CALLS = 0.5
+"""Seconds for which calls go on where all is compiled by the first one; behind the first call the compiler needs eight
+times as long."""
 PACKAGES = ("futurex", "numpy", "jax", "torch")
 SPANS = ("first", "until steady", "steady")
 
@@ -64,7 +67,7 @@ def loading(package: str, rounds: int) -> list[float]:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure every stack on every case, print and write the table; return 1 where futurex is missing."""
-    rounds, seconds = (1, 0.5) if arguments.quick else (min(arguments.rounds, 5), 5.0)
+    rounds = 1 if arguments.quick else min(arguments.rounds, 3)
     rows, data, missing = [], {}, False
     with tempfile.TemporaryDirectory() as place:
         for case in arguments.cases or [case for case in CASES if not (arguments.quick and case == "loop")]:
@@ -74,6 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
             folders: dict[str, Path] = {}
             for number in range(rounds):
                 for stack in list(stacks):
+                    seconds = 8 * CALLS if stack == COLD and not arguments.quick else CALLS
                     folders[stack] = folders.get(FILLED_BY.get(stack, ""), Path(place, f"{case}-{stack}-{number}"))
                     try:
                         found[stack].append(measure(stack, case, folders[stack], seconds))

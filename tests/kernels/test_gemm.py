@@ -1,5 +1,7 @@
 """Generated matrix products against products in double precision: every edge of tiles, panels and packings."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ import futurex as fx
 from futurex.kernels.backends import default_backends
 from futurex.kernels.gemm import GemmBackend, suits
 from futurex.kernels.numba_ import compiler
-from futurex.kernels.numba_.products import DEEPEST, ROWS, panels_of
+from futurex.kernels.numba_.products import DEEPEST, ROWS, form_of, panels_of, text_of
 from futurex.kernels.registry import kernel_for
 from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
@@ -265,6 +267,23 @@ def test_panels_cover_all_columns():
         last = end or whole
         assert (count - 1) * whole.width + (last.vectors - 1) * 16 + last.last == columns
         assert all(1 <= each.rows <= ROWS[each.vectors] for each in (whole, last))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_rounds_are_multiplications_and_what_they_read(turned):
+    """Few other instructions, and none that reads what did not find a register, or at the stack pointer."""
+    form, _ = form_of((1, 128, 512, 512), turned, bias=True, shared=True)
+    machine, module = compiler.optimised(text_of(form, True))
+    rounds = [
+        re.findall(r"^\t([a-z].*)", block, re.MULTILINE)
+        for block in re.split(r"^\S+:.*$", machine.emit_assembly(module), flags=re.MULTILINE)
+        if block.count("vfmadd") >= 40
+    ]
+    assert rounds
+    for each in rounds:
+        works = [line for line in each if re.match("vfmadd|vbroadcastss|vmovaps", line)]
+        assert len(each) - len(works) <= 12, each
+        assert not any("(%rsp" in line for line in each), each
 
 
 def test_a_function_uses_it():

@@ -75,8 +75,8 @@ class Code:
     ) -> Iterator[tuple[str, list[str]]]:
         """``for i in range(low, high, step)`` with ``step`` above zero; ``lanes``: rounds that are to be one vector,
         and so many of these ``abreast``, whose instructions stand side by side; ``hidden``: LLVM does not see how the
-        counter goes on. Otherwise it looks for the best way to count for each of the addresses in a loop, which takes it
-        as long as all else where these are many.
+        counter goes on. Otherwise it looks for the best way to count for each of the addresses in a loop, which takes
+        it as long as all else where these are many.
 
         Gives the counter and a list of the carried values, ``(type, first)`` each; the body replaces the list's
         elements by their next values, and after the loop they are the last ones.
