@@ -5,8 +5,8 @@ A kernel is a callable bound to one node's shapes and dtypes. It is called as ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from futurex.kernels.contest import Contest
@@ -52,10 +52,10 @@ class Kernel:
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
     ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie in
-    rows (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call at a time per kernel object.
-    ``threads``: how many one call uses, if that is not what was asked for. ``late``: what is compiled behind the first
-    calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does; ``written``: so is this Python
-    expression, with the inputs in the place of its braces. ``bind(workspace)`` gives the kernel as calls
+    rows whose elements are so many elements apart (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call
+    at a time per kernel object. ``threads``: how many one call uses, if that is not what was asked for. ``late``: what
+    is compiled behind the first calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does; ``written``: so is
+    this Python expression, with the inputs in the place of its braces. ``bind(workspace)`` gives the kernel as calls
     of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
     may be cut, each on a thread of its own; ``contest`` tells whether it is. ``overlaps``: inputs that may share
     memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
@@ -68,7 +68,7 @@ class Kernel:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     contiguous: bool = False
-    rows: tuple[int, ...] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)
     exclusive: bool = False
     threads: int | None = None
     late: Late | None = None
@@ -113,7 +113,9 @@ class Compiler(Protocol):
 
 def fits(kernel: Kernel, place: int, array: Any) -> bool:
     """Does an array lie as a kernel that wants dense operands wants this one?"""
-    return lies_in_rows(array) if place in kernel.rows else array.flags.c_contiguous and array.flags.aligned
+    if place in kernel.rows:
+        return lies_in_rows(array, kernel.rows[place])
+    return array.flags.c_contiguous and array.flags.aligned
 
 
 def threads_of(kernel: Kernel, asked: int) -> int:

@@ -11,20 +11,29 @@ from futurex.tree.node import Node
 
 _LEAST_ROW = 16
 """Elements of a row below which a view is copied rather than read with its gaps."""
+_LONGEST_STEP = 8
+"""Elements from one of a row to the next up to which a region reads them where they lie."""
 
 
-def lies_in_rows(array: np.ndarray[Any, Any]) -> bool:
-    """Are the elements of a row neighbours, and all rows whole numbers of elements apart?"""
+def lies_in_rows(array: np.ndarray[Any, Any], step: int = 1) -> bool:
+    """Are the elements of a row ``step`` elements apart, and all rows whole numbers of elements?"""
     size = array.itemsize
-    return array.flags.aligned and array.strides[-1] == size and all(step % size == 0 for step in array.strides)
+    return array.flags.aligned and array.strides[-1] == step * size and all(each % size == 0 for each in array.strides)
+
+
+def step_of(node: Node) -> int | None:
+    """How many elements lie from one to the next in the rows of a view of a dense array that has gaps, and that a
+    region of elementwise operations reads where it lies; None for what is no such view."""
+    found = _stand_in(node)
+    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < _LEAST_ROW:
+        return None
+    step = found.strides[-1] // found.itemsize
+    return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
 
 
 def has_gaps(node: Node) -> bool:
     """Is it a view of a dense array whose rows are dense, and long, with gaps between them?"""
-    found = _stand_in(node)
-    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < _LEAST_ROW:
-        return False
-    return lies_in_rows(found)
+    return step_of(node) == 1
 
 
 def is_scattered(node: Node) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, loop_of
-from futurex.ops.strides import is_scattered
+from futurex.ops.strides import is_scattered, step_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -105,6 +105,8 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     if not working or not _is_region(group, fewest, few):
         return False
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
+    if holds_reduction(group) is None:
+        copied = {source for source in copied if not step_of(source)}
     if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * len(copied):
         return False
     if len(working) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -102,9 +103,16 @@ def dense(value: Any) -> Any:
     return _copy(value)
 
 
-def in_rows(value: Any) -> Any:
-    """``value`` as an aligned array of dense rows; itself where it is one."""
-    return value if isinstance(value, np.ndarray) and lies_in_rows(value) else _copy(value)
+def in_rows(value: Any, step: int) -> Any:
+    """``value`` as an aligned array of rows whose elements lie ``step`` elements apart; itself where it is one."""
+    if isinstance(value, np.ndarray) and lies_in_rows(value, step):
+        return value
+    if step == 1:
+        return _copy(value)
+    value = np.asarray(value)
+    apart = np.empty((*value.shape[:-1], value.shape[-1] * abs(step)), value.dtype)[..., ::step]
+    apart[...] = value
+    return apart
 
 
 def _copy(value: Any) -> Any:
@@ -114,7 +122,7 @@ def _copy(value: Any) -> Any:
 
 def wanted(kernel: Kernel, place: int) -> Callable[[Any], Any]:
     """Gives an operand as the kernel wants it to lie."""
-    return in_rows if place in kernel.rows else dense
+    return functools.partial(in_rows, step=kernel.rows[place]) if place in kernel.rows else dense
 
 
 def operands(ins: Sequence[int], kernel: Kernel, loose: Sequence[int]) -> Callable[[Values], list[Any]]:

@@ -225,7 +225,7 @@ class Straight:
 
     def _instruction(self, index: int, draft: Draft) -> None:
         kernel, loose = draft.kernel, self._low.loose(draft.ins, draft.kernel)
-        inputs = self._list(draft.ins, {place: wanted(kernel, place).__name__ for place in loose})
+        inputs = self._list(draft.ins, {place: _change(kernel, place) for place in loose})
         outs = [self._names[out] for out in draft.outs]
         several = isinstance(draft.node.aval, tuple)
         targets = f"({''.join(f'{out}, ' for out in outs)})" if several else outs[0]
@@ -249,7 +249,12 @@ class Straight:
 
     def _list(self, slots: Sequence[int], changes: Mapping[int, str] = MappingProxyType({})) -> str:
         names = [self._names[slot] for slot in slots]
-        return ", ".join(f"{changes[place]}({name})" if place in changes else name for place, name in enumerate(names))
+        return ", ".join(changes[place].format(name) if place in changes else name for place, name in enumerate(names))
+
+
+def _change(kernel: Kernel, place: int) -> str:
+    """As text what :func:`wanted` gives."""
+    return f"in_rows({{}}, {kernel.rows[place]})" if place in kernel.rows else "dense({})"
 
 
 def _drops(plan: Plan, groups: Sequence[Sequence[int]]) -> list[list[int]]:

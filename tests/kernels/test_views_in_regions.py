@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.registry import fits
@@ -45,6 +47,22 @@ def of_windows(u, k):
     return np.moveaxis(windows, -1, 0) * k + u[2:]
 
 
+def colours(u, k):
+    return u[..., ::3] * k + u[..., 1::3] * 3 - u[..., 2::3] * u[..., ::3][..., ::-1]
+
+
+def backwards(u, k):
+    return u[:, ::-1] * k - u + u[::-1, ::-1] * 2
+
+
+def pairs(u, k):
+    return (u[::2, ::2] + u[1::2, ::2] + u[::2, 1::2] + u[1::2, 1::2]) * k
+
+
+def columns_apart(u, k):
+    return u[:, 2::8] * k - u[:, 7::8] + u[:, -1::-8]
+
+
 def over_itself(u, k):
     v = u * k
     v[1:-1, 1:-1] = v[1:-1, 1:-1] + v[:-2, 1:-1] * 2 - v[1:-1, 2:]
@@ -52,7 +70,10 @@ def over_itself(u, k):
     return v
 
 
-FLAT = [stencil, limited, with_dense_operands, beside_vectors, turned_rows, every_other_row, of_windows, over_itself]
+FLAT = [
+    stencil, limited, with_dense_operands, beside_vectors, turned_rows, every_other_row, of_windows, over_itself,
+    colours, backwards, pairs, columns_apart,
+]  # fmt: skip
 
 
 def bases(rng, shape, dtype):
@@ -72,7 +93,7 @@ def test_views_of_any_base_give_numpys_bits(function, dtype):
     if dtype == "c16" and function is limited:  # which asks for signs
         dtype = "f2"
     futurized, rng = fx.futurize(function), np.random.default_rng(3)
-    for shape in ((40, 50), (301, 700)):
+    for shape in ((40, 192), (300, 720)):
         for base in bases(rng, shape, np.dtype(dtype)):
             before, k = base.copy(), np.dtype(dtype).type(3)
             expected = function(base, k)
@@ -89,7 +110,9 @@ def test_three_dimensions_and_one_thread_give_the_same():
         np.testing.assert_array_equal(np.asarray(futurized(base, 0.5)), stencil_in_space(base, 0.5))
 
 
-@pytest.mark.parametrize("function", [stencil, limited, turned_rows, every_other_row], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [stencil, limited, turned_rows, every_other_row, colours, backwards, pairs], ids=lambda f: f.__name__
+)
 def test_views_of_a_dense_base_are_not_copied(function):
     u = np.random.default_rng(5).standard_normal((300, 300))
     plan = compile_plan(fx.lower(function, u, 0.5).graph)
@@ -107,13 +130,16 @@ def test_what_lies_in_rows():
     assert lies_in_rows(a[:, 1:])
     assert lies_in_rows(a[::-2])
     assert not lies_in_rows(a[:, ::2])
+    assert lies_in_rows(a[:, ::2], 2)
+    assert lies_in_rows(a[1:, ::-3], -3)
+    assert not lies_in_rows(a[:, ::2], 3)
     assert not lies_in_rows(a.T)
     assert not lies_in_rows(np.zeros(49, np.uint8)[1:].view(float)[None])
     records = np.zeros((4, 5), np.dtype([("x", "f8"), ("y", "i4")]))
     assert not lies_in_rows(records["x"])
     plan = compile_plan(fx.lower(stencil, np.zeros((40, 40)), 0.5).graph)
     [region] = [each for each in plan.instructions if each.node.op == "fused"]
-    [place] = region.kernel.rows[:1]
+    place = next(iter(region.kernel.rows))
     assert fits(region.kernel, place, a[:, 1:])
     assert not fits(region.kernel, place, a[:, ::2])
 
@@ -153,8 +179,9 @@ def test_no_view_is_copied_to_be_reduced(name):
 
 SCATTERED = {
     "a matrix and its transpose": (lambda a: a + a.T, "numpy"),
-    "every other column": (lambda a: a[:, ::2] * 2.5, "numpy"),
-    "pairs of columns": (lambda a: a[:, ::2] - a[:, 1::2], "numpy"),
+    "every tenth column": (lambda a: a[:, ::10] * 2.5, "numpy"),
+    "pairs of columns": (lambda a: a[:, ::10] - a[:, 1::10], "numpy"),
+    "every other column": (lambda a: a[:, ::2] * 2.5, "numba"),
     "two operations": (lambda a: (a + a.T) * 0.5, "numpy"),
     "many operations on one view": (lambda a: (a.T * 2.5 + 1) * a - (a + 3) * 0.5, "numba"),
     "dense rows with gaps": (lambda a: a[:, 1:] - a[:, :-1], "numba"),
@@ -171,3 +198,31 @@ def test_few_operations_on_what_lies_scattered_are_numpys(name):
     (result,) = plan.run([a])
     assert {each.kernel.backend for each in plan.instructions if each.kernel.view is None} == {backend}
     assert result.tobytes() == f(a).tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.sampled_from([-8, -3, -2, -1, 1, 2, 3, 4, 5, 7, 8, 9]), min_size=2, max_size=3),
+    dtypes=st.lists(st.sampled_from("?BhiqefdFD"), min_size=3, max_size=3),
+    dims=st.integers(1, 3), width=st.integers(130, 400), start=st.integers(0, 5), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_rows_of_any_step_give_numpys_bits(steps, dtypes, dims, width, start, seed):
+    """Beside each other and beside dense operands, of all types, more and fewer than vectors hold."""
+    rng = np.random.default_rng(seed)
+    shape = (3, 5, width)[3 - dims :]
+    arrays = [(rng.standard_normal(shape) * 9).astype(np.int8).astype(each) for each in dtypes]
+    count = min((width - start) // abs(step) for step in steps)
+
+    def part(array, step):
+        found = array[..., start : start + count * abs(step) : abs(step)]
+        return found if step > 0 else found[..., ::-1]
+
+    def f(*arrays):
+        total = arrays[0][..., :count] + part(arrays[1], steps[0])
+        for array, step in zip(arrays[1:], steps[1:], strict=False):
+            total = total * part(array, step) + array[..., -count:]
+        return total
+
+    with np.errstate(all="ignore"):
+        expected = f(*arrays)
+    np.testing.assert_array_equal(np.asarray(fx.futurize(f)(*arrays)), expected, strict=True)

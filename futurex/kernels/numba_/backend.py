@@ -51,6 +51,8 @@ _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 _IN_ROWS = 0x100  # NPY_ARRAY_ALIGNED, and gaps between rows
 _INTO_ROWS = 0x500  # ... | NPY_ARRAY_WRITEABLE
+_Check = tuple[tuple[int, ...], Any, int, int]
+"""Shape, dtype, flags and elements from one to the next in a row of an array."""
 
 
 class NumbaBackend:
@@ -91,7 +93,7 @@ class NumbaBackend:
         call = Through(node, kernel.call, over)
         return replace(
             kernel, call=call, late=call, bind=None, inplace=(0,), overlaps=over,
-            rows=(0, *(k + 1 for k in kernel.rows if k >= 0)),
+            rows={0: 1} | {k + 1: step for k, step in kernel.rows.items() if k >= 0},
         )  # fmt: skip
 
     def _region(self, node: Node, threads: int, apart: bool = False) -> Kernel | None:
@@ -113,11 +115,10 @@ def kernel_of(node: Node, program: Program, name: str) -> Kernel | None:
         return None
     loop = _Loop(node, program)
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    rows = tuple(dict.fromkeys(k for k, _ in program.steps))
-    dense = [k for k in program.arrays if k not in rows]
+    dense = [k for k in program.arrays if k not in program.rows]
     inplace = tuple(k for k in dense if node.inputs[k].aval in outs) if program.inplace else ()
     return Kernel(
-        loop, name, into=True, inplace=inplace, contiguous=True, rows=rows, late=loop, bind=loop.bind,
+        loop, name, into=True, inplace=inplace, contiguous=True, rows=program.rows, late=loop, bind=loop.bind,
         own=program.scratch,
     )  # fmt: skip
 
@@ -138,10 +139,12 @@ class _Loop:
         self.several = isinstance(node.aval, tuple)
         self.results = len(outs)
         self.share, self.threads = program.share, program.share.threads
-        rows = {k for k, _ in program.steps}
-        self.checks = tuple((aval.shape, aval.dtype, _INTO_ROWS if -1 in rows else _WRITABLE) for aval in outs)
+        rows = program.rows
+        into = (_INTO_ROWS, rows[-1]) if -1 in rows else (_WRITABLE, 1)
+        self.checks = tuple((aval.shape, aval.dtype, *into) for aval in outs)
         self.checks += tuple(
-            (node.inputs[k].shape, node.inputs[k].dtype, _IN_ROWS if k in rows else _READABLE) for k in program.arrays
+            (node.inputs[k].shape, node.inputs[k].dtype, _IN_ROWS if k in rows else _READABLE, rows.get(k, 1))
+            for k in program.arrays
         )
         self.read = tuple(_reader(scalar) for scalar in program.scalars if scalar.position is not None)
         self.slots = tuple(struct.Struct(f"={slot_format(scalar.slot)}").pack for scalar in program.scalars)
@@ -322,24 +325,26 @@ def _reader(scalar: Scalar) -> Callable[[Sequence[Any]], Any]:
     return read
 
 
-def _fit(arrays: list[Any], checks: Sequence[tuple[tuple[int, ...], Any, int]]) -> bool:
+def _fit(arrays: list[Any], checks: Sequence[_Check]) -> bool:
     """Are these the arrays that a kernel was built for?"""
-    for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
+    for array, (shape, dtype, flags, step) in zip(arrays, checks, strict=True):
         if array.shape != shape or array.dtype != dtype or array.flags.num & flags != flags:
             return False
-        if flags in (_IN_ROWS, _INTO_ROWS) and not lies_in_rows(array):
+        if flags in (_IN_ROWS, _INTO_ROWS) and not lies_in_rows(array, step):
             return False
     return True
 
 
-def _check(arrays: list[Any], checks: tuple[tuple[tuple[int, ...], Any, int], ...]) -> None:
+def _check(arrays: list[Any], checks: Sequence[_Check]) -> None:
     """Compiled code believes its addresses: a wrong shape would be a write outside the array."""
     if _fit(arrays, checks):
         return
-    for array, (shape, dtype, flags) in zip(arrays, checks, strict=True):
-        if not _fit([array], [(shape, dtype, flags)]):
+    for array, check in zip(arrays, checks, strict=True):
+        if not _fit([array], [check]):
+            shape, dtype, flags, step = check
             wanted = {
-                _IN_ROWS: "dense rows of a", _INTO_ROWS: "dense writable rows of a", _READABLE: "a C-contiguous",
+                _IN_ROWS: "dense rows of a" if step == 1 else f"rows with elements {step} apart of a",
+                _INTO_ROWS: "dense writable rows of a", _READABLE: "a C-contiguous",
                 _WRITABLE: "a C-contiguous writable",
             }  # fmt: skip
             raise ValueError(

@@ -99,6 +99,11 @@ def analyse(graph: Graph) -> Region:
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
+_NOTHING = [
+    "  %hidden = alloca i64, align 8", "  store volatile i64 0, ptr %hidden, align 8",
+    "  %nothing8 = load volatile i64, ptr %hidden, align 8", "  %nothing4 = trunc i64 %nothing8 to i32",
+]  # fmt: skip
+"""Zeros of which the compiler knows nothing."""
 PIECE = 64
 """Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
 _LEAST_ASIDE = 1024
@@ -143,6 +148,7 @@ class _Emitter:
         self.depth = len(layout.extents)
         self.array_nodes = [region.graph.params[k] for k in region.arrays]
         self.axes = [layout.axes[k] for k in region.arrays]
+        self.steps = [layout.apart[k] for k in region.arrays]
         self.body = Body()
         self.index = f"%i{self.depth - 1}"
         self.targets: list[str] = []
@@ -188,6 +194,8 @@ class _Emitter:
         lines = [f"define internal void @part(i64 %low, i64 %high, {parameters}) noinline alignstack(64) {{", "entry:"]
         if self.region.guarded:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        if any(abs(step) > 1 for step in self.steps):
+            lines += _NOTHING
         for k, node in enumerate(self.outs if self.aside else ()):
             lines.append(f"  %w{k} = alloca [{PIECE} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
@@ -281,18 +289,20 @@ class _Emitter:
         in the nearest cache. Views with gaps between their rows are mostly those of one array, some shifted against
         others: new is what the one that lies furthest reads, and the rows of the others stay there, too."""
         operands = [(name, dtype) for name, dtype, mask in self._pointers()[len(self.outs) :] if mask[-1]]
-        asked = [(self.rows[name], dtype) for name, dtype in operands if not self._axes(name)]
-        views = [(self.rows[name], dtype) for name, dtype in operands if self._axes(name)]
+        lying = [(self.rows[name], dtype, self._step(name), bool(self._axes(name))) for name, dtype in operands]
+        asked = [(row, dtype, step) for row, dtype, step, gaps in lying if not gaps and step > 0]
+        views = [(row, dtype, step) for row, dtype, step, gaps in lying if gaps and step > 0]
         ahead = AHEAD // max(1, len(asked) + 2 * bool(views))
         if views:
-            furthest, dtype = views[0]
-            for row, _ in views[1:]:
+            furthest, dtype, step = views[0]
+            for row, *_ in views[1:]:
                 beyond = self.body.emit(f"icmp ugt ptr {row}, {furthest}")
                 furthest = self.body.emit(f"select i1 {beyond}, ptr {row}, ptr {furthest}")
-            asked.append((furthest, dtype))
-        for row, dtype in asked:
-            start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {row}, i64 %piece")
-            for byte in range(ahead, ahead + PIECE * dtype.itemsize, LINE):
+            asked.append((furthest, dtype, step))
+        for row, dtype, step in asked:
+            place = "%piece" if step == 1 else self.body.emit(f"mul nsw i64 %piece, {step}")
+            start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {row}, i64 {place}")
+            for byte in range(ahead, ahead + PIECE * dtype.itemsize * step, LINE):
                 self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
             self.body.intrinsics.add(PREFETCH)
         return self._flush()
@@ -407,14 +417,31 @@ class _Emitter:
                 offset = step if offset == "0" else self.body.emit(f"add nsw i64 {offset}, {step}")
         return offset
 
+    def _step(self, name: str) -> int:
+        """How many elements lie from one to the next in a row of an operand, or a result."""
+        return self.steps[int(name[2:])] if name.startswith("%a") else 1
+
     def _at(self, name: str, dtype: Dtype) -> str:
-        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {self.index}")
+        step = self._step(name)
+        place = self.index if step == 1 else self.body.emit(f"mul nsw i64 {self.index}, {step}")
+        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {place}")
+
+    def _load(self, name: str, dtype: Dtype) -> str:
+        """An element of an array. Of vectors of which every third number, say, is meant, the compiler would compute
+        all, and choose among the results: so bits are changed, by nothing, that it has to choose before."""
+        value, size = self.body.load(dtype, self._at(name, dtype)), dtype.itemsize
+        if abs(self._step(name)) == 1 or dtype.kind != "f" or size == 2:
+            return value
+        kind = memory_type(dtype)
+        bits = self.body.emit(f"bitcast {kind} {value} to i{8 * size}")
+        changed = self.body.emit(f"xor i{8 * size} {bits}, %nothing{size}")
+        return self.body.emit(f"bitcast i{8 * size} {changed} to {kind}")
 
     def _element(self, values: dict[tuple[Node, Dtype], str]) -> None:
         for j, (node, alias) in enumerate(zip(self.array_nodes, self.aliases, strict=True)):
             if (node, node.dtype) not in values:
                 name = f"%a{j}" if alias < 0 else f"%o{alias}"
-                values[node, node.dtype] = self.body.load(node.dtype, self._at(name, node.dtype))
+                values[node, node.dtype] = self._load(name, node.dtype)
         for node in self.region.graph.nodes:
             if node.inputs:
                 values[node, node.dtype] = computed(self.body, node, values)

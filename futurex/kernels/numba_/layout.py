@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 Shape = tuple[int, ...]
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -16,23 +18,26 @@ class Layout:
     """Loop extents, and for each array operand which loops it moves along (none: it is a scalar).
 
     ``axes``: for an operand with gaps between its rows its axis, counted from the end, in each loop but the last, None
-    where it does not move; nothing for one that is dense.
+    where it does not move; nothing for one that is dense. ``apart``: how many elements lie from one of an operand to
+    the next along the last loop.
     """
 
     extents: Shape
     masks: tuple[Mask, ...]
     axes: tuple[Axes, ...]
+    apart: tuple[int, ...]
 
 
-def collapse(shape: Shape, operands: Sequence[Shape], gaps: Collection[int] = ()) -> Layout:
-    """Merge neighbouring dimensions along which all operands do the same; those in ``gaps`` have gaps between rows.
+def collapse(shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE) -> Layout:
+    """Merge neighbouring dimensions along which all operands do the same; those in ``gaps`` have gaps between rows, in
+    which so many elements lie from one to the next.
 
     >>> collapse((8, 4, 16), [(8, 4, 16), (16,), (8, 1, 1), ()])
-    Layout(extents=(8, 4, 16), masks=((True, True, True), (False, False, True), (True, False, False), ()), axes=(...))
+    Layout(extents=(8, 4, 16), masks=((True, True, True), (False, False, True), (True, False, False), ()), ...)
     >>> collapse((8, 4, 16), [(8, 4, 16), (4, 16)])
-    Layout(extents=(8, 64), masks=((True, True), (False, True)), axes=((), ()))
-    >>> collapse((8, 4, 16), [(8, 4, 16), (4, 16)], gaps=[1])
-    Layout(extents=(8, 4, 16), masks=((True, True, True), (False, True, True)), axes=((), (None, -2)))
+    Layout(extents=(8, 64), masks=((True, True), (False, True)), axes=((), ()), apart=(1, 1))
+    >>> collapse((8, 4, 16), [(8, 4, 16), (4, 16)], gaps={1: 3})
+    Layout(extents=(8, 4, 16), masks=((True, True, True), (False, True, True)), axes=((), (None, -2)), apart=(1, 3))
     """
     columns: list[tuple[int, Mask, int]] = []
     for axis, extent in enumerate(shape):
@@ -51,7 +56,8 @@ def collapse(shape: Shape, operands: Sequence[Shape], gaps: Collection[int] = ()
         tuple(axis if column[k] else None for _, column, axis in columns[:-1]) if k in gaps else ()
         for k in range(len(operands))
     )
-    return Layout(tuple(extent for extent, _, _ in columns), masks, axes)
+    apart = tuple(gaps.get(k, 1) for k in range(len(operands)))
+    return Layout(tuple(extent for extent, _, _ in columns), masks, axes, apart)
 
 
 def _moves(operand: Shape, axis: int) -> bool:

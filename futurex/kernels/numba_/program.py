@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from futurex.kernels.numba_ import crossings, past
@@ -19,7 +19,7 @@ from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.fusion import function_of
-from futurex.ops.strides import has_gaps
+from futurex.ops.strides import step_of
 from futurex.ops.sweeps import LONGEST_ROW, Level
 from futurex.tree.node import Node
 
@@ -38,7 +38,8 @@ class Program:
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``steps`` in elements along the
     axes of inputs with gaps between their rows (input -1: of the result), ``scalars``, and the address of ``scratch``
-    bytes, of which the head is zeros. ``text`` is the IR for operands that share memory with results
+    bytes, of which the head is zeros. ``rows``: those that have gaps, and how many elements lie from one to the next
+    in a row of them. ``text`` is the IR for operands that share memory with results
     (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
     approximation's bounds.
     """
@@ -46,6 +47,7 @@ class Program:
     numbers: tuple[int, ...]
     arrays: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
+    rows: Mapping[int, int]
     scalars: tuple[Scalar, ...]
     text: Callable[[tuple[int, ...]], str]
     share: Share
@@ -57,7 +59,7 @@ class Program:
 
 def _share(node: Node, threads: int, pieces: int) -> Share:
     outs = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    sources = {source.inputs[0] if has_gaps(source) else source for source in node.inputs}  # views overlap
+    sources = {source.inputs[0] if step_of(source) else source for source in node.inputs}  # views overlap
     moved = sum(aval.nbytes for aval in outs) + sum(source.aval.nbytes for source in sources)
     threads = min(threads, pieces) if openmp() is not None and moved >= PARALLEL_BYTES else 1
     functions = (each for each in node.attrs["graph"].nodes if function_of(each) in FUNCTIONS)
@@ -70,17 +72,19 @@ def elementwise(node: Node, threads: int, apart: bool = False) -> Program:
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
-    gaps = [len(graph.params)] if apart else []
-    layout = collapse(shape, operands, [*(k for k, source in enumerate(node.inputs) if has_gaps(source)), *gaps])
+    result = {len(graph.params): 1} if apart else {}
+    views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source))}
+    layout = collapse(shape, operands, views | result)
     if len(layout.extents) > _MOST_LOOPS:
-        layout = collapse(shape, operands, gaps)
+        views = {}
+        layout = collapse(shape, operands, result)
     if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     return Program(
-        layout.extents, region.arrays, steps, region.scalars,
+        layout.extents, region.arrays, steps, views | ({-1: 1} if apart else {}), region.scalars,
         lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
         _share(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
@@ -124,6 +128,6 @@ def reducing(node: Node, threads: int) -> Program:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)
     return Program(
-        numbers, sweep.arrays, (), sweep.scalars, lambda aliases: text, _share(node, threads, numbers[0]), scratch,
+        numbers, sweep.arrays, (), {}, sweep.scalars, lambda aliases: text, _share(node, threads, numbers[0]), scratch,
         sweep.approximate, inplace=False, guarded=sweep.guarded,
     )  # fmt: skip

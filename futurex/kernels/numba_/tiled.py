@@ -33,7 +33,8 @@ def updating(node: Node, threads: int) -> Program:
         raise ValueError(f"{node.op}: no tiles of single precision")
     region = analyse(graph)
     shape = graph.outs[0].shape
-    layout = collapse(shape, [*(each.shape for each in graph.params), shape], range(len(graph.params) + 1))
+    operands = [*(each.shape for each in graph.params), shape]
+    layout = collapse(shape, operands, dict.fromkeys(range(len(operands)), 1))
     if len(layout.extents) != 2 or region.guarded or not region.arrays or region.arrays[0]:
         raise ValueError(f"{node.op}: the region is not a loop over the tiles of a product")
     inner_size, columns = g.shape
@@ -44,7 +45,7 @@ def updating(node: Node, threads: int) -> Program:
     threads = threads if openmp() is not None else 1
     numbers = products.numbers(sizes, form, count, threads, (0, x.shape[1]), (0, columns))
     return Program(
-        numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (),
+        numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (), {},
         tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),
         lambda aliases: _Writer(form, openmp() is not None, region, layout, aliases).text(),
         products.share_of(sizes, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
