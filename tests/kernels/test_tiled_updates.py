@@ -87,6 +87,24 @@ def test_no_row_is_updated_twice_in_the_memory_of_operands(function, shape):
     close(found, precise(function, arguments), TOLERANCE)
 
 
+def test_states_do_not_add_to_the_lines_that_are_asked_for_at_once():
+    def asked(function, donate):
+        arguments = data(*SHAPES[0])
+        program = fx.lower(function, *arguments)
+        plan = compile_plan(program.graph, threads=2, donate=donate)
+        (made,) = (each for each in plan.instructions if each.node.op == "rank_update")
+        aliases = -1, -1, *range(len(donate))  # the factors, and matrices that results lie on
+        return made.kernel.late.program.text(aliases).count(", i32 1, i32 3, i32 1)")
+
+    def momentum(w, m, x, g, rate):
+        m = m * np.float32(0.9) + x.T @ g
+        return w - m * rate, m
+
+    plain = asked(lambda w, m, x, g, rate: w - (x.T @ g) * rate, {0: 0})
+    assert plain == 2 * 6 * 4, "lines of a tile, which stands in the code twice"
+    assert asked(momentum, {0: 0, 1: 1}) == plain
+
+
 def test_a_factor_is_not_written_over():
     """It may have the shape of a result, but all tiles read it."""
 

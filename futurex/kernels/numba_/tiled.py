@@ -83,9 +83,12 @@ class _Writer(Writer):
         return [*(("ptr", name) for name in names), *scalars]
 
     def expect(self, panel: Panel, places: list[str]) -> None:
+        """The first rows of each matrix, as many lines in all as a tile has: those of three matrices at once keep a
+        core waiting, while the update, once it has begun, finds what follows in time."""
         code = self.code
+        asked = places[: -(-len(places) // len(self.matrices))]
         for name, dtype in self.matrices.items():
-            for place in places:
+            for place in asked:
                 row = code.at(memory_type(dtype), name, place)
                 for byte in range(0, panel.width * dtype.itemsize, 64):
                     self._fetch(code.at("i8", row, str(byte)), write=name[1] == "o")
