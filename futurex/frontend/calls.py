@@ -435,8 +435,14 @@ def _operator_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict
     from futurex.frontend.hooks import Runtime
     from futurex.frontend.library_calls import operator_call
 
+    if name == "call":
+        return call(args[0], args[1:], kwargs)
+    if kwargs:
+        return function(*args, **kwargs)  # Python's own TypeError: none of the others takes any
     if name == "getitem":
         return Runtime.getitem(*args)
+    if name in ("is_", "is_not"):
+        return Runtime.compare(name, *args)
     if name == "index":
         refuse_special(*args)
         return operator.index(*args)

@@ -156,7 +156,7 @@ SPECIAL[tuple.__new__] = lambda kind, values=(): current().remember(tuple.__new_
 def operator_call(function: Any, args: tuple[Any, ...]) -> Any:
     """``itemgetter``, ``attrgetter`` and ``methodcaller``."""
     made_by, parts = function.__reduce__()[:2]
-    named = made_by.keywords if isinstance(made_by, functools.partial) else {}
+    parts, named = (made_by.args, made_by.keywords) if isinstance(made_by, functools.partial) else (parts, {})
     (value,) = args
     if isinstance(function, operator.itemgetter):
         found = tuple(Runtime.getitem(value, part) for part in parts)

@@ -200,6 +200,16 @@ def oper(x):
     )
 
 
+@both()
+def oper_called(x):
+    return (
+        operator.call(lambda a, b=1.0: a * b, x, b=3.0),
+        operator.is_(x, x),
+        operator.is_not(x, x),
+        operator.methodcaller("sum", axis=0)(x),
+    )
+
+
 @cases(np.float64(0.5))
 @cases(0.5)
 def math_fns(a):
