@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
-from futurex.frontend.control.paths import IN_BRANCH, Site, next_site
+from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -102,7 +102,7 @@ def if_(
             if site is not None:
                 site.fork(pred, inside)
             raise inside
-        return _raising_branch(site, pred, taken, other, then, orelse)
+        return _raising_branch(pred, taken, other, then, orelse)
     try:
         merged = _merge(site or IN_BRANCH, pred, taken, other, [*names, "the result"])
     except Escape as escape:
@@ -152,7 +152,7 @@ def _objects(value: Any) -> list[Any]:
 
 
 def _raising_branch(
-    site: Site | None, pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]
+    pred: Node, taken: _Branch, other: _Branch, then: Callable[[], Any], orelse: Callable[[], Any]
 ) -> Any:
     """One branch only raises: check the test, then go on with the other. What a raising branch wrote is lost with it,
 

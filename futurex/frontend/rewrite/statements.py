@@ -272,7 +272,7 @@ class Rewriter(Expressions):
     def _state(self, nodes: Sequence[ast.AST], extra: Iterable[str] = ()) -> list[str]:
         return list(dict.fromkeys([*stored(nodes), *extra]))
 
-    def _accessors(self, names: list[str], anchor: ast.AST) -> tuple[list[ast.stmt], str, str]:
+    def _accessors(self, names: list[str]) -> tuple[list[ast.stmt], str, str]:
         """Closures that read and write the state of a statement; an unbound name reads as UNDEF."""
         get, set_ = self.fresh("get"), self.fresh("set")
         reads = [fx("read", thunk(load(name))) for name in names]
@@ -306,7 +306,7 @@ class Rewriter(Expressions):
         inner_orelse = self._block(orelse, tail=tail, loop=loop)
         then = self._branch(names, "then", inner_body, [])
         other = self._branch(names, "else", inner_orelse, [])
-        accessors, get, set_ = self._accessors(names, node)
+        accessors, get, set_ = self._accessors(names)
         call = fx(
             "if_", test, load(then.name), load(other.name), load(get), load(set_),
             ast.Tuple([ast.Constant(name) for name in names], ast.Load()),
@@ -338,7 +338,7 @@ class Rewriter(Expressions):
         head: list[ast.stmt] = [assign(name, ast.Constant(False)) for name in flags if not name.endswith("_value")]
         statements = self._block(node.body, loop=stem if leaves else "")
         left = thunk(load(f"{stem}_left")) if leaves else ast.Constant(None)
-        accessors, get, set_ = self._accessors(names, node)
+        accessors, get, set_ = self._accessors(names)
         ends = [load(get), load(set_), ast.Tuple([ast.Constant(name) for name in names], ast.Load()), left]
         if isinstance(node, ast.For):
             item = self.fresh("item")

@@ -21,7 +21,7 @@ Kernel = Callable[..., Any]
 """`kernel(out, *inputs)` writes `out`, an array or, where there are several results, a tuple of arrays; returns it."""
 
 FLOAT32 = np.dtype(np.float32)
-ARG_SOURCE, ARG_SOURCE_1, ARG_RESULT, ARG_WEIGHTS, ARG_BIAS = 1, 2, 17, 33, 41
+ARG_SOURCE, ARG_RESULT, ARG_WEIGHTS, ARG_BIAS = 1, 17, 33, 41
 ARG_MEAN, ARG_VARIANCE, ARG_SCALE, ARG_SHIFT, ARG_SCRATCHPAD = 49, 50, 51, 52, 80
 ARG_DIFF_SOURCE, ARG_DIFF_RESULT, ARG_DIFF_WEIGHTS, ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 129, 145, 161, 255, 256
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128

@@ -89,7 +89,7 @@ def dissemination_all_gather(rank: int, size: int) -> Schedule:
     return Schedule(tuple(timelines))
 
 
-def _folded(rank: int, size: int) -> tuple[int, int]:
+def _folded(size: int) -> tuple[int, int]:
     """The largest power of two up to `size`, and how many ranks are above it."""
     core = 1 << (size.bit_length() - 1)
     return core, size - core
@@ -97,7 +97,7 @@ def _folded(rank: int, size: int) -> tuple[int, int]:
 
 def _with_extras(rank: int, size: int, blocks: int, inner: Sequence[list[Event]], copies: bool) -> Schedule:
     """Have the ranks above a power of two give their blocks to one below before, and get the results after."""
-    core, extra = _folded(rank, size)
+    core, extra = _folded(size)
     last = 1 << 16
     if rank >= core:
         alone = (Event(0, rank - core, True), Event(last, rank - core, False))
@@ -110,7 +110,7 @@ def _with_extras(rank: int, size: int, blocks: int, inner: Sequence[list[Event]]
 @functools.lru_cache(512)
 def doubling_all_reduce(rank: int, size: int) -> Schedule:
     """In round k pairs of ranks 2**k apart give each other all they have added up: few messages, for small vectors."""
-    core, _ = _folded(rank, size)
+    core, _ = _folded(size)
     events = []
     for k in range(core.bit_length() - 1):
         events += [Event(k + 1, rank ^ (1 << k), True), Event(k + 1, rank ^ (1 << k), False, True)]
@@ -120,7 +120,7 @@ def doubling_all_reduce(rank: int, size: int) -> Schedule:
 @functools.lru_cache(512)
 def halving_all_reduce(rank: int, size: int) -> Schedule:
     """Ranks far apart share the blocks between them, then nearer ones, until each has one; then the same backwards."""
-    core, _ = _folded(rank, size)
+    core, _ = _folded(size)
     inner: list[list[Event]] = [[] for _ in range(core)]
     rounds = core.bit_length() - 1
     for block in range(core if rank < core else 0):
