@@ -45,6 +45,37 @@ class Program:
         self.refilled = refilled
         parts = self.parts = split.parts if split is not None else 1
         self.threads = min(threads, parts) if openmp() is not None else 1
+        inputs, scalars = self._take(emitter, avals, owned, split)
+        self._give(emitter, list(build(emitter, inputs)))
+        self.interpreted = 0
+        self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
+        if parts > 1 and (emitter.calls or not all(ours for cell, _, ours in self.outs if cell)):
+            raise Unsupported("a loop whose parts need each other")
+        self._text = emitter.text(scalars, parts, self.threads > 1)
+        self._entry = compiled(self._text, wait=not is_behind())
+        if self._entry.error is not None:
+            raise Unsupported(str(self._entry.error))
+        memory = emitter.memory
+        self.scratch = -(-memory.scratch // _PAGE) * _PAGE if self.threads > 1 else memory.scratch
+        self.words = memory.words
+        self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
+        self.in_block = memory.in_block
+        self.look = emitter.look
+        self.calls = emitter.calls
+        self.kept = memory.kept
+        self.objects = emitter.objects
+        self.template = np.zeros(memory.words, np.int64)
+        for word, content in memory.fixed.items():
+            self.template[word] = content
+        self.own = self.threads * (self.scratch + 8 * self.words) + 8 * self.words
+        """Bytes that are kept between calls: scratch memory and blocks of one call, and the template of these."""
+        self.source = Source(self)
+        self._instances: deque[Instance] = deque()
+
+    def _take(
+        self, emitter: Emitter, avals: Sequence[Aval], owned: int, split: Split | None
+    ) -> tuple[list[Any], list[tuple[int, Any]]]:
+        """Words of the block for the inputs: what the code knows them by, and the words of numbers with their types."""
         self.entries: list[Entry] = []
         codes = ["qq"]
         inputs: list[Any] = []
@@ -59,7 +90,7 @@ class Program:
                 if axis is None:
                     made = emitter.memory.slot(aval.shape, aval.dtype, owned=k < owned and bool(aval.shape))
                 else:
-                    made = emitter.memory.share(aval.shape, aval.dtype, axis, parts, owned=k < owned)
+                    made = emitter.memory.share(aval.shape, aval.dtype, axis, self.parts, owned=k < owned)
                     emitter.homes[made.place] = made
                 self.entries.append((made.place.index, aval.shape, aval.dtype, made.owned))
                 codes.append("q")
@@ -71,7 +102,10 @@ class Program:
                 codes.append(slot_format(aval.dtype))
                 inputs.append(Scalar(f"%in{word}", aval.dtype, aval.weak))
         self.pack = struct.Struct("=" + "".join(codes)).pack_into
-        results = list(build(emitter, inputs))
+        return inputs, scalars
+
+    def _give(self, emitter: Emitter, results: Sequence[Value]) -> None:
+        """Words of the block for the results, and how they are read from it: numbers lie behind all that is there."""
         first = emitter.memory.words
         self.outs: list[tuple[Cell | Opaque | None, Any, bool]] = []
         """An array, and whether its memory is ours; an object; a number's type."""
@@ -97,30 +131,6 @@ class Program:
                 ours = not place.scratch and place.index in own and place not in taken and emitter.is_home(value)
                 taken.add(place)
                 self.outs.insert(k, (_cell(emitter, value, weak[k]), None, ours))
-        self.interpreted = 0
-        self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
-        if parts > 1 and (emitter.calls or not all(ours for cell, _, ours in self.outs if cell)):
-            raise Unsupported("a loop whose parts need each other")
-        self._text = emitter.text(scalars, parts, self.threads > 1)
-        self._entry = compiled(self._text, wait=not is_behind())
-        if self._entry.error is not None:
-            raise Unsupported(str(self._entry.error))
-        memory = emitter.memory
-        self.scratch = -(-memory.scratch // _PAGE) * _PAGE if self.threads > 1 else memory.scratch
-        self.words = memory.words
-        self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
-        self.in_block = memory.in_block
-        self.look = emitter.look
-        self.calls = emitter.calls
-        self.kept = memory.kept
-        self.objects = emitter.objects
-        self.template = np.zeros(memory.words, np.int64)
-        for word, content in memory.fixed.items():
-            self.template[word] = content
-        self.own = self.threads * (self.scratch + 8 * self.words) + 8 * self.words
-        """Bytes that are kept between calls: scratch memory and blocks of one call, and the template of these."""
-        self.source = Source(self)
-        self._instances: deque[Instance] = deque()
 
     def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
         """Be done when this returns, if ``wait``."""
