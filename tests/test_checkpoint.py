@@ -220,6 +220,24 @@ checkpoint.save({str(tmp_path)!r}, checkpoint.Checkpoint(7, {{"w": np.zeros(9)}}
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-000008"]  # what the dead one left is cleared
 
 
+def test_a_disk_that_takes_no_more_is_named(tmp_path):
+    script = """
+import resource, sys, numpy as np
+from futurex.training.checkpoint import Checkpoint, save
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+try:
+    save(sys.argv[1], Checkpoint(3, {"w": np.zeros(1 << 16)}))
+except OSError as error:
+    print(error.filename, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+    )
+    folder = tmp_path / "step-000003"
+    assert done.stdout.strip() == f"{folder} [Errno 27] File too large: '{folder}'"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_metrics_are_plain_json(tmp_path):
     metrics = {"loss": np.float32(0.5), "curve": np.arange(3), 2: (1, math.inf)}
     assert load(save(tmp_path, Checkpoint(0, None, metrics=metrics))).metrics == {

@@ -1,10 +1,13 @@
 """Training by fit on one locality: the same steps as by hand, its handle, its records, and what it refuses."""
 
+import asyncio
+import os
 import re
 import signal
 import threading
 import time
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,6 +235,72 @@ def test_a_failed_checkpoint_does_not_lose_the_parameters(tmp_path):
     assert second.status == "failed"
     assert second.params["w"].any()
     assert "run.params" in "".join(caught.value.__notes__)
+
+
+def test_a_folder_where_nothing_can_be_written_is_refused_before_anything_is_trained(tmp_path):
+    params, data = problem()
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/run")):
+        with pytest.raises(OSError, match="no checkpoint can be written there; name another folder") as caught:
+            fit(mean_square, params, data, checkpoint=folder)
+        assert caught.value.filename == str(folder)
+
+
+def test_a_folder_belongs_to_one_run_at_a_time(tmp_path):
+    params, data = problem()
+    first = fit(mean_square, params, data, epochs=10**6, checkpoint=tmp_path, checkpoint_every=10**5)
+    with pytest.raises(ValueError, match="another run that has not ended writes its checkpoints to"):
+        fit(mean_square, params, data, checkpoint=tmp_path)
+    first.stop()
+    first.result(WAIT)
+    resumed = fit(mean_square, params, data, epochs=10**6, checkpoint=tmp_path, resume=True)
+    resumed.stop()
+    resumed.result(WAIT)
+    with pytest.raises(TypeError, match="momentum"):
+        fit(mean_square, params, data, checkpoint=tmp_path / "other", momentum=1)
+    fit(mean_square, params, data, checkpoint=tmp_path / "other").result(WAIT)
+
+
+def test_a_run_can_be_awaited_and_goes_on_when_nobody_does():
+    params, data = problem()
+
+    async def waits():
+        got = await fit(mean_square, params, data, epochs=2)
+        run = fit(mean_square, params, data, epochs=10**6)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(run, 0.05)
+        assert run.status == "running"
+        labels = np.array([0, 1, 9])
+        with pytest.raises(IndexError, match="labels"):
+            await fit(lambda w, y: fx.nn.softmax_cross_entropy(w + np.zeros((3, 3)), y).mean(), np.zeros(3), labels)
+        return got, run
+
+    got, run = asyncio.run(waits())
+    np.testing.assert_array_equal(got["w"], fit(mean_square, params, data, epochs=2).result(WAIT)["w"])
+    run.stop()
+    run.result(WAIT)
+    assert run.status == "stopped"
+
+
+def test_a_child_of_a_fork_is_told_that_the_parent_has_the_run():
+    params, data = problem()
+    run = fit(mean_square, params, data, epochs=10**6)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            run.result(30)
+        except BaseException as error:
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        assert "RuntimeError: run 'mean_square' was under way when the process forked" in said.read()
+    assert run.status == "running"
+    run.stop()
+    run.result(WAIT)
 
 
 def test_recorded_steps_are_those_asked_for():

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +58,7 @@ def save(run: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
 
     Saving the same parameters and optimizer state at the same step again changes nothing. A damaged checkpoint in the
     way is moved aside. Raises `CheckpointError` if other values stand there, `TypeError` naming a leaf that cannot be
-    stored, `ValueError` for a negative step.
+    stored, `ValueError` for a negative step, `OSError` naming the folder where it cannot be written.
 
     >>> import numpy as np
     >>> save("runs/har", Checkpoint(step=120, params={"w": np.zeros(3)}))
@@ -81,9 +82,56 @@ def save(run: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         if not _already_there(folder, parts):
             os.rename(aside, folder)  # fails, rather than replace, if someone else was quicker
             sync_folder(folder.parent)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # writing does not say where, when a disk is full
+            error.filename = str(folder)
+        raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return folder
+
+
+class Claim:
+    """A folder for the checkpoints of one run, until it is released or the process ends.
+
+    Raises `OSError` where nothing can be written there, `ValueError` while another run of this machine has it.
+    """
+
+    def __init__(self, run: str | os.PathLike[str]) -> None:
+        """Make the folder and take it."""
+        folder = Path(run)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                self._handle = os.open(folder, os.O_RDONLY)
+        except OSError as error:
+            why = f"{error.strerror}, and so no checkpoint can be written there; name another folder"
+            raise OSError(error.errno, why, str(folder)) from None
+        try:
+            self._lock("LOCK_EX", "LOCK_NB")
+        except BlockingIOError:
+            os.close(self._handle)
+            raise ValueError(
+                f"another run that has not ended writes its checkpoints to {folder}: stop that one, or name another "
+                "folder"
+            ) from None
+
+    def release(self) -> None:
+        """Let others have the folder; again, nothing happens."""
+        if self._handle >= 0:
+            self._lock("LOCK_UN")  # a child of a fork has the handle, too
+            os.close(self._handle)
+            self._handle = -1
+
+    def _lock(self, *how: str) -> None:
+        try:
+            import fcntl  # not every system has it
+
+            fcntl.flock(self._handle, sum(getattr(fcntl, name) for name in how))
+        except BlockingIOError:
+            raise
+        except (ImportError, OSError):
+            return  # not every file system knows such locks
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:

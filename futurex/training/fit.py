@@ -10,6 +10,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,12 @@ from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
 from futurex.runtime.memory import size_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.training.batches import chunks
-from futurex.training.checkpoint import newest
+from futurex.training.checkpoint import Claim, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
 from futurex.training.progress import Progress
 from futurex.training.run import Run
-from futurex.training.saving import Saving
+from futurex.training.saving import Saving, looks
 from futurex.training.strategy import all_reduce
 from futurex.training.strategy.base import Options, Strategy
 from futurex.tree.pytree import flatten, leaf_paths, unflatten
@@ -145,25 +146,34 @@ def fit(
     _check_names([*model.aux_names, *metrics])
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
     structures = param_structure, state_structure
-    saving, before = None, []
-    if folder is not None and (checkpoint_every or resume):
-        saving = Saving(folder, _count("checkpoint_every", checkpoint_every, 0), structures)
-        before = _history(saving, resume)
-    task = replace(
-        task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
-        commit_every=0 if commit_every is None else _count("commit_every", commit_every),
-    )  # fmt: skip
-    steps = task.epochs * -(-n // batch_rows)
-    display = Progress(steps, task.epochs) if progress else None
     graph = next(iter(programs.values()))[0]
     placements = task.strategy.placements([*param_leaves, *state_leaves], len(param_leaves))
-    args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
-    if settings is None or not isinstance(group, ElasticGroup):
-        work = group.spmd(train, *args, name=name or model.name)
-        return Run(name or model.name, work, graph, structures, placements, folder, display, before)
-    name = name or f"{model.name}-{secrets.token_hex(4)}"
-    work = group.elastic(train, *args, settings=settings, name=name, about=(graph, structures, placements, folder))
-    return Run(name, work, graph, structures, placements, folder, display, before)
+    batches = -(-n // batch_rows)
+    with ExitStack() as undone:
+        claim, saving, before = None, None, []
+        if folder is not None:
+            claim = Claim(folder)
+            undone.callback(claim.release)
+        if folder is not None and (checkpoint_every or resume):
+            like = tuple(map(looks, [*param_leaves, *state_leaves]))
+            every = _count("checkpoint_every", checkpoint_every, 0)
+            saving = Saving(folder, every, structures, like, task.epochs, batches)
+            before = _history(saving, resume)
+        task = replace(
+            task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
+            commit_every=0 if commit_every is None else _count("commit_every", commit_every),
+        )  # fmt: skip
+        display = Progress(task.epochs * batches, task.epochs) if progress else None
+        args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
+        if settings is None or not isinstance(group, ElasticGroup):
+            name = name or model.name
+            work = group.spmd(train, *args, name=name)
+        else:
+            name = name or f"{model.name}-{secrets.token_hex(4)}"
+            about = graph, structures, placements, folder
+            work = group.elastic(train, *args, settings=settings, name=name, about=about)
+        undone.pop_all()
+    return Run(name, work, graph, structures, placements, folder, display, before, claim)
 
 
 @folds
@@ -344,4 +354,6 @@ def _folder(checkpoint: str | os.PathLike[str] | None, every: int, resume: bool)
             raise ValueError("checkpoint_every and resume need a folder: checkpoint='runs/name'")
         return None
     require("safetensors.numpy", "train")  # now, not after hours of training
-    return Path(checkpoint)
+    folder = Path(checkpoint)
+    Claim(folder).release()  # for the same reason: it is taken when the program has been traced
+    return folder

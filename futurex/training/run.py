@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Generator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from futurex.runtime.group import SpmdRun
 from futurex.runtime.stall import Stall
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
-from futurex.training.checkpoint import Checkpoint, save
+from futurex.training.checkpoint import Checkpoint, Claim, save
 from futurex.training.loop import Outcome
 from futurex.training.progress import Progress, figure
 from futurex.training.strategy.base import whole
@@ -46,7 +48,7 @@ class Run:
     def __init__(
         self, name: str, work: SpmdRun, graph: Graph, structures: tuple[Structure, Structure],
         placements: Sequence[Placement], checkpoint: Path | None, progress: Progress | None,
-        history: Sequence[dict[str, Any]] = (),
+        history: Sequence[dict[str, Any]] = (), claim: Claim | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.graph = graph
@@ -63,10 +65,11 @@ class Run:
         self.params: Any = None
         self.memory: list[dict[str, int]] = []
         self._work, self._structures, self._placements = work, structures, placements
-        self._checkpoint, self._progress = checkpoint, progress
+        self._checkpoint, self._progress, self._claim = checkpoint, progress, claim
         self._outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._stopped = self._warned = False
         self._lock = threading.Lock()
+        _under_way.add(self)
         work.subscribe(self._heard)
         work.add_done_callback(self._ended)
 
@@ -82,6 +85,12 @@ class Run:
         except (Exception, KeyboardInterrupt) as error:
             fold(error)
             raise
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in an asyncio task for what :meth:`result` returns. The run goes on when that task is cancelled."""
+        import asyncio  # who awaits has it already
+
+        return asyncio.shield(asyncio.wrap_future(self._outcome)).__await__()
 
     def done(self) -> bool:
         """True once there is a result or an error."""
@@ -103,7 +112,7 @@ class Run:
 
     def stop(self) -> None:
         """Ask all localities to stop after the same step; :meth:`result` then gives the parameters they have."""
-        if not self._work.done():
+        if not (self.done() or self._work.done()):
             self._work.send({"command": "stop"})
 
     @property
@@ -180,6 +189,17 @@ class Run:
         else:
             self._close()
             self._outcome.set_result(params)
+        _under_way.discard(self)
+
+    def _orphan(self) -> None:
+        """In a child after a fork, which has none of the threads that follow the run."""
+        self._lock, self._outcome = threading.Lock(), concurrent.futures.Future()  # they may have held the old ones
+        self._outcome.set_exception(
+            RuntimeError(
+                f"run {self.name!r} was under way when the process forked, and goes on in the parent alone: wait for "
+                "it there, or before the fork"
+            )
+        )
 
     def _settle(self, outcomes: list[Outcome], params: Any) -> None:
         with self._lock:
@@ -199,6 +219,8 @@ class Run:
             self.memory = [outcome.memory for outcome in outcomes]
 
     def _close(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
         if self._progress is not None:
             self._progress.close()
 
@@ -218,3 +240,15 @@ class Run:
             lines[ENDS:-ENDS] = [f"<tr><td colspan={len(names)}>… {left_out:,} more in <code>history</code></td></tr>"]
         rows = "".join(lines)
         return f"<div><code>{escape(repr(self))}</code><table><tr>{head}</tr>{rows}</table></div>"
+
+
+_under_way: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _orphan_all() -> None:
+    for run in list(_under_way):
+        run._orphan()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_orphan_all)

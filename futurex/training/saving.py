@@ -11,16 +11,23 @@ from typing import Any
 import numpy as np
 
 from futurex.training.checkpoint import Checkpoint, CheckpointError, load, newest, save
-from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Where checkpoints are, after how many steps one is written (0: none is), and what their trees look like."""
+    """Where checkpoints are, after how many steps one is written (0: none is), and what their trees look like.
+
+    ``leaves_like`` are the shapes and types of the leaves of parameters and state; the run has ``epochs`` epochs of
+    ``batches`` steps each.
+    """
 
     folder: Path
     every: int
     structures: tuple[Structure, Structure]
+    leaves_like: tuple[str, ...]
+    epochs: int
+    batches: int
 
     def newest_step(self) -> int:
         """The step of the newest sound checkpoint; -1 if there is none."""
@@ -34,12 +41,45 @@ class Saving:
     def fitting(self, checkpoint: Checkpoint) -> tuple[list[Any], Mapping[str, Any]]:
         """The leaves of a checkpoint, and its position. Raises ValueError for one of another run."""
         parts = [flatten(tree) for tree in (checkpoint.params, checkpoint.optimizer)]
+        leaves = [leaf for each, _ in parts for leaf in each]
         if tuple(structure for _, structure in parts) != self.structures or not checkpoint.position:
-            raise ValueError(
-                f"the checkpoint of step {checkpoint.step} in {self.folder} holds parameters or a state of another "
-                "structure than this run's, or was not written by fx.fit: name another folder"
-            )
-        return [leaf for leaves, _ in parts for leaf in leaves], checkpoint.position
+            raise self._refused(
+                checkpoint, "holds parameters or a state of another structure than this run's, or was not written by "
+                "fx.fit"
+            )  # fmt: skip
+        names = [path for n, each in enumerate(self.structures) for path in leaf_paths(each, ("params", "state")[n])]
+        for path, found, own in zip(names, map(looks, leaves), self.leaves_like, strict=True):
+            if found != own:
+                raise self._refused(checkpoint, f"has {path} as {found}, and this run as {own}")
+        epochs = checkpoint.position["history"]
+        before = len(epochs) * self.batches
+        if any(each["step"] != each["epoch"] * self.batches for each in epochs) or not (
+            before <= checkpoint.step <= before + self.batches
+        ):
+            raise self._refused(
+                checkpoint, f"is of a run whose epochs have another number of steps than the {self.batches} of this "
+                "one: go on with the same data and batch_size"
+            )  # fmt: skip
+        if checkpoint.step > self.epochs * self.batches:
+            raise self._refused(
+                checkpoint, f"is behind the end of this run, which has {self.epochs} epochs of {self.batches} steps: "
+                "give it more epochs"
+            )  # fmt: skip
+        return leaves, checkpoint.position
+
+    def _refused(self, checkpoint: Checkpoint, why: str) -> ValueError:
+        where = f"the checkpoint of step {checkpoint.step} in {self.folder}"
+        return ValueError(f"{where} {why}; another run needs another folder")
+
+
+def looks(leaf: Any) -> str:
+    """The type and shape of a leaf; a number is an array without dimensions.
+
+    >>> looks(np.zeros((2, 3))), looks(0.5)
+    ('float64[2,3]', 'float64[]')
+    """
+    array = np.asarray(leaf)
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 class Saver:

@@ -341,7 +341,12 @@ def test_a_run_whose_scheduler_dies_goes_on_from_the_disk(standing, right, tmp_p
         os.killpg(scheduler.pid, signal.SIGKILL)
         monkeypatch.setattr("futurex.runtime.cluster.elastic_run._UNREACHABLE", 1.0)
         with pytest.raises(fx.ClusterUnreachable, match="resume=True"):
+            run.stop()
+        with pytest.raises(fx.ClusterUnreachable, match="resume=True"):
             run.result(WAIT)
+        for act in (lambda: fx.attach("orphan", cluster), lambda: cluster.dashboard):
+            with pytest.raises(fx.ClusterUnreachable, match="make a new"):
+                act()
     driver.kill()
     driver.wait()
     found, _ = newest(folder)
@@ -366,11 +371,11 @@ def noisy(params, x, y, key):
     return ((fx.nn.dropout(x, 0.2, key) @ params["w"] - y) ** 2).mean()
 
 
-def _noisy(**more):
+def _noisy(width=3, **more):
     rng = np.random.default_rng(2)
-    x = rng.normal(size=(50, 3)).astype(np.float32)
+    x = rng.normal(size=(50, width)).astype(np.float32)
     options = {"optimizer": fx.optim.adam(0.01), "batch_size": 16, "seed": 3, "progress": False, **more}
-    return fx.fit(noisy, {"w": np.zeros(3, np.float32)}, (x, x.sum(1)), **options)
+    return fx.fit(noisy, {"w": np.zeros(width, np.float32)}, (x, x.sum(1)), **options)
 
 
 def test_resuming_is_bit_exact(tmp_path):
@@ -420,6 +425,15 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     save(tmp_path / "other", Checkpoint(3, {"v": np.zeros(2)}, None))
     with pytest.raises(ValueError, match="another structure"):
         _noisy(epochs=1, checkpoint=tmp_path / "other", resume=True)
+    _noisy(epochs=2, checkpoint=tmp_path / "two").result(WAIT)
+    for options, refused in (
+        ({"epochs": 1}, "is behind the end of this run, which has 1 epochs of 4 steps"),
+        ({"epochs": 4, "batch_size": 32}, "another number of steps than the 2 of this one"),
+        ({"epochs": 4, "batch_size": 5}, "another number of steps than the 10 of this one"),
+        ({"epochs": 4, "width": 2}, r"params/w as float32\[3\], and this run as float32\[2\]"),
+    ):
+        with pytest.raises(ValueError, match=refused):
+            _noisy(checkpoint=tmp_path / "two", resume=True, **options)
     for option in ({"checkpoint_every": 2}, {"resume": True}):
         with pytest.raises(ValueError, match="need a folder"):
             _noisy(epochs=1, **option)

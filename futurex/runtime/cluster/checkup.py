@@ -14,6 +14,7 @@ from typing import Any
 from distributed import Client, Worker
 from distributed.comm import get_address_host
 
+from futurex.runtime.cluster.asking import ask_workers, greet
 from futurex.runtime.cluster.errors import ClusterUnreachable
 from futurex.runtime.cluster.membership import workers_of
 from futurex.runtime.transport import ucx_library
@@ -30,6 +31,7 @@ def checkup(address: str, timeout: float = 10.0) -> Iterator[Finding]:
     how far clocks are apart, and what transport to choose. Raises ClusterUnreachable where no scheduler answers.
     """
     try:
+        greet(address, timeout)
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         why = str(error) or type(error).__name__
@@ -40,15 +42,18 @@ def checkup(address: str, timeout: float = 10.0) -> Iterator[Finding]:
         if not workers:
             yield "workers", "problem: none; start some with `dask worker ADDRESS`"
             return
-        answers = client.run(_describe, workers=workers, on_error="return")
+        able: dict[str, Any] = {}
         for worker in workers:
-            if isinstance(answers[worker], BaseException):
-                yield "worker", f"problem: {worker} cannot run futurex: {answers[worker]!r}; install it there"
-        able = {worker: answers[worker] for worker in workers if not isinstance(answers[worker], BaseException)}
+            try:
+                able |= ask_workers(client, _describe, workers=[worker], seconds=timeout)
+            except ClusterUnreachable:
+                yield "worker", f"problem: {worker} does not answer within {timeout:g} s: is it stopped?"
+            except Exception as error:
+                yield "worker", f"problem: {worker} cannot run futurex: {error!r}; install it there"
         yield "workers", f"{len(workers)} on {len({each['host'] for each in able.values()})} hosts"
         yield from _versions(able)
         yield from _reachable(client, list(able), timeout)
-        yield from _clocks(client, list(able))
+        yield from _clocks(client, list(able), timeout)
         yield from _transports(able)
 
 
@@ -91,11 +96,11 @@ def _versions(workers: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _reachable(client: Client, workers: Sequence[str], timeout: float) -> Iterator[Finding]:
     """Have every worker open a port, as localities do over TCP, and every other one connect to it."""
-    places = client.run(_open_port, workers=workers)
+    places = ask_workers(client, _open_port, workers=workers, seconds=timeout)
     try:
-        failed = client.run(_unreachable, places, timeout, workers=workers)
+        failed = ask_workers(client, _unreachable, places, timeout, workers=workers, seconds=2 * timeout)
     finally:
-        client.run(_close_port, workers=workers)
+        ask_workers(client, _close_port, workers=workers, seconds=timeout)
     problems = [f"{worker} cannot reach {each}" for worker, them in failed.items() for each in them]
     for problem in problems:
         yield "connections", f"problem: {problem}; a firewall? localities connect to ports that the system chooses"
@@ -132,13 +137,13 @@ def _close_port(dask_worker: Worker) -> None:
     del dask_worker.futurex_checkup
 
 
-def _clocks(client: Client, workers: Sequence[str]) -> Iterator[Finding]:
+def _clocks(client: Client, workers: Sequence[str], timeout: float) -> Iterator[Finding]:
     """Wall clocks, by round trips over Dask; runs measure more closely by themselves."""
     for worker in workers:
         best = (float("inf"), 0.0)
         for _ in range(_ROUNDS):
             asked = time.time()
-            theirs = client.run(time.time, workers=[worker])[worker]
+            theirs = ask_workers(client, time.time, workers=[worker], seconds=timeout)[worker]
             answered = time.time()
             best = min(best, ((answered - asked) / 2, theirs - (asked + answered) / 2))
         error, offset = best

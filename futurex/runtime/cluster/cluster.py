@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
@@ -12,7 +11,6 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import resource_tracker
@@ -22,13 +20,13 @@ import dask
 import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
-from distributed.comm import connect, get_address_host_port
+from distributed.comm import get_address_host_port
 from distributed.core import Status
 from distributed.protocol.pickle import dumps
-from distributed.security import Security
 
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
+from futurex.runtime.cluster.asking import SOON, ask_workers, greet
 from futurex.runtime.cluster.elastic_run import TRIES, ElasticRun, ask
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost
 from futurex.runtime.cluster.handing import Handed
@@ -94,6 +92,7 @@ class Cluster:
             self._connection = Connection(self.client)
             self._session = uuid.uuid4().hex
             self.addresses = self._found_workers()
+            self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
             if self._wanted is None:
                 self._check_versions()
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
@@ -154,7 +153,7 @@ class Cluster:
             ) from None
         try:
             if isinstance(target, str):
-                _greet(target, self._timeout)
+                greet(target, self._timeout)
             client = Client(target, set_as_default=False, timeout=self._timeout)
         except (OSError, TimeoutError, ValueError) as error:
             why = str(error) or type(error).__name__
@@ -209,11 +208,14 @@ class Cluster:
         """Endpoints on all workers, connected to each other. The secret travels over Dask's channel only."""
         ranks = {address: rank for rank, address in enumerate(self.addresses)}
         secret = Secret(secrets.token_bytes(32))
-        opened = self.client.run(
-            host.open_session, self._session, self.transport, ranks, secret, workers=self.addresses
-        )
+        opened = self._ask(host.open_session, self._session, self.transport, ranks, secret, seconds=self._timeout)
         endpoints = [blob for _, blob in sorted(opened.values())]
-        self.client.run(host.connect_session, self._session, endpoints, self._timeout, workers=self.addresses)
+        seconds = self._timeout + SOON  # they know better than this side who does not connect to whom
+        self._ask(host.connect_session, self._session, endpoints, self._timeout, seconds=seconds)
+
+    def _ask(self, function: Callable[..., Any], *args: Any, seconds: float | None = None) -> dict[str, Any]:
+        """What a function returns on all localities; they are waited for as long as they wait for each other."""
+        return ask_workers(self.client, function, *args, workers=self.addresses, seconds=seconds or config.deadline())
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -229,6 +231,7 @@ class Cluster:
         >>> fx.Cluster(2).dashboard                       # doctest: +SKIP
         'http://127.0.0.1:41235/individual-futurex-training'
         """
+        self._check_open()
         if not self.client.run_on_scheduler(dashboard.served):
             return None
         return self.client.dashboard_link.rpartition("/")[0] + dashboard.PAGE
@@ -253,7 +256,10 @@ class Cluster:
             run.detach()
         if self.client.status == "running" and self._broken is None:
             with contextlib.suppress(Exception):
-                self.client.run(host.close_session, self._session, on_error="ignore")
+                ask_workers(
+                    self.client, host.close_session, self._session, workers=self.addresses, seconds=SOON,
+                    on_error="ignore",
+                )  # fmt: skip
         self._closing.close()
 
     def _check_open(self) -> None:
@@ -303,6 +309,7 @@ class Cluster:
         self._check_open()
         array = np.asarray(x)
         parts = cut(array, axis, self.size)
+        self._ask(os.getpid)  # before Dask waits for them
         shards = [
             self.client.scatter(part, workers=[address], hash=False)
             for part, address in zip(parts, self.addresses, strict=True)
@@ -358,10 +365,12 @@ class Cluster:
         ranks = {address: rank for rank, address in enumerate(self.addresses)}
         timeline = Timeline()
         try:
-            self.client.run(host.start_trace, self._session, ranks, workers=self.addresses)
+            self._ask(host.start_trace, self._session, ranks)
             yield timeline
         finally:
-            found = self.client.run(host.stop_trace, workers=self.addresses, on_error="return")
+            found = ask_workers(
+                self.client, host.stop_trace, workers=self.addresses, seconds=config.deadline(), on_error="return"
+            )
         recorded = merged(each for each in found.values() if isinstance(each, Timeline))
         timeline.events, timeline.clock_error = recorded.events, recorded.clock_error
         if path is not None:
@@ -396,6 +405,7 @@ class Cluster:
 
         Raises LookupError, naming those there are, where there is none of this name.
         """
+        self._check_open()
         settings, about = pickle.loads(ask(self.client, TRIES, do="about", run=name))
         return self._followed(name, settings), about
 
@@ -425,7 +435,7 @@ class Cluster:
             return self._uploaded(arg)
         if isinstance(arg, Once):
             name = self._session, uuid.uuid4().hex
-            self.client.run(host.hand, name, dumps(arg.take()), workers=self.addresses)
+            self._ask(host.hand, name, dumps(arg.take()))
             return Handed(name)
         if isinstance(arg, Tiled):
             if arg.addresses != self.addresses:
@@ -441,7 +451,7 @@ class Cluster:
     def _uploaded(self, graph: Graph) -> GraphRef:
         """Send a graph to the workers, the first time only."""
         if graph.hash not in self._graphs:
-            self.client.run(host.put_graph, graph.hash, pickle.dumps(graph), workers=self.addresses)
+            self._ask(host.put_graph, graph.hash, pickle.dumps(graph))
             self._graphs.add(graph.hash)
         return GraphRef(graph.hash)
 
@@ -449,6 +459,7 @@ class Cluster:
         nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in flatten(args)[0])
         if nbytes < _SHIP_TOGETHER:
             return args
+        self._ask(os.getpid)  # before Dask waits for them
         [data] = self.client.scatter([args], broadcast=True, hash=False)
         return data
 
@@ -458,19 +469,7 @@ class Cluster:
             return
         workers = workers_of(self.client)
         alive = [address for address in self.addresses if address in workers]
-        self.client.run(host.end_generation, self._session, generation, workers=alive, wait=False)
-
-
-def _greet(address: str, timeout: float) -> None:
-    """Raises an OSError or TimeoutError where no Dask scheduler answers. Dask's client waits for ever where a port is
-    open and nobody speaks."""
-
-    async def connected() -> None:
-        comm = await asyncio.wait_for(connect(address, timeout, **Security().get_connection_args("client")), timeout)
-        await comm.close()
-
-    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in this one
-        thread.submit(asyncio.run, connected()).result()
+        ask_workers(self.client, host.end_generation, self._session, generation, workers=alive, seconds=SOON)
 
 
 def _innermost(error: BaseException) -> str:

@@ -34,10 +34,14 @@ class ElasticRun(SpmdRun):
         threading.Thread(target=self._follow, name=f"follow-{name}", daemon=True).start()
 
     def send(self, command: Command) -> None:
-        """Only ``stop`` is known to all localities at once. Raises ValueError for anything else."""
+        """Only ``stop`` is known to all localities at once. Raises ValueError for anything else, and ClusterUnreachable
+        where the scheduler does not hear it."""
         if command != {"command": "stop"}:
             raise ValueError(f"an elastic run can be told to stop, not {command!r}")
-        ask(self._client, TRIES, do="stop", run=self.name)
+        try:
+            ask(self._client, TRIES, do="stop", run=self.name)
+        except OSError as error:
+            raise scheduler_lost(self.name, str(error) or type(error).__name__) from None
 
     def detach(self) -> None:
         """Follow the run no longer; it goes on where its scheduler and workers do."""
@@ -108,6 +112,8 @@ def ask(client: Client, tries: int = 1, **request: Any) -> Any:
     """Ask the scheduler about an elastic run; ``tries`` times where the connection closes or nothing comes back."""
 
     async def call() -> Any:
+        if client.scheduler is None:
+            raise CommClosedError("this client has given its scheduler up")
         return await getattr(client.scheduler, OP)(**request)
 
     while True:

@@ -17,6 +17,7 @@ import distributed
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
+from futurex.runtime.cluster.asking import SOON, ask_workers
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
 from futurex.runtime.cluster.membership import Connection, topic
@@ -60,7 +61,11 @@ class ClusterRun(SpmdRun):
             task.add_done_callback(lambda _, rank=rank: self._finished(rank))
 
     def send(self, command: Command) -> None:
-        self._client.run(deliver_command, self.name, command, workers=self._addresses, wait=False)
+        """A locality that does not answer now has the command when it goes on."""
+        try:
+            ask_workers(self._client, deliver_command, self.name, command, workers=self._addresses, seconds=SOON)
+        except OSError as error:  # the run says what became of it
+            log.warning("run %r was told to %s: %s", self.name, command.get("command"), error)
 
     def detach(self) -> None:
         """The cluster is being closed, and the run with it."""
