@@ -471,6 +471,65 @@ def test_a_port_where_nobody_speaks_is_no_scheduler():
     assert f"no Dask scheduler answers at {address} within 1 s" in str(found[0])
 
 
+def test_a_port_with_another_protocol_is_no_scheduler():
+    """The bytes of a web server's answer are a length to Dask, of exabytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            for _ in range(2):  # Dask tries again at once
+                with contextlib.suppress(OSError):
+                    server.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(fx.ClusterUnreachable, match="another protocol; is it the dashboard's port"):
+            fx.Cluster(f"tcp://127.0.0.1:{server.getsockname()[1]}", timeout=30)
+
+
+def test_runs_that_threads_start_at_once_come_in_one_order(cluster, monkeypatch):
+    """Every submission is as slow as the first of two threads needs for the other one to come between."""
+    submit = cluster.client.submit
+
+    def slow(*args, **options):
+        time.sleep(0.05)
+        return submit(*args, **options)
+
+    monkeypatch.setattr(cluster.client, "submit", slow)
+    failed = []
+
+    def several():
+        for _ in range(4):
+            try:
+                assert cluster.spmd(programs.rank_and_size).result(60) == [(0, 2), (1, 2)]
+            except BaseException as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=several) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failed
+
+
+def test_a_child_of_a_fork_makes_a_cluster_of_its_own():
+    with _cluster(1) as cluster:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            try:
+                cluster.tile(np.ones(4))
+            except BaseException as error:
+                os.write(writing, f"{type(error).__name__}: {error}".encode())
+            cluster.close()
+            os._exit(0)
+        os.close(writing)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with os.fdopen(reading) as said:
+            assert "ClusterUnreachable: this process has forked" in said.read()
+        assert cluster.spmd(programs.rank_and_size).result(60) == [(0, 1)]
+
+
 def test_bad_targets_and_options():
     with pytest.raises(fx.ClusterUnreachable, match=r"127\.0\.0\.1:9.*dask scheduler"):
         fx.Cluster("tcp://127.0.0.1:9", timeout=1)

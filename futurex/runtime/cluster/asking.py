@@ -70,7 +70,11 @@ def greet(address: str, timeout: float) -> None:
     open and nobody speaks."""
 
     async def connected() -> None:
-        comm = await asyncio.wait_for(connect(address, timeout, **Security().get_connection_args("client")), timeout)
+        dialled = connect(address, timeout, **Security().get_connection_args("client"))
+        try:
+            comm = await asyncio.wait_for(dialled, timeout)
+        except MemoryError:  # Dask takes the first bytes for a length, and has memory for a message of it
+            raise ConnectionError("what answers there speaks another protocol; is it the dashboard's port?") from None
         await comm.close()
 
     with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in this one

@@ -86,6 +86,7 @@ class Cluster:
         self._is_closed = False
         self._closing = contextlib.ExitStack()
         self._generation = 0
+        self._process = os.getpid()
         self._wanted: int | None = None  # how many workers there are to be, where they are this object's own
         try:
             self.client = self._attach(target, threads)
@@ -249,6 +250,8 @@ class Cluster:
     def close(self) -> None:
         """End the session on the workers, and the workers too if this object started them."""
         self._is_closed = True
+        if os.getpid() != self._process:
+            return  # they are the parent's
         with contextlib.suppress(Exception):
             self.client.unsubscribe_topic(TOPIC)
         under_way: list[ClusterRun | ElasticRun] = [*self._elastic, *self._runs.values()]
@@ -265,6 +268,11 @@ class Cluster:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClusterUnreachable("this fx.Cluster has been closed; make a new one, or stay inside its `with` block")
+        if os.getpid() != self._process:
+            raise ClusterUnreachable(
+                "this process has forked from the one that made this fx.Cluster, and has none of its threads: make a "
+                f"new one here, fx.Cluster({self._connection.address!r})"
+            )
         if not self._connection.stands:
             raise ClusterUnreachable(
                 f"the scheduler at {self._connection.address} does not answer any more, or the Dask client has been "
@@ -331,21 +339,21 @@ class Cluster:
         name = f"{name or 'run'}-{next(_names)}-{uuid.uuid4().hex[:8]}"
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
-        with self._lock:
+        shipped = self._shipped(prepared)
+        with self._lock:  # until all are asked: of two runs at once the first comes first on every locality
             self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
             generation = self._generation
             run = ClusterRun(name, self.client, self.addresses, partial(self._abort, generation))
             self._runs[name] = run
-        run.add_done_callback(lambda _: self._runs.pop(name, None))
-        shipped = self._shipped(prepared)
-        tasks = [
-            self.client.submit(
-                host.run_spmd, name, self._session, generation, rank, self.size, function, shipped,
-                tuple(tiled.shards[rank] for tiled in shards), workers=[address], allow_other_workers=False, pure=False,
-                retries=0, key=f"futurex-{name}-{rank}",
-            )
-            for rank, address in enumerate(self.addresses)
-        ]  # fmt: skip
+            run.add_done_callback(lambda _: self._runs.pop(name, None))
+            tasks = [
+                self.client.submit(
+                    host.run_spmd, name, self._session, generation, rank, self.size, function, shipped,
+                    tuple(tiled.shards[rank] for tiled in shards), workers=[address], allow_other_workers=False,
+                    pure=False, retries=0, key=f"futurex-{name}-{rank}",
+                )
+                for rank, address in enumerate(self.addresses)
+            ]  # fmt: skip
         run.watch(tasks)
         if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
             run.lost(self._broken.address)
