@@ -97,7 +97,7 @@ def taken(plan: Any, inputs: list[Any]) -> int:
         if fresh.planned != plan.planned:
             raise RuntimeError(f"measured was another plan: {fresh.planned}, not {plan.planned}")
         fresh.run(inputs)
-        mapped = sum(size for size in arenas(fresh) if size >= HUGE_PAGE)
+        mapped = sum(size for size in arenas(fresh) if size >= HUGE_PAGE // 2)
         kept, before = in_arrays(), tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         results = fresh.run(inputs)
@@ -205,7 +205,7 @@ class Called:
             while time.perf_counter() < until or not (plan.whole is None or plan.whole.settled):
                 program.step()
             gc.collect()
-            mapped = sum(size for size in arenas(plan) if size >= HUGE_PAGE)
+            mapped = sum(size for size in arenas(plan) if size >= HUGE_PAGE // 2)
             kept, held = in_arrays(), tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             program.step()

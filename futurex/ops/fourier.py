@@ -92,6 +92,11 @@ def _samples(kinds: str) -> Callable[..., Iterable[Sample]]:
     return samples
 
 
+def _room(x: Aval, n: int, axis: int, norm: str | None) -> int:
+    """NumPy transforms a complex copy of real numbers."""
+    return 0 if x.dtype.kind == "c" else np.result_type(x.dtype, np.complex64).itemsize * x.size
+
+
 for _function, _rule, _length, _kinds in (
     (np.fft.fft, _symmetric("fft"), lambda n: n, "fc"),
     (np.fft.ifft, _symmetric("ifft"), lambda n: n, "fc"),
@@ -100,5 +105,5 @@ for _function, _rule, _length, _kinds in (
 ):
     op(
         _function.__name__, _function, aval=_aval(_function, _length), vjp=_rule, factors=_factors, cost=_cost,
-        samples=_samples(_kinds),
+        room=None if _function is np.fft.rfft else _room, samples=_samples(_kinds),
     )  # fmt: skip

@@ -13,16 +13,22 @@ _LONGEST, _FEWEST = 16, 256
 _BLOCK = 2048  # medians at a time: their numbers stay in the cache
 
 
+def is_by_exchanges(x: Any, axis: tuple[int, ...]) -> bool:
+    """Do exchanges pay?"""
+    count = math.prod(x.shape[k] for k in axis)
+    return 2 < count <= _LONGEST and x.size >= _FEWEST * count and x.dtype.kind in "iuf"
+
+
 def median_by_exchanges(x: Any, axis: tuple[int, ...]) -> Any:
     """``np.median(x, axis)``, or None where NumPy's own way is to be taken.
 
     That is also where zeros of both signs meet: which of them is the median is NumPy's secret.
     """
+    if not is_by_exchanges(x, axis):
+        return None
     rest = [k for k in range(np.ndim(x)) if k not in axis]
     shape = [x.shape[k] for k in rest]
     count, lanes = math.prod(x.shape[k] for k in axis), math.prod(shape)
-    if not 2 < count <= _LONGEST or lanes < _FEWEST or x.dtype.kind not in "iuf":
-        return None
     rows = np.ascontiguousarray(x.transpose(*axis, *rest)).reshape(count, lanes)
     if x.dtype.kind == "f" and (np.signbit(rows) & (rows == 0)).any():
         return None
@@ -40,6 +46,18 @@ def median_by_exchanges(x: Any, axis: tuple[int, ...]) -> Any:
         for k, place in enumerate(middle):
             found[k, block] = ordered[place]
     return np.mean(found, axis=0).reshape(shape)
+
+
+def room_of_exchanges(x: Any, axis: tuple[int, ...]) -> int | None:
+    """Bytes that :func:`median_by_exchanges` allocates beside its result for an array of this kind, or None."""
+    if not is_by_exchanges(x, axis):
+        return None
+    count = math.prod(x.shape[k] for k in axis)
+    lanes = x.size // count
+    copied = 0 if axis == tuple(range(len(axis))) else x.nbytes
+    look = 2 * x.size - 8 * lanes if x.dtype.kind == "f" else 0
+    middle, held = 2 - count % 2, count + (1 if lanes <= _BLOCK else 4)  # what an exchange reads, of the last block too
+    return copied + max(look, (middle * lanes + held * min(lanes, _BLOCK)) * x.dtype.itemsize)
 
 
 @functools.lru_cache(maxsize=64)

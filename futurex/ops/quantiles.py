@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.medians import median_by_exchanges
+from futurex.ops.medians import median_by_exchanges, room_of_exchanges
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply, const
 from futurex.tree.record import Sample, op
@@ -95,4 +95,13 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((rng.integers(0, 9, (3, 4)),), attrs("median", None, (1,)), order=0)
 
 
-op("quantile", _kernel, aval=_aval, decompose=_decomposed, factors=_factors, samples=_samples)
+def _room(x: Aval, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, method: str) -> int:
+    """NumPy puts a copy in order, and goes from one neighbour to the other in six arrays; ``nanmedian`` of few numbers
+    takes up to four copies more."""
+    found = room_of_exchanges(x, axis) if function == "median" else None
+    if found is not None:
+        return found
+    return x.nbytes + (0 if q is None else 6 * _aval(x, function, q, axis, keepdims, method).nbytes)
+
+
+op("quantile", _kernel, aval=_aval, decompose=_decomposed, factors=_factors, room=_room, samples=_samples)

@@ -2,7 +2,7 @@
 
 Tapes of loops are counted where the number of rounds follows from constants: what decides over the next round is
 computed here, for as many rounds as there will be. Strided operands of kernels that want them dense are counted as the
-copies that the run makes of them. What a kernel of NumPy's allocates while it runs is not counted.
+copies that the run makes of them. What a kernel of NumPy's allocates while it runs is counted where its op says so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import fits
 from futurex.ops.tapes import Tape
 from futurex.passes.rounds import rounds_of
@@ -89,7 +90,7 @@ def beside(low: Lowering, draft: Draft) -> int:
     """
     plans: Sequence[Any] = draft.kernel.plans
     if not plans:
-        return _copies(low, draft)
+        return _copies(low, draft) + _room(draft)
     results = sum(slot_bytes(low.slots[out]) for out in draft.outs)
     most = max(plan.memory.outputs + plan.memory.unplanned for plan in plans)
     if draft.node.op == "cond":
@@ -106,6 +107,14 @@ def _copies(low: Lowering, draft: Draft) -> int:
     layouts = {place: _layout(low, draft.ins[place]) for place in places}
     copied = [place for place, each in layouts.items() if each is not None and not fits(draft.kernel, place, each)]
     return sum(slot_bytes(low.slots[draft.ins[place]]) for place in copied)
+
+
+def _room(draft: Draft) -> int:
+    """Bytes that an op's own kernel allocates while it runs; those of other backends have their room from the start."""
+    node = draft.node
+    if draft.kernel.backend != NumpyBackend.name or node.record.room is None or not node.is_static:
+        return 0
+    return node.record.room(*(each.aval for each in node.inputs), **node.attrs)
 
 
 def _base(low: Lowering, slot: Slot) -> int:

@@ -62,6 +62,7 @@ class Op:
     in     input and output pass through, names only in inputs are reduced (``reduce`` says how), ``!x`` must be whole,
         ``1`` is a broadcast dimension. ``"elementwise"`` aligns all inputs to the right.
     shape_attr: the attribute that repeats the output's shape (rewritten when the output is tiled).
+    room: ``room(*avals, **attrs)``, the bytes that the kernel itself allocates and frees, at most, beside its results.
     numpy: the NumPy functions that mean this op when they stand in a futurized function.
     inplace: inputs whose buffer the kernel may overwrite with the output (same shape and dtype).
     view: the output may be a view of this input.
@@ -84,6 +85,7 @@ class Op:
     reduce: str = "sum"
     shape_attr: str | None = None
     cost: Callable[..., Cost] | None = None
+    room: Callable[..., int] | None = None
     numpy: tuple[Any, ...] = ()
     inplace: tuple[int, ...] = ()
     view: int | None = None

@@ -68,7 +68,9 @@ class NumbaBackend:
             bind = None if call is None else call.bind
             if call is None:
                 return None
-            return Kernel(call, self.name, True, contiguous=True, exclusive=call.exclusive, late=call, bind=bind)
+            return Kernel(
+                call, self.name, True, contiguous=True, exclusive=call.exclusive, late=call, bind=bind, own=call.own
+            )
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
         if node.op in _BLOCKWISE:

@@ -45,9 +45,9 @@ def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, 
 
 class Written:
     """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it. ``exclusive``: one
-    call at a time."""
+    call at a time; ``own``: bytes that it keeps between calls."""
 
-    exclusive = False
+    exclusive, own = False, 0
 
     def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int]) -> None:
         self.node = node

@@ -57,6 +57,7 @@ class Moments(Written):
         blocks, span = blocks_of(rows)
         stride = -(-columns // lanes) * lanes
         self.room = np.empty((blocks, 2, stride), x.dtype)
+        self.own = self.room.nbytes
         near = max(_FEWEST, _NEAR // (columns * x.dtype.itemsize))
         geometry = (blocks, rows, columns, span, near, stride, address_of(self.room))
         super().__init__(node, threads, _text(x.dtype, openmp() is not None), geometry)
