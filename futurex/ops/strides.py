@@ -9,7 +9,7 @@ import numpy as np
 from futurex.ops.views import view
 from futurex.tree.node import Node
 
-_LEAST_ROW = 16
+LEAST_ROW = 16
 """Elements of a row below which a view is copied rather than read with its gaps."""
 _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
@@ -25,7 +25,7 @@ def step_of(node: Node) -> int | None:
     """How many elements lie from one to the next in the rows of a view of a dense array that has gaps, and that a
     region of elementwise operations reads where it lies; None for what is no such view."""
     found = _stand_in(node)
-    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < _LEAST_ROW:
+    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < LEAST_ROW:
         return None
     step = found.strides[-1] // found.itemsize
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None

@@ -32,7 +32,7 @@ def expand(graph: Graph, *, free: bool = True) -> Graph:
     """
     if any(node.op in _LOCAL for node in graph.nodes):
         graph = rewrite(graph, _rule_of(_of_all))
-    if not any(node.op in _ROWWISE for node in graph.nodes):
+    if not any(node.op in _ROWWISE or node.op == "norm" for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
@@ -97,6 +97,8 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
 
 
 def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
+    if node.op == "norm":
+        return _length(node)
     if node.op not in _ROWWISE:
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
@@ -117,6 +119,17 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if free:
         results = _freed(results, node.inputs)
     return results[0] if isinstance(found, Node) else results
+
+
+def _length(node: Node) -> Node | None:
+    """The length of vectors along one axis, as NumPy has it."""
+    x, ord, axis = node.inputs[0], node.attrs["ord"], node.attrs["axis"]
+    axes = (axis,) if isinstance(axis, int) else axis
+    if ord not in (None, 2) or axes is None or len(axes) != 1 or not node.is_static or x.dtype not in APPROXIMATED:
+        return None
+    if x.size < FEWEST_ELEMENTS:
+        return None
+    return apply("sqrt", apply("sum", x * x, axis=(axes[0] % x.ndim,), keepdims=node.attrs["keepdims"], dtype=None))
 
 
 def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:

@@ -20,6 +20,7 @@ from futurex.passes.reductions import arrange_reductions
 from futurex.passes.regions import inline_regions
 from futurex.passes.rewrite import map_subgraphs, rewrite
 from futurex.passes.rows import join_row_products
+from futurex.passes.short_rows import write_out_short_rows
 from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
@@ -33,8 +34,8 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
-    keep_places, join_epilogues, join_row_products, arrange_reductions, keep_orders, fuse, join_updates, recompute,
-    join_siblings, write_through,
+    keep_places, join_epilogues, join_row_products, write_out_short_rows, arrange_reductions, keep_orders, fuse,
+    join_updates, recompute, join_siblings, write_through,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

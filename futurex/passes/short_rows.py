@@ -1,0 +1,134 @@
+"""Reductions of many short rows, written out as operations on their columns, which are views with a step.
+
+The lengths of a million vectors in space, sums over three colours, means and largest elements of blocks of 4 x 4: NumPy
+calls a loop for each row, which takes longer than what is in it. Fewer than eight neighbours it adds up one after the
+other, so that the bits are those of additions, of whole columns at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from futurex.ops.fusion import SUPPORTED, loop_of
+from futurex.ops.reduce import axes_of, reduced_shape
+from futurex.ops.strides import LEAST_ROW
+from futurex.ops.sweeps import VIEWS, turned
+from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS, MOST_NODES
+from futurex.passes.rewrite import rewrite, users_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, const
+
+_JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_LONGEST = 7
+_ALL = ("s", None, None, None)
+
+
+def write_out_short_rows(graph: Graph) -> Graph:
+    """The graph with large reductions of short rows as elementwise operations.
+
+    Not those that enter arrays of the full shape again: these are one trip, by a kernel for rows.
+    """
+    found = [node for node in graph.nodes if _suits(node)]
+    if not found:
+        return graph
+    users, results = users_of(graph), set(graph.outs)
+    makers = {
+        node: functools.partial(_written_out, node, _computed_for(node, users, results))
+        for node in found
+        if not _returns(node, users)
+    }
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _axes(node: Node) -> list[int]:
+    x = node.inputs[0]
+    return [axis for axis in axes_of(x.ndim, node.attrs["axis"]) if x.shape[axis] != 1]
+
+
+def _suits(node: Node) -> bool:
+    """Is it a reduction along the last axis, and at most one other, over a few elements that lie beside long rows?"""
+    if node.op not in _JOINS or not node.is_static or not isinstance(node.aval, Aval):
+        return False
+    x, axes = node.inputs[0], _axes(node)
+    if x.aval.weak or x.ndim < 2 or x.size < ALONE_ELEMENTS or not {x.dtype, node.dtype} <= SUPPORTED or turned(x):
+        return False
+    if x.dtype != node.dtype and (node.op not in ("sum", "prod") or node.dtype.kind not in "iu"):
+        return False
+    if x.dtype.kind == "b" or not axes or len(axes) > 2 or axes[-1] != x.ndim - 1 or x.ndim - 2 in axes:
+        return False
+    few = 2 <= x.shape[-1] <= _LONGEST and math.prod(x.shape[axis] for axis in axes) <= MOST_ARRAYS
+    return few and x.shape[-2] >= LEAST_ROW
+
+
+def _returns(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Does what becomes of the result meet arrays of the full size again?"""
+    full, seen, pending = node.inputs[0].size, {node}, [node]
+    while pending:
+        for user in users[pending.pop()]:
+            if user in seen or not isinstance(user.aval, Aval) or not user.is_static:
+                continue
+            if user.op in VIEWS or loop_of(user) is not None:
+                if user.size >= full:
+                    return True
+                seen.add(user)
+                pending.append(user)
+    return False
+
+
+def _computed_for(node: Node, users: Mapping[Node, Sequence[Node]], results: Collection[Node]) -> frozenset[Node]:
+    """The elementwise operations whose values nobody but the reduction reads; none, if that would be too many."""
+    found, pending = {node}, [node.inputs[0]]
+    while pending:
+        source = pending.pop()
+        own = source not in results and found.issuperset(users[source])
+        if own and source.inputs and source.op != "load" and loop_of(source) is not None:
+            found.add(source)
+            pending += [each for each in source.inputs if isinstance(each.aval, Aval) and each.is_static]
+    count = math.prod(node.inputs[0].shape[axis] for axis in _axes(node))
+    return frozenset(found - {node}) if len(found) * count <= MOST_NODES else frozenset()
+
+
+def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) -> Node:
+    x, axes, join = node.inputs[0], _axes(node), _JOINS[node.op]
+    behind = [axis - x.ndim for axis in axes]
+
+    def at(*place: int) -> Node:
+        value = _part(x, dict(zip(behind, place, strict=True)), own, new, {})
+        return value if value.dtype == node.dtype else apply("cast", value, dtype=node.dtype)
+
+    outer = itertools.product(*(range(x.shape[axis]) for axis in axes[:-1]))
+    rows = [functools.reduce(functools.partial(apply, join), (at(*k, j) for j in range(x.shape[-1]))) for k in outer]
+    if node.op == "sum" and node.dtype.kind == "f":  # NumPy begins with zero, which a sum of -0.0 shows
+        rows[0] = apply("add", rows[0], const(node.dtype.type(0)))
+    total = functools.reduce(functools.partial(apply, join), rows)
+    shape = reduced_shape(x.shape, node.attrs["axis"], node.attrs["keepdims"])
+    return total if total.shape == shape else apply("reshape", total, shape=shape)
+
+
+def _part(
+    node: Node, place: Mapping[int, int], own: Collection[Node], new: Mapping[Node, Node], known: dict[Node, Node]
+) -> Node:
+    """What stands at a place along some axes, counted from the end; what is in ``own`` is computed there."""
+    if node not in known:
+        if node in own:
+            sources = [_part(source, place, own, new, known) for source in node.inputs]
+            known[node] = apply(node.op, *sources, **node.attrs)
+        else:
+            known[node] = _view(new[node], place)
+    return known[node]
+
+
+def _view(node: Node, place: Mapping[int, int]) -> Node:
+    if not node.ndim or all(axis < -node.ndim for axis in place):
+        return node
+    entries = [
+        ("i", place[axis] if node.shape[axis] > 1 else 0) if axis in place else _ALL for axis in range(-node.ndim, 0)
+    ]
+    chain = (("index", tuple(entries)),)
+    if node.op == "load" and len(node.inputs) == 1:
+        return apply("load", node.inputs[0], chain=(*node.attrs["chain"], *chain))
+    return apply("load", node, chain=chain)

@@ -1,0 +1,141 @@
+"""Reductions of short rows are written out over columns: NumPy's bits, whatever stands around them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.passes import short_rows
+from futurex.passes.pipeline import optimise
+
+OPS = ("sum", "prod", "max", "min", "mean")
+DTYPES = ("f8", "f4", "i8", "i4", "u1", "e", "?", "D")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(short_rows, "ALONE_ELEMENTS", 64)
+
+
+def values(rng, shape, dtype):
+    x = rng.standard_normal(shape) * 9
+    x[rng.random(shape) < 0.4] = 0
+    x = np.where(rng.random(shape) < 0.5, x, -x)
+    if dtype in ("f8", "f4") and rng.random() < 0.3:
+        x[rng.random(shape) < 0.1] = np.nan
+    return x.astype(np.int8 if np.dtype(dtype).kind in "iu" else dtype).astype(dtype)
+
+
+def same(found, expected):
+    found = np.asarray(found)
+    np.testing.assert_array_equal(found, expected, strict=True)
+    if expected.dtype.kind == "f":
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+
+
+def reductions_left(f, *args):
+    return [node.op for node in optimise(fx.lower(f, *args).graph).nodes if node.op in ("sum", "fused_reduction")]
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    op=st.sampled_from(OPS), dtype=st.sampled_from(DTYPES), before=st.sampled_from([(), (1,), (3,), (2, 3)]),
+    rows=st.integers(14, 70), last=st.integers(1, 8), keepdims=st.booleans(), also=st.integers(-1, 2),
+    seed=st.integers(0, 999),
+)  # fmt: skip
+def test_bits_are_numpys(op, dtype, before, rows, last, keepdims, also, seed):
+    rng = np.random.default_rng(seed)
+    shape = (*before, rows, last)
+    axes = (-1,) if also < 0 else tuple(sorted({also - len(shape) if also < len(shape) else -1, -1}))
+    if dtype == "D" and op in ("max", "min"):
+        dtype = "f8"
+    x = values(rng, shape, dtype)
+
+    def f(x):
+        return getattr(np, op)(x, axis=axes, keepdims=keepdims)
+
+    with np.errstate(all="ignore"):
+        expected = f(x)
+    same(fx.futurize(f)(x), np.asarray(expected))
+
+
+def distances(p, q):
+    return np.sqrt(((p - q) ** 2).sum(axis=1))
+
+
+def lengths(p, q):
+    return np.linalg.norm(p - q, axis=-1) + np.linalg.norm(p, axis=1, keepdims=True)[:, 0]
+
+
+def weighted(p, q):
+    return (p * np.array([0.3, -0.5, 0.2]) + q[:, :1] * p).sum(1) * p[:, 0]
+
+
+def also_read_elsewhere(p, q):
+    d = p * q
+    return d.sum(1), d + 1, np.abs(d).max(axis=1)
+
+
+def of_views(p, q):
+    return (p[1:] - p[:-1]).sum(1), p[::2].min(1), np.maximum(p, q)[::-1].prod(1), p[:, ::-1].sum(1)
+
+
+def centred(p, q):
+    return p - p.mean(axis=1, keepdims=True) * q
+
+
+def written_after(p, q):
+    d = p + q
+    s = d.sum(1)
+    d[:, 0] = s
+    return d, s
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8"])
+@pytest.mark.parametrize(
+    "function",
+    [distances, lengths, weighted, also_read_elsewhere, of_views, centred, written_after],
+    ids=lambda function: function.__name__,
+)
+def test_what_stands_around_them_is_numpys_too(function, dtype):
+    rng = np.random.default_rng(1)
+    futurized = fx.futurize(function)
+    wide, other = values(rng, (2, 300, 5), dtype)
+    dense = wide[:, :3].copy()
+    for p, q in ((dense, other[:, 1:4].copy()), (wide[:, 1:4], other[::-1, ::2]), (dense, dense)):
+        with np.errstate(all="ignore"):
+            expected = function(p.copy(), q.copy())
+        found = futurized(p, q)
+        for each, wanted in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True):
+            same(each, np.asarray(wanted))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_blocks_of_a_matrix(n):
+    a = values(np.random.default_rng(2), (8 * n, 32 * n), "f8")
+
+    def pooled(a):
+        blocks = a.reshape(8, n, 32, n)
+        return blocks.mean(axis=(1, 3)), blocks.max(axis=(1, 3)), (blocks * blocks).sum((1, 3))
+
+    for found, expected in zip(fx.futurize(pooled)(a), pooled(a), strict=True):
+        same(found, expected)
+    assert not reductions_left(pooled, a)
+
+
+def test_which_are_written_out():
+    p = np.ones((100, 3))
+    assert not reductions_left(distances, p, p)
+    assert not reductions_left(lambda p: np.linalg.norm(p, axis=1), p)
+    assert reductions_left(centred, p, p)  # one trip for rows that are read again
+    assert reductions_left(lambda p: p.sum(1), np.ones((100, 8)))  # which NumPy adds up in pairs
+    assert reductions_left(lambda p: p.sum(), p)
+    assert reductions_left(lambda p: p.sum(2), np.ones((20, 5, 3)))  # columns of five
+
+
+def test_derivatives_are_those_of_the_reduction():
+    p = np.random.default_rng(3).standard_normal((200, 3))
+    found = fx.grad(lambda p: (np.sqrt((p**2).sum(1)) * np.arange(200)).sum())(p)
+    np.testing.assert_allclose(found, np.arange(200)[:, None] * p / np.linalg.norm(p, axis=1)[:, None], rtol=1e-12)
