@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.kernels.recycling import LEAST_BYTES, kept
+from futurex.kernels.recycling import LEAST_BYTES, kept, maker
 from futurex.kernels.registry import Kernel
 from futurex.ops.strides import lies_in_rows
 from futurex.runtime.counters import Counters
@@ -110,7 +110,8 @@ def in_rows(value: Any, step: int) -> Any:
     if step == 1:
         return _copy(value)
     value = np.asarray(value)
-    apart = np.empty((*value.shape[:-1], value.shape[-1] * abs(step)), value.dtype)[..., ::step]
+    nbytes, shape = value.nbytes * abs(step), (*value.shape[:-1], value.shape[-1] * abs(step))
+    apart = maker(nbytes)(shape, value.dtype)[..., ::step]
     apart[...] = value
     return apart
 

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -254,12 +255,14 @@ def test_what_numpys_own_functions_make_is_memory_that_is_used_again(name):
     assert len({each.ctypes.data for each in kept}) == 3
 
 
-def test_copies_of_operands_are_memory_that_is_used_again():
+@pytest.mark.parametrize("step", [None, 1, 3, -2])
+def test_copies_of_operands_are_memory_that_is_used_again(step):
     from futurex.runtime.instance import dense, in_rows
 
-    x = np.ones((600, 600))
-    for copy in (dense, in_rows):
-        first = copy(x.T)
-        assert handler_of(first) == "futurex"
-        assert first.flags.c_contiguous
-    assert copy(x) is x
+    copy = dense if step is None else partial(in_rows, step=step)
+    x = np.arange(360000.0).reshape(600, 600)
+    first = copy(x.T)
+    assert handler_of(first if first.base is None else first.base) == "futurex"
+    assert first.strides == (600 * 8 * abs(step or 1), 8 * (step or 1))
+    np.testing.assert_array_equal(first, x.T)
+    assert copy(first) is first
