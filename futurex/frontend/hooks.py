@@ -174,7 +174,7 @@ class Runtime:
     def comprehended(self, values: Any, make: Callable[[Any], list[Any]], line: int, column: int) -> Any:
         """A list comprehension: a list that grows in a staged loop where only the run knows how long it is."""
         if not _is_open(values):
-            return current().remember(make(items(values)))
+            return current().remember(make(control.while_small(values)))
         made = self.listed([], line, column)
         control.for_(values, lambda value: call(made.append, tuple(make([value])), {}), lambda: (), _nothing, (), None)
         return made

@@ -100,6 +100,17 @@ def setflags(x, v, n):
     x[0] = 1
 
 
+def locked(x, v, n):
+    y = x + 1
+    y.flags.writeable = False
+    y[0] = 1
+
+
+def locked_by_name(x, v, n):
+    n.flags["WRITEABLE"] = False
+    n += 1
+
+
 def assigned_dtype(x, v, n):
     y = n.copy()
     y.dtype = np.uint8
@@ -189,7 +200,7 @@ CASES = {
     "round": [lambda x, v, n: (x.round(), x.round(1), x.round(decimals=-1))],
     "searchsorted": [lambda x, v, n: (n.searchsorted([1, 2]), n.searchsorted(2, side="right"))],
     "setfield": [setfield],
-    "setflags": [setflags],
+    "setflags": [setflags, locked, locked_by_name],
     "shape": [shape],
     "size": [lambda x, v, n: (x.size, x[:0].size)],
     "sort": [in_place_sort],

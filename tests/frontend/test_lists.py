@@ -4,7 +4,7 @@ import list_cases
 import numpy as np
 import pair_cases
 import pytest
-from compare import check, outcome
+from compare import check, is_staged, outcome
 
 import futurex as fx
 from futurex.frontend.control import carried
@@ -110,3 +110,14 @@ def test_a_round_that_shows_a_list_shows_its_rows_and_the_arrays_that_it_writes(
     fx.futurize(nested).graph(*args)
     assert rounds == [1, 4, 1, 4, 1, 4]  # names, then names and what the list holds, for each root
     check(nested, *args)
+
+
+def distances(x):
+    return np.array([[np.sum((a - b) ** 2) for a in x] for b in x])
+
+
+def test_comprehensions_inside_each_other_are_not_unrolled_beyond_any_size():
+    futurized, x = fx.futurize(distances), np.random.default_rng(0).normal(size=(70, 3))
+    np.testing.assert_array_equal(futurized(x), distances(x))
+    assert "a comprehension of more than" in futurized.explain()
+    assert is_staged(futurized, (x[:5],)) is True

@@ -7,7 +7,7 @@ instead.
 
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.choices import and_, assert_, assert_not, body, if_expression, not_, or_
-from futurex.frontend.control.loops import for_, while_
+from futurex.frontend.control.loops import for_, while_, while_small
 from futurex.frontend.control.paths import IN_BRANCH, decided
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import UNDEF, asked, is_unknown, truth, truth_of
@@ -32,4 +32,5 @@ __all__ = [
     "truth",
     "truth_of",
     "while_",
+    "while_small",
 ]

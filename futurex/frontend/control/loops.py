@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
@@ -136,6 +138,16 @@ def _few() -> int:
 def _is_large(first: int) -> bool:
     """Has unrolling made more nodes since ``first`` than a tree should get?"""
     return next_id() - first > UNROLLED << 4 * bool(current().transforms)
+
+
+def while_small(values: Any) -> Iterator[Any]:
+    """What a comprehension goes through, until it has made too large a tree: one inside another multiplies their rounds."""
+    sized = type(values) in (list, tuple, range, np.ndarray) or isinstance(values, Tracer) and values.ndim
+    first, length = next_id(), len(values) if sized else 0
+    for count, value in enumerate(items(values)):
+        if max(count, length) > UNROLL and _is_large(first):
+            _refuse_unrolling(f"a comprehension of more than {count} rounds of such size")
+        yield value
 
 
 def _refuse_unrolling(what: str) -> None:

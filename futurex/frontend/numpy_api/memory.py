@@ -212,10 +212,15 @@ class Flags:
     }  # fmt: skip
 
     def __init__(self, array: Tracer) -> None:
-        self._array = array
+        object.__setattr__(self, "_array", array)
 
     def __getitem__(self, name: str) -> bool:
         return getattr(self, self._NAMES.get(name, name))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise Escape(f"setting the flag {name} of an array", "whether an array may be written belongs to its memory")
+
+    __setitem__ = __setattr__
 
     def __getattr__(self, name: str) -> bool:
         if name.startswith("__"):
