@@ -19,7 +19,7 @@ from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.control.values import asked
+from futurex.frontend.control.values import asked, is_loose
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
 from futurex.frontend.numbers import attribute
@@ -366,7 +366,8 @@ class Runtime:
             for value in (left, right):
                 if type(value) is Conflict:
                     value.used()
-            return _same(left, right) == (name == "is_")
+            found = _same(left, right)
+            return found if name == "is_" else control.not_(found)
         return cls.binary(name, left, right)
 
     @classmethod
@@ -460,9 +461,15 @@ def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
         raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: Any, right: Any) -> Any:
     """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
-    the same object in some runs."""
+    the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
+            if is_loose(one) or type(other) is not bool:
+                raise Escape("`is` between numbers", "which object a number is only the run knows")
+            if one.dtype.kind == "b":
+                return control.truth_of(one) if other else control.not_(one)
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         left, right = entered(left), entered(right)
     if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:

@@ -401,7 +401,7 @@ class Tracer:
     def _known(self, what: str) -> Any:
         node = self._node
         if node.op == "const":
-            return node.value
+            return node.value[()] if self.is_scalar and isinstance(node.value, np.ndarray) else node.value
         raise Escape(
             f"{what} of a value that is not known before the run", "plain Python needs it here", "keep it an array"
         )
@@ -441,7 +441,7 @@ class Tracer:
         return repr(self._known("the text")) if tracing() else f"<traced {self.aval!r}>"
 
     def tolist(self) -> Any:
-        return self._known("the list")
+        return current().remember(self._known("the list").tolist())
 
     # -- NumPy's protocols -------------------------------------------------------------------------------------------
 

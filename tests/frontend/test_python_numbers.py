@@ -130,3 +130,49 @@ def test_wide_ints_among_others_run_as_plain_python():
     double = fx.futurize(lambda n: n // 7 + n % 5)
     for n in (1, 2, 3, 2**63, -(2**63) - 1, 4, 2**70, 5):
         assert plain(double(n)) == double.plain(n)
+
+
+def the_one_true(x):
+    close, whole = np.allclose(x, 2.0), bool(x.sum() > 3)
+    of_numpy = np.all(x > 0) is True, (x[0] > 0) is not False
+    return close is False, close is True, whole is not True, True is whole, of_numpy
+
+
+def given_up(x):
+    if np.allclose(x, 2.0) is False:
+        return 0.0
+    return x.sum()
+
+
+@pytest.mark.parametrize("x", [np.full(2, 2.0), np.array([2.0, -1.5])])
+@pytest.mark.parametrize("function", [the_one_true, given_up])
+def test_true_and_false_are_one_object_each(function, x):
+    check(function, x)
+
+
+def sometimes_python(x):
+    same = np.allclose(x, 2.0) if x[0] > 0 else np.bool_(True)
+    return same is True
+
+
+HALVES = 257.5
+
+
+def a_number_that_was_given(x, y):
+    return y is HALVES, x.sum()
+
+
+@pytest.mark.parametrize("args", [(np.full(2, 2.0),), (np.full(2, -2.0),), (np.full(2, 2.0), HALVES)])
+def test_which_object_a_number_is_only_the_run_knows(args):
+    check(sometimes_python if len(args) == 1 else a_number_that_was_given, *args, staged=False)
+
+
+def lists_of_constants(x):
+    numbers, rows = np.arange(4).tolist(), np.eye(2).tolist()
+    numbers.append(7)
+    kinds = [type(number) is int for number in numbers], type(rows[0][0]) is float
+    return numbers, rows, kinds, np.float64(3.0).tolist(), f"{np.arange(3.0)[1]!r} {np.arange(2)}", x * numbers[-1]
+
+
+def test_lists_and_texts_of_constants():
+    check(lists_of_constants, np.arange(3.0))

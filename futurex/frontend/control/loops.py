@@ -141,8 +141,8 @@ def _is_large(first: int) -> bool:
 
 
 def while_small(values: Any) -> Iterator[Any]:
-    """What a comprehension goes through, until it has made too large a tree: one inside another multiplies their rounds."""
-    sized = type(values) in (list, tuple, range, np.ndarray) or isinstance(values, Tracer) and values.ndim
+    """What a comprehension goes through, until its tree is too large: one inside another multiplies their rounds."""
+    sized = type(values) in (list, tuple, range, np.ndarray) or (isinstance(values, Tracer) and values.ndim)
     first, length = next_id(), len(values) if sized else 0
     for count, value in enumerate(items(values)):
         if max(count, length) > UNROLL and _is_large(first):
