@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import copy
@@ -492,10 +493,9 @@ def _construct(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     init = of_class(kind, "__init__")
     if issubclass(kind, BaseException):
         return _exception(kind, init, args, kwargs)
-    plain = (
-        kind.__new__ is object.__new__ and type(kind) is type and not issubclass(kind, dict | list | set | np.ndarray)
-    )
-    if plain and (isinstance(init, types.FunctionType) or init is object.__init__):
+    plain = kind.__new__ is object.__new__ and type(kind) in (type, abc.ABCMeta)
+    is_data = issubclass(kind, dict | list | set | np.ndarray)
+    if plain and not is_data and (isinstance(init, types.FunctionType) or init is object.__init__):
         return _instance(kind, init, args, kwargs)
     raise Escape(f"making a {kind.__qualname__}", "what its constructor does is not known to the tracer")
 

@@ -411,6 +411,8 @@ class Runtime:
         error = thunk()
         if isinstance(error, type):
             error = error()
+        if isinstance(error, BaseException) and not isinstance(error, Exception):
+            raise Escape(f"raising {type(error).__name__}", "it would end the trace, taken or not")
         mark(error)
         raise error
 

@@ -2,6 +2,7 @@
 """Code that Python runs by itself: special methods, class bodies, imports, partials. What it reads may change between
 calls; what iterators and targets do happens in Python's order."""
 
+import abc
 import copy
 import dataclasses
 import functools
@@ -393,3 +394,44 @@ def holds_objects(x):
 
 def test_objects_with_methods_that_nobody_calls_are_staged():
     check(holds_objects, X)
+
+
+class Activation(abc.ABC):
+    def __init__(self, slope):
+        super().__init__()
+        self.slope = slope
+
+    @abc.abstractmethod
+    def of(self, x): ...
+
+
+class Leaky(Activation):
+    def of(self, x):
+        return np.where(x > 0, x, self.slope * x)
+
+
+def test_a_class_with_an_abstract_base_is_made_like_any_other():
+    def slopes(x):
+        made = Leaky(0.5)
+        return made.of(x) * isinstance(made, Activation)
+
+    check(slopes, X - 2)
+    np.testing.assert_array_equal(fx.grad(lambda x: Leaky(0.5).of(x).sum())(X - 2), [0.5, 0.5, 0.5, 1, 1, 1])
+    with pytest.raises(TypeError, match="abstract"):
+        fx.futurize(lambda x: Activation(x))(X)
+
+
+@pytest.mark.parametrize("error", [BaseException, SystemExit, KeyboardInterrupt])
+def test_what_ends_a_program_does_not_end_a_trace(error):
+    @fx.futurize
+    def careful(x):
+        if x[0] > 5:
+            raise error("too large")
+        return x * 2
+
+    for _ in range(3):
+        np.testing.assert_array_equal(careful(X), X * 2)
+        with pytest.raises(error, match="too large"):
+            careful(X + 6)
+    with pytest.raises(fx.StagingError, match="raising"):
+        fx.grad(lambda x: careful(x).sum())(X)

@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import linecache
+import re
 import sys
 import types
 from typing import Any
@@ -82,14 +83,56 @@ def _functions(
     for part in [ast.Module([statement], []) for statement in module.body] if apart else [compiled]:
         for code in _inner(compile(part, filename, "exec", flags, dont_inherit=True)):
             codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    nodes = [(node, _place(node)) for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    if _PRIVATE.search(text):
+        _Private().visit(module)
     found: dict[tuple[str, int], list[Compiled]] = {}
-    for node in ast.walk(module):
-        if not isinstance(node, ast.FunctionDef | ast.Lambda):
-            continue
-        for code in codes.get(_place(node), ()):
+    for node, place in nodes:
+        for code in codes.get(place, ()):
             if _stands_at(node, code):
-                found.setdefault(_place(node), []).append((node, code))
+                found.setdefault(place, []).append((node, code))
     return found
+
+
+_PRIVATE = re.compile(r"\b__(?!\w*__\b)\w")
+
+
+class _Private(ast.NodeVisitor):
+    """Spells private names as the compiler does: ``self.__v`` in a class ``A`` is ``self._A__v``.
+
+    A function is compiled outside of its class, where they would mean what they say.
+    """
+
+    def __init__(self) -> None:
+        self.owner = ""  # the class around, without underscores in front
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.visit(part)
+        outer, self.owner = self.owner, node.name.lstrip("_")
+        for statement in node.body:
+            self.visit(statement)
+        self.owner = outer
+        self._spell(node)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        self._spell(node)
+        super().generic_visit(node)
+
+    def _spell(self, node: ast.AST) -> None:
+        if not self.owner or isinstance(node, ast.keyword):  # a keyword of a call is what it says
+            return
+        if isinstance(node, ast.alias):
+            node.asname = self._spelled(node.asname or node.name) if node.asname or _PRIVATE.match(node.name) else None
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            node.names = [self._spelled(name) for name in node.names]
+        else:
+            for field in ("id", "attr", "arg", "name", "rest"):
+                if isinstance(getattr(node, field, None), str):
+                    setattr(node, field, self._spelled(getattr(node, field)))
+
+    def _spelled(self, name: str) -> str:
+        return f"_{self.owner}{name}" if name.startswith("__") and not name.endswith("__") and "." not in name else name
 
 
 def _written_anew(text: str, filename: str, hook: Any) -> ast.Module:
