@@ -317,7 +317,9 @@ class Runtime:
             raise Escape(f"the attribute {name!r} of a {type(target).__qualname__}", "its class says how it is set")
 
         def unchanged() -> bool:  # then every run finds it so, or there is another trace
-            return entered(getattr(target, name, UNDEF)) is value and Runtime.getattr_(target, name) is value
+            held = getattr(target, name, UNDEF)
+            capture = current().captures.get(id(held))  # asking must not make it one of no name
+            return (held if capture is None else capture.tracer) is value and Runtime.getattr_(target, name) is value
 
         if own_container(target, f"the attribute {name!r}", unchanged):
             current().assigned.add((id(target), name))

@@ -6,7 +6,7 @@ import collections
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -221,12 +221,36 @@ def _adopted(value: Any) -> bool:
             return False
         if not trace.replays:
             return False
+        trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
             if trace.scopes or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
                 what = f"{type(value).__name__}.{name}"
-                captured_value(what, entry, attribute(value, name), (id(value), name))
-    trace.outside[id(value)] = value, entries
+                found = captured_value(what, entry, attribute(value, name), (id(value), name))
+                if isinstance(entry, np.ndarray):  # branches and rounds merge what it holds, and look for no names
+                    object.__setattr__(value, name, found)
+    trace.outside.setdefault(id(value), (value, entries))
     return trace.change(value)
+
+
+_LARGEST = 1 << 62  # an int that a plan takes
+
+
+def can_be_input(value: Any) -> bool:
+    """Is it a number that a trace may leave open?"""
+    if type(value) is int:
+        return -_LARGEST < value < _LARGEST
+    return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
+
+
+def open_numbers(numbers: Mapping[Any, Any]) -> None:
+    """Make inputs of numbers in attributes of the caller's objects, which each call leaves another number in."""
+    trace = current()
+    for (_, name), owner in numbers.items():
+        held = entries_of(owner).get(name)
+        if can_be_input(held) and (id(owner) in trace.outside or _adopted(owner)):
+            key = id(owner), name
+            capture = trace.captures[key] = trace._capture(held, attribute(owner, name), key, None)
+            object.__setattr__(owner, name, capture.tracer)
 
 
 def items(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of, fill
+from futurex.frontend.outside import can_be_input
 from futurex.frontend.trace import Trace
 from futurex.tree.pytree import LEAF, Structure, containers, flatten
 
@@ -62,6 +63,18 @@ def found_at(value: Any, place: Path) -> Any:
 
 def changes_of(trace: Trace, output: Callable[[Any], Any]) -> list[Change]:
     """What the trace changed outside of itself; ``output`` makes outputs of leaves."""
+    numbers = {
+        (id(value), key): value
+        for value, before in trace.outside.values()
+        for key, entry in entries_of(value).items()
+        if id(value) not in trace.arguments and (id(value), key) in trace.guards
+        if before.get(key) is not entry and can_be_input(before.get(key))
+    }
+    if numbers:
+        names = " and ".join(repr(name) for _, name in numbers)
+        escape = Escape(f"changing the attribute {names}, a constant of the trace", "every call would be traced anew")
+        escape.numbers = numbers
+        raise escape
     return [_change(trace, value, before, output) for value, before in trace.outside.values()]
 
 

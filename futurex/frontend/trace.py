@@ -132,7 +132,7 @@ class Guard:
 
 @dataclass
 class Capture:
-    """An array from outside: an input that is not an argument.
+    """An array or number from outside: an input that is not an argument.
 
     ``read`` gives it anew at every call (None: it is fixed).
     """
@@ -156,7 +156,7 @@ class Trace:
         self.failing: list[Node] = []
         self.n_ordered = 0  # of those, how many come before a check
         self.guards: dict[Any, Guard] = {}
-        self.captures: dict[int, Capture] = {}
+        self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
         self.protected = 0
         self.walking = False  # inside NumPy's own source
@@ -339,7 +339,7 @@ class Trace:
             generator = TracedGenerator.of(array, "captured")
             generator._cell.born = -1
             return Capture(array, generator._cell.value, generator, read, key, guard)
-        aval = aval_of(array) if isinstance(array, np.ndarray) else array.aval
+        aval = array.aval if hasattr(type(array), "__fx_future__") else aval_of(array)
         if aval.dtype.kind not in "biufc" or not aval.dtype.isnative:
             raise Escape(f"an array of dtype {aval.dtype}", ONLY_NUMBERS, AS_NUMBERS)
         node = param(aval, "captured")

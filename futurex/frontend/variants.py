@@ -21,7 +21,7 @@ from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
-from futurex.frontend.outside import PLAIN, check_state, fingerprint
+from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint, open_numbers
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changes_of
 from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
@@ -170,7 +170,9 @@ class Variant:
         if capture.read is None:
             return True
         now, array = capture.read(), capture.array
-        return now is array or (type(now) is type(array) and leaf_key(now) == leaf_key(array))
+        if now is array or type(now) is not type(array):
+            return now is array
+        return can_be_input(now) if type(array) is int else leaf_key(now) == leaf_key(array)
 
     def captured(self) -> list[Any]:
         """The arrays from outside as they are now."""
@@ -203,11 +205,12 @@ def trace_call(
 
 @dataclass
 class Learned:
-    """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, and
-    functions that call themselves until data says that it is enough."""
+    """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
+    that call themselves until data says that it is enough, and numbers in the caller's objects that change."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
+    numbers: dict[Any, Any] = field(default_factory=dict)  # attributes that each call leaves another number in
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -220,7 +223,8 @@ class Learned:
 
     def more(self, trace: Trace, escape: Escape) -> bool:
         """Did a trace that ended early find out something, so that another one may get further?"""
-        if len(self.recursive) > self._known:
+        if len(self.recursive) > self._known or escape.numbers.keys() - self.numbers.keys():
+            self.numbers |= escape.numbers
             return True
         if self.stacks is None or not (trace.grown or self.stacks):
             return False
@@ -247,7 +251,7 @@ def _traced(
     trace.many_sizes = bool(opened)
     try:
         with start(trace):
-            _trace_into(variant, trace, function, leaves, structure)
+            _trace_into(variant, trace, function, leaves, structure, learned.numbers)
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
@@ -342,12 +346,15 @@ def enter_arguments(
     return entered
 
 
-def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
+def _trace_into(
+    variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure, numbers: Mapping[Any, Any]
+) -> None:
     entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
     trace.replays = True
+    open_numbers(numbers)
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
 
