@@ -225,7 +225,12 @@ def _adopted(value: Any) -> bool:
         for name, entry in entries.items():
             if trace.scopes or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
                 what = f"{type(value).__name__}.{name}"
-                found = captured_value(what, entry, attribute(value, name), (id(value), name))
+                try:
+                    found = captured_value(what, entry, attribute(value, name), (id(value), name))
+                except Escape:
+                    if isinstance(entry, np.ndarray):
+                        continue  # no trace takes it, but it may be left alone
+                    raise
                 if isinstance(entry, np.ndarray):  # branches and rounds merge what it holds, and look for no names
                     object.__setattr__(value, name, found)
     trace.outside.setdefault(id(value), (value, entries))
