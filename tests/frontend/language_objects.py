@@ -290,7 +290,7 @@ def attr_cond(x, net):
     return net(x)
 
 
-@both(Net(), staged=False)
+@both(Net())
 def attr_counter(x, net):
     net.b = net.b + 1
     return net(x)
