@@ -193,7 +193,7 @@ def op_of_graph(name: str, **fields: Any) -> None:
         return outs
 
     def cost(*avals: Aval, graph: Graph) -> Cost:
-        nodes = [node for node in graph.nodes if node.inputs]
+        nodes = [node for node in graph.nodes if node.inputs and node.op != "item"]
         flops = sum(
             node.record.work(tuple(source.aval for source in node.inputs), node.aval, node.attrs).flops
             for node in nodes

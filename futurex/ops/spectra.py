@@ -3,7 +3,8 @@
 A convolution with ``taps`` weights to ``outputs`` positions is bilinear: ``y = C' ((A w) * (B x))`` for constant
 matrices, in the notation of Winograd (Arithmetic Complexity of Computations, 1980). ``A``, ``B`` and ``C`` are discrete
 Fourier transforms here, and each complex product is three real ones (Gauss). ``spectral_map`` multiplies by one of
-them, or by its transpose; kernels need not multiply by a matrix for that.
+them, or by its transpose; kernels need not multiply by a matrix for that. ``spectral_region`` is some of these maps
+with what is done before, between and behind them, for one kernel; a pass makes it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.fusion import op_of_graph
 from futurex.tree.aval import Aval
-from futurex.tree.node import Node, apply
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
 from futurex.tree.record import Cost, Sample, op
 
 _MORE = 1.02
@@ -121,10 +124,15 @@ def _rule(g: Node, out: Node, x: Node, **attrs: Any) -> tuple[Node]:
     return (apply("spectral_map", g, **{**attrs, "back": not attrs["back"]}),)
 
 
+def work_of(outputs: int, taps: int) -> float:
+    """Operations of a map for each column, at most: two to three times as many as its program has steps."""
+    period = period_of(outputs, taps)
+    return 2.5 * period * sum(factors(period))
+
+
 def _cost(x: Aval, **attrs: Any) -> Cost:
-    period, columns = period_of(attrs["outputs"], attrs["taps"]), math.prod(x.shape[1:])
     made = Aval((len(matrix_of(**attrs)), *x.shape[1:]), x.dtype)
-    return Cost(2.5 * period * sum(factors(period)) * columns, float(x.nbytes + made.nbytes))
+    return Cost(work_of(attrs["outputs"], attrs["taps"]) * math.prod(x.shape[1:]), float(x.nbytes + made.nbytes))
 
 
 def _factors(x: Aval, **_: Any) -> str:
@@ -140,3 +148,15 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 op("spectral_map", _run, aval=_aval, vjp=_rule, cost=_cost, factors=_factors, samples=_samples)
+
+
+def _regions(rng: np.random.Generator) -> Iterable[Sample]:
+    sizes = {"outputs": 4, "taps": 3, "length": 5, "low": 1}
+    x, bias = param(Aval((5, 2, 3), np.dtype(float)), "x"), param(Aval((3,), np.dtype(float)), "b")
+    y = apply("maximum", x + bias, 0.0)
+    made = apply("spectral_map", y, which="positions", back=False, **sizes)
+    graph = Graph([x, bias], [made, apply("equal", y, 0.0)], "region")
+    yield Sample((rng.normal(size=(5, 2, 3)), rng.normal(size=3)), {"graph": graph})
+
+
+op_of_graph("spectral_region", samples=_regions)

@@ -147,6 +147,10 @@ class Regions:
             for j in earlier:
                 self.later[j].append(k)
 
+    def together(self, source: Node, user: Node) -> bool:
+        """Are these nodes in one set?"""
+        return self.leader[self.position[source]] == self.leader[self.position[user]]
+
     def merge(self, source: Node, user: Node) -> None:
         """Join the regions of two nodes, unless that would enclose a path or make what is no region."""
         a, b = sorted((self.leader[self.position[each]] for each in (source, user)), key=self.rank.__getitem__)

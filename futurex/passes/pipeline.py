@@ -24,6 +24,7 @@ from futurex.passes.short_rows import write_out_short_rows
 from futurex.passes.siblings import join_siblings
 from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
+from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
 from futurex.passes.winograd import tile_convolutions
 from futurex.passes.writes import write_through
@@ -34,8 +35,8 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
-    keep_places, join_epilogues, join_row_products, write_out_short_rows, arrange_reductions, keep_orders, fuse,
-    join_updates, recompute, join_siblings, write_through,
+    keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows, arrange_reductions, keep_orders,
+    fuse, join_updates, recompute, join_siblings, write_through,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

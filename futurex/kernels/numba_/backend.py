@@ -43,8 +43,8 @@ _WRITTEN = {
     "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
-    "gather": picked.claim, "spectral_map": spectra.claim, "repeat_each": repeated.claim,
-    "moments": moments.claim,
+    "gather": picked.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
+    "repeat_each": repeated.claim, "moments": moments.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
