@@ -74,7 +74,7 @@ class _First(ABC):
         start = time.perf_counter()
         call = self._steps(self.case, **self.options).step if "-" in self.case else self.build()
         ends = [start]
-        while ends[-1] - start < PATIENCE and (len(ends) <= STEPS or ends[-1] - ends[1] < seconds):
+        while len(ends) < 2 or ends[-1] - ends[1] < (seconds if len(ends) > STEPS else PATIENCE):
             call()
             ends.append(time.perf_counter())
         spans = [b - a for a, b in itertools.pairwise(ends)]
