@@ -211,6 +211,8 @@ class Flags:
         "F_CONTIGUOUS": "f_contiguous", "F": "f_contiguous", "FORTRAN": "f_contiguous", "FNC": "fnc", "FORC": "forc",
     }  # fmt: skip
 
+    _array: Tracer
+
     def __init__(self, array: Tracer) -> None:
         object.__setattr__(self, "_array", array)
 
