@@ -62,7 +62,7 @@ def _first_maxima(x: Any, window: Sizes, stride: Sizes, padding: Padding, sizes:
     first = np.zeros(best.shape, place_dtype(window))
     for number, view in enumerate(views, start=1):
         better = ~(view <= best) & (best == best)  # a NaN beats all before it and is never beaten
-        first[better] = number
+        np.copyto(first, number, where=better)
         np.copyto(best, view, where=better)
     return first
 

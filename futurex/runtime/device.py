@@ -18,7 +18,7 @@ import numpy as np
 
 from futurex.kernels.cupy_ import CupyBackend, device
 from futurex.kernels.cupy_.capture import Entry, Replays
-from futurex.kernels.cupy_.streams import lane
+from futurex.kernels.cupy_.streams import Ready, lane, placing
 from futurex.kernels.loops import LoopBackend
 from futurex.kernels.registry import Kernel
 from futurex.ops.comm import COMMUNICATION, communications
@@ -69,7 +69,14 @@ class DevicePlan:
         self._template: Values = []
         self._phases: dict[tuple[bool, ...], Phases] = {}
         self.instructions: list[Step] = []
-        self._lower()
+        self._constants: list[Ready] = []
+        if inner:
+            self._lower()
+        else:  # runs know nothing of the stream of who compiles: it could still bring what they read
+            with lane(self.device, [], placing(self.device)) as brought:
+                self._lower()
+            if any(map(self.device.holds, self._template)) or any(s.node.op in STRUCTURED for s in self.instructions):
+                self._constants = brought
         self.cost = self.critical = _LAUNCH * len(self.instructions)
         self.grain = Grain([*[_LAUNCH] * len(self.instructions), self.cost])
         self.memory = self._memory()
@@ -190,7 +197,7 @@ class DevicePlan:
             self._timed += timed
         start = time.perf_counter()
         given = set(self._donate.values())
-        waited = [
+        waited = self._constants + [
             arg.ready.read() if k in given else arg.ready for k, arg in enumerate(args) if isinstance(arg, Resident)
         ]
         with lane(self.device, waited) as ready:

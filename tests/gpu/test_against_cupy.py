@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 
 from op_cases import cases, copies
 
-from futurex.kernels.cupy_ import CupyBackend, emulated
+from futurex.kernels.cupy_ import CupyBackend, devices, emulated
 from futurex.kernels.cupy_.devices import Device
 from futurex.kernels.cupy_.rules import UFUNCS, refusal
 
@@ -32,6 +32,19 @@ def test_the_emulation_has_no_function_that_cupy_lacks(part):
 def test_universal_functions_are_cupys():
     for name in UFUNCS:
         assert isinstance(getattr(cupy, name), cupy.ufunc) or name == "matmul", name
+
+
+def test_what_there_is_of_a_gpu_is_found(monkeypatch):
+    """By CuPy's own functions, but for those that ask the driver."""
+    properties = {"name": b"a GPU", "totalGlobalMem": 3 << 30, "major": 9, "minor": 0}
+    answers = {"getDeviceCount": 1, "getDeviceProperties": properties, "driverGetVersion": 13000}
+    for name, answer in answers.items():
+        monkeypatch.setattr(cupy.cuda.runtime, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(devices, "why_not", lambda: None)
+    monkeypatch.setattr(devices, "device", lambda: Device(cupy, "cuda"))
+    found = list(devices.findings())
+    assert [line.partition(" ")[0] for line in found] == ["a", "driver", "CuPy", "cuDNN"]
+    assert not any("attribute" in line or "No module named 'cupy" in line for line in found)
 
 
 class Recorder:

@@ -143,6 +143,15 @@ def test_a_training_step_is_one_graph_that_writes_in_place(name):
     assert graph.replays >= 6
 
 
+def test_pooling_and_its_derivative_are_one_graph():
+    x = np.random.default_rng(0).normal(size=(2, 9, 9, 3))
+    slope = fx.grad(lambda x: (fx.nn.max_pool(x, 3, 2) ** 2).sum())
+    plan = plan_of(slope, x)
+    for result in many(plan, *[(x,)] * 6):
+        np.testing.assert_allclose(result, slope(x), rtol=1e-12)
+    assert (replays(plan).reason, len(replays(plan)._graphs)) == (None, 1)
+
+
 def test_dropout_is_in_the_graph_with_the_key_of_each_step():
     def step(w, x, key):
         def loss(w):

@@ -12,7 +12,7 @@ from compare import agree, outcome
 import futurex as fx
 from futurex.errors import MissingExtra
 from futurex.kernels.cupy_ import devices
-from futurex.kernels.cupy_.streams import lane
+from futurex.kernels.cupy_.streams import lane, placing
 from futurex.models import har_cnn
 from futurex.runtime.device import DevicePlan
 from futurex.runtime.futures import Resident
@@ -190,6 +190,18 @@ def test_runs_on_several_threads_wait_for_each_others_arrays(descend, regression
         waits = [event.stream for name, event in other.log if name == "wait"]
         assert mine in waits, "the other run's stream waits for the array"
         assert other in [event.stream for name, event in mine.log if name == "wait"], "and ours until it was read"
+
+
+def test_a_run_waits_until_its_constants_are_there(device):
+    """Whoever compiles has another stream than the run; and nobody takes their memory while a run reads them."""
+    if device.kind != devices.EMULATED:
+        pytest.skip("the emulated device tells what was waited for")
+    plan = DevicePlan(fx.futurize(lambda x: np.cumsum(x) * np.array([1.0, 2.0, 3.0])).trace(np.ones(3)).graph)
+    [result] = plan.run([np.ones(3)])
+    waited = [event.stream for name, event in result.ready.stream.log if name == "wait"]
+    assert placing(device) in waited
+    assert placing(device).log[-1] == ("wait", result.ready.event)
+    assert result.host().tolist() == [1.0, 4.0, 9.0]
 
 
 def test_runs_that_have_nothing_to_do_with_each_other_have_streams_of_their_own(device):

@@ -226,7 +226,7 @@ class Placed:
             return self._host(inputs)
         if self._call is not None:
             try:
-                return self._as_promised(self._call(*inputs))
+                return self._returned(self._as_promised(self._call(*inputs)))
             except OnHost:
                 pass  # this time: the next call may have other values
             except Exception as error:

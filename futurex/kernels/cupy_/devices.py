@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -143,17 +143,18 @@ def findings() -> Iterator[str]:
         capability = f"{found['major']}.{found['minor']}"
         yield f"{found['name'].decode()}, {found['totalGlobalMem'] >> 30} GiB, compute capability {capability}"
     yield f"driver for CUDA {_version(runtime.driverGetVersion())}, runtime {_version(runtime.runtimeGetVersion())}"
-    nvrtc = importlib.import_module("cupy.cuda.nvrtc").getVersion()
-    yield f"CuPy {here.xp.__version__}, NVRTC {nvrtc[0]}.{nvrtc[1]}"
-    yield f"cuDNN {_cudnn()}"
+    nvrtc = _told(lambda: "{}.{}".format(*here.xp.cuda.nvrtc.getVersion()))
+    yield f"CuPy {here.xp.__version__}, NVRTC {nvrtc}"
+    yield f"cuDNN {_told(lambda: str(importlib.import_module('cudnn').backend_version_string()))}"
 
 
 def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _cudnn() -> str:
+def _told(ask: Callable[[], str]) -> str:
+    """A library's version, or why there is none."""
     try:
-        return str(importlib.import_module("cudnn").backend_version_string())
+        return ask()
     except Exception as error:  # a missing package, or one whose library does not load
         return f"not usable: {error}"

@@ -128,6 +128,8 @@ class _Index:
                 continue
             if isinstance(entry, ndarray | list | np.ndarray):
                 values = _bare(entry) if not isinstance(entry, list) else np.asarray(entry)
+                if values.dtype == bool:
+                    waits()  # to know how many elements it names
                 entries[place] = values if values.dtype == bool else values % max(shape[axis], 1)
             axis += _axes_of(entry)
         self.key = tuple(entries)
@@ -389,6 +391,8 @@ class _Linalg(_Module):
         def quiet(*args: Any, **kwargs: Any) -> Any:
             if name != "norm":
                 _refuse_capture("cuSOLVER")
+            if name == "solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:
+                raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
             try:
                 return plain(*args, **kwargs)
             except np.linalg.LinAlgError:
@@ -442,6 +446,12 @@ class Namespace(_Module):
     @staticmethod
     def asnumpy(x: Any) -> Any:
         return x.get() if isinstance(x, ndarray) else np.asarray(x)
+
+    @staticmethod
+    def broadcast_to(x: ndarray, shape: tuple[int, ...]) -> ndarray:
+        if not isinstance(x, ndarray):
+            raise _refused(x)
+        return _called(np.broadcast_to, (x, shape), {})
 
     @staticmethod
     def copyto(target: ndarray, source: Any, casting: str = "same_kind", where: Any = True) -> None:

@@ -66,6 +66,11 @@ def _same_kind(value: Any, target: Any) -> None:
         raise OnHost("floats become integers, which GPUs do in another way")
 
 
+def broadcast_to(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """CuPy spreads arrays only, and no numbers of the host."""
+    return xp.broadcast_to(x, shape) if isinstance(x, xp.ndarray) else xp.full(shape, x)
+
+
 def cast(xp: Any, x: Any, dtype: Any) -> Any:
     """Floats become integers as on the host where they fit, which is looked at."""
     target = np.dtype(dtype)

@@ -14,7 +14,7 @@ from futurex.tree.node import Node
 
 REBOUND = frozenset((
     # shapes and joins
-    "reshape", "transpose", "broadcast_to", "concatenate", "pad", "flip", "stop_gradient", "full", "iota", "sum_to",
+    "reshape", "transpose", "concatenate", "pad", "flip", "stop_gradient", "full", "iota", "sum_to",
     # reductions, sorting
     "sum", "prod", "max", "min", "any", "all", "cumsum", "sort", "argsort", "norm", "nonzero",
     # products
@@ -50,6 +50,7 @@ FLOAT_UFUNCS = frozenset(("reciprocal",))
 
 WRITTEN: dict[str, Callable[..., Any]] = {
     "load": exact.load, "store": exact.store, "cast": exact.cast, "where": exact.where, "round": exact.round_,
+    "broadcast_to": exact.broadcast_to,
     "gather": exact.gather, "scatter": exact.scatter, "take_along_axis": exact.take_along_axis,
     "add_along_axis": exact.add_along_axis, "masked_store": exact.masked_store,
     "argmax": exact.arg_extreme("argmax"), "argmin": exact.arg_extreme("argmin"),
@@ -85,8 +86,12 @@ def refusal(node: Node) -> str | None:
     if name in ("argsort", "sort"):
         stable = node.attrs["kind"] in ("stable", "mergesort") or name == "sort"
         return None if stable and "c" not in kinds else "NumPy's order of equal elements is its own"
-    if name == "solve" and node.inputs[0].ndim != node.inputs[1].ndim and tuple(s.ndim for s in node.inputs) != (2, 1):
-        return "CuPy takes a stack of right sides for vectors"
+    if name == "solve":
+        matrices, sides = (source.shape for source in node.inputs)
+        if (len(matrices), len(sides)) != (2, 1) and matrices[:-1] != sides[:-1]:
+            return "CuPy spreads no right sides over a stack of matrices"
+    if name == "norm" and 0 in node.inputs[0].shape:
+        return "CuPy has no largest of no elements"
     for names, allowed in ((REAL_UFUNCS, "biuf"), (FLOAT_UFUNCS, "fc"), (("fmod",), "f")):
         if name in names and not kinds <= set(allowed):
             return "CuPy rounds or orders these operands in another way"

@@ -58,6 +58,12 @@ def streams_of(device: Device) -> Streams:
     return Streams(lambda: device.xp.cuda.Stream(non_blocking=True))
 
 
+@functools.cache
+def placing(device: Device) -> Any:
+    """The stream on which constants of plans are brought to the device, whichever thread compiles them."""
+    return device.xp.cuda.Stream(non_blocking=True)
+
+
 _own = threading.local()
 
 
