@@ -77,8 +77,7 @@ def group_norm(x: Any, groups: int, scale: Any, shift: Any, eps: float = 1e-5) -
     """``x`` (N, *spatial, C) standardised for each example and each of ``groups`` groups of channels.
 
     That is over the positions and the channels of the group, then times ``scale`` plus ``shift``, both (C,) (Wu and He,
-    arXiv 1803.08494). Raises ValueError where C is no
-    multiple of ``groups``.
+    arXiv 1803.08494). Raises ValueError where C is no multiple of ``groups``.
 
     >>> import numpy as np, futurex as fx
     >>> x = np.arange(8.0).reshape(1, 2, 4)

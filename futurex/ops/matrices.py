@@ -83,9 +83,9 @@ def as_read(gradient: Node, lower: bool = True) -> Node:
     return triangle(gradient + adjoint(gradient), lower)
 
 
-def hermitian_matrix(x: Node, lower: bool = True) -> Node:
-    """The Hermitian matrix of which LAPACK reads one triangle."""
-    half = triangle(x, lower)
+def hermitian_matrix(x: Node) -> Node:
+    """The Hermitian matrix of which LAPACK reads the lower triangle."""
+    half = triangle(x)
     return half + adjoint(half)
 
 

@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.reduce import along
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
-
-
-def _along(x: Aval, axis: int, **_: Any) -> str:
-    names = " ".join(f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim))
-    return f"{names} -> {names}"
 
 
 def _cost(x: Aval, axis: int, **_: Any) -> Cost:
@@ -47,14 +43,14 @@ def _samples(order: int, **attrs: Any) -> Any:
 
 op(
     "sort", lambda x, axis, kind: np.sort(x, axis, kind), aval=lambda x, axis, kind: x, vjp=_sort_rule,
-    factors=_along, cost=_cost, samples=_samples(2, kind=None),
+    factors=along, cost=_cost, samples=_samples(2, kind=None),
 )  # fmt: skip
 op(
     "argsort", lambda x, axis, kind: np.argsort(x, axis, kind),
-    aval=lambda x, axis, kind: Aval(x.shape, np.dtype(np.intp)), factors=_along, cost=_cost,
+    aval=lambda x, axis, kind: Aval(x.shape, np.dtype(np.intp)), factors=along, cost=_cost,
     samples=_samples(0, kind="stable"),
 )  # fmt: skip
 op(
     "partition", lambda x, axis, kth: np.partition(x, kth, axis), aval=lambda x, axis, kth: x, vjp=_partition_rule,
-    factors=_along, samples=_samples(2, kth=(1,)),
+    factors=along, samples=_samples(2, kth=(1,)),
 )  # fmt: skip

@@ -29,8 +29,6 @@ from futurex.tree.record import Sample
 Shape = tuple[int, ...]
 
 REDUCTIONS = frozenset(("sum", "free_sum", "prod", "max", "free_max", "min", "any", "all"))
-FREE = frozenset(("free_sum", "free_max"))
-"""Those of them whose order is the kernel's own."""
 VIEWS = frozenset(("broadcast_to", "reshape"))
 LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
 """Narrower arrays are left to NumPy along their leading axes, as there is nothing for vectors to hold; those of up to

@@ -314,8 +314,8 @@ class SoloGroup:
 
     size = 1
 
-    def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or config.threads()
+    def __init__(self) -> None:
+        self.threads = config.threads()
         self._plans: dict[Any, AnyPlan] = {}
 
     def spmd(self, function: SpmdFunction, *args: Any, name: str = "") -> SpmdRun:

@@ -21,15 +21,15 @@ class TreeNode:
     title: str = ""
 
 
-def draw_tree(nodes: Sequence[TreeNode], max_nodes: int = MAX_NODES) -> str:
-    """Return an SVG of `nodes`, inputs above the nodes that read them; more than `max_nodes` are drawn in groups.
+def draw_tree(nodes: Sequence[TreeNode]) -> str:
+    """Return an SVG of `nodes`, inputs above the nodes that read them; more than `MAX_NODES` are drawn in groups.
 
     Raises `ValueError` for an id that is there twice or unknown, or for a cycle.
 
     >>> draw_tree([TreeNode(0, "x"), TreeNode(1, "exp", (0,))]).count('class="node"')
     2
     """
-    drawn = collapse(nodes, max_nodes)
+    drawn = collapse(nodes, MAX_NODES)
     layers, parents = _with_waypoints(drawn)
     by_id = {node.id: node for node in drawn}
     widths = {

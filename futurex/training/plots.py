@@ -16,8 +16,8 @@ Points = Sequence[tuple[float, float]]
 Event = Mapping[str, Any]
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Return about `count` round numbers that span `low` to `high`.
+def ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers that span `low` to `high`.
 
     >>> ticks(0, 9.7)
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
@@ -26,7 +26,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     span = high - low
     if span < 1e-9 * size or span < TINY:  # closer together than the labels could tell
         span = size if size > TINY else 1.0
-    raw = span / count
+    raw = span / 5
     power = 10.0 ** math.floor(math.log10(raw))
     unit = next(power * factor for factor in (1, 2, 5, 10) if raw <= power * factor * (1 + 1e-9))
     first, last = math.floor(low / unit + 1e-9), math.ceil(high / unit - 1e-9)

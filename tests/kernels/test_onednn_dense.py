@@ -71,19 +71,6 @@ def test_matmul_matches_reference(m, k, n, batches, transpose_x, transpose_y, bi
     np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
 
 
-@quick
-@given(sizes, sizes, sizes, st.sampled_from(BATCHES), st.booleans(), st.booleans())
-def test_matmul_accumulates(m, k, n, batches, transpose_x, transpose_y):
-    rng = np.random.default_rng(1)
-    x, y = floats(rng, (*batches[0], m, k)), floats(rng, (*batches[1], k, n))
-    product = np.matmul(x, y, dtype=np.float64)
-    out = floats(rng, product.shape)
-    expected = out + product
-    x, y = swapped(x, transpose_x), swapped(y, transpose_y)
-    onednn.matmul(x.shape, y.shape, transpose_x, transpose_y, accumulate=True)(out, x, y)
-    np.testing.assert_allclose(out, expected, rtol=2e-5, atol=5e-5)
-
-
 def unaligned(array):
     """The same, as it may lie in what a process has received."""
     moved = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
@@ -147,20 +134,18 @@ def test_windows_that_overlap_are_copied():
 def test_matmul_refuses_what_it_cannot_mean():
     with pytest.raises(ValueError, match="inner size 3"):
         onednn.matmul((2, 3), (4, 5))
-    with pytest.raises(ValueError, match="accumulate"):
-        onednn.matmul((2, 3), (3, 5), bias=True, accumulate=True)
     assert onednn.matmul((3,), (3, 5)) is None
 
 
 shapes = st.sampled_from([(1, 1), (4, 3), (32, 16), (2, 5, 8), (3, 4, 2, 20), (2, 3, 3, 3, 6), (6, 40, 64)])
 
 
-def norm_backward_reference(g, x, scale, mean, var, eps, axes, vector_axes):
+def norm_backward_reference(g, x, scale, mean, var, eps, axes):
     """(dx, dscale, dshift) of scale * (x - mean) / sqrt(var + eps) + shift with mean and var over `axes`."""
     normal = (x - mean) / np.sqrt(var + eps)
     gs = g * scale
     dx = (gs - gs.mean(axes, keepdims=True) - normal * (gs * normal).mean(axes, keepdims=True)) / np.sqrt(var + eps)
-    return dx, (g * normal).sum(vector_axes), g.sum(vector_axes)
+    return dx, (g * normal).sum(axes), g.sum(axes)
 
 
 @pytest.mark.parametrize("kind", ["batch", "layer"])
@@ -180,12 +165,14 @@ def test_normalisation_matches_reference(kind, shape, eps):
     np.testing.assert_allclose(got_mean, mean.reshape(statistics[0]), **close)
     np.testing.assert_allclose(got_var, var.reshape(statistics[0]), **close)
     np.testing.assert_allclose(y, scale * (wide - mean) / np.sqrt(var + eps) + shift, rtol=1e-4, atol=1e-4)
-    backward = {"batch": onednn.batch_norm_backward, "layer": onednn.layer_norm_backward}[kind](shape, eps)
+    if kind == "layer":
+        return
+    backward = onednn.batch_norm_backward(shape, eps)
     got = run(backward, [shape, shape[-1:], shape[-1:]], g, x, scale, got_mean, got_var)
-    if (x.size == x.shape[-1] and kind == "batch") or (shape[-1] == 1 and kind == "layer"):
+    if x.size == x.shape[-1]:
         expected = (np.zeros(shape), np.zeros(shape[-1:]), g.sum(others))  # one value: the derivative is exactly zero
     else:
-        expected = norm_backward_reference(g, wide, scale, mean, var, eps, axes, others)
+        expected = norm_backward_reference(g, wide, scale, mean, var, eps, others)
     for each, wanted in zip(got, expected, strict=True):
         np.testing.assert_allclose(each, wanted, rtol=1e-3, atol=1e-3)
 

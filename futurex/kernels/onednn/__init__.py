@@ -21,7 +21,6 @@ from futurex.kernels.onednn.gemm import matmul, matmul_of_views
 from futurex.kernels.onednn.norm import (
     batch_norm_backward,
     batch_norm_forward,
-    layer_norm_backward,
     layer_norm_forward,
 )
 from futurex.kernels.onednn.pool import avg_pool, avg_pool_grad
@@ -41,7 +40,6 @@ __all__ = [
     "conv_input_grad",
     "conv_weight_grad",
     "get_threads",
-    "layer_norm_backward",
     "layer_norm_forward",
     "library_path",
     "matmul",

@@ -91,16 +91,13 @@ def matmul(
     transpose_y: bool = False,
     bias: bool = False,
     activation: str = "none",
-    accumulate: bool = False,
 ) -> Kernel | None:
-    """A kernel(out, x, y[, b]) for activation(x @ y + b), or out + x @ y with `accumulate`; None where not for oneDNN.
+    """A kernel(out, x, y[, b]) for activation(x @ y + b); None where not for oneDNN.
 
     x (..., M, K) and y (..., K, N), with their last two axes stored the other way round where transposed; leading axes
-    broadcast; b (N,); out (..., M, N); all float32. `accumulate` excludes bias and activation.
+    broadcast; b (N,); out (..., M, N); all float32.
     For example `matmul((128, 784), (784, 512), bias=True, activation="relu")`.
     """
-    if accumulate and (bias or activation != "none"):
-        raise ValueError("matmul: accumulate cannot be combined with bias or activation; add the bias first")
     if min(len(x_shape), len(y_shape)) < 2:
         return None
     product = _Product(x_shape, y_shape, transpose_x, transpose_y)
@@ -115,14 +112,14 @@ def matmul(
         plain = matmul(x_shape, y_shape, transpose_x, transpose_y)
         return plain and activated(plain, activation)
     if flat.batch or bias or activation != "none":
-        return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation, accumulate))
-    if math.prod(flat.sizes) <= _SMALL and not accumulate:
+        return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation))
+    if math.prod(flat.sizes) <= _SMALL:
         return _numpy_kernel(product, inputs)
     if flat.sizes[0] >= _FEW_ROWS:
-        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation, accumulate))
+        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation))
         if kernel is not None and kernel.implementations[0].startswith(_MICROKERNEL):  # type: ignore[attr-defined]
             return kernel
-    return _gemm_kernel(product, flat, inputs, accumulate)
+    return _gemm_kernel(product, flat, inputs)
 
 
 def matmul_of_views(
@@ -146,7 +143,7 @@ def matmul_of_views(
     def build() -> Kernel:
         rank = len(product.out_shape)
         views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
-        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, activation, False, _ALIGNED)
+        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, activation, _ALIGNED)
 
     kernel = unless_unsupported(build)
     if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
@@ -201,17 +198,17 @@ def _numpy_kernel(product: _Product, inputs: list[Shape]) -> Kernel:
     return kernel
 
 
-def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape], accumulate: bool) -> Kernel:
+def _gemm_kernel(product: _Product, flat: _Product, inputs: list[Shape]) -> Kernel:
     checks = array_checks([product.out_shape], inputs)
     rows, inner, columns = flat.sizes
     gemm, set_threads, threads = binding.load().dnnl_sgemm, binding.thread_setter(), binding.get_threads()
     before = (b"T" if flat.transpose_x else b"N", b"T" if flat.transpose_y else b"N", rows, columns, inner, 1.0)
-    x_row, y_row, beta = flat.x_shape[-1], flat.y_shape[-1], float(accumulate)
+    x_row, y_row = flat.x_shape[-1], flat.y_shape[-1]
 
     def kernel(out: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         check_arrays((out, x, y), checks)
         set_threads(threads)
-        status = gemm(*before, address_of(x), x_row, address_of(y), y_row, beta, address_of(out), columns)
+        status = gemm(*before, address_of(x), x_row, address_of(y), y_row, 0.0, address_of(out), columns)
         if status:
             raise binding.OneDNNError("dnnl_sgemm", status)
         return out
@@ -229,16 +226,16 @@ def _matrix(shape: Shape, transposed: bool, rank: int) -> Owned:
 
 
 def _primitive_kernel(
-    product: _Product, flat: _Product, inputs: list[Shape], bias: bool, activation: str, accumulate: bool
+    product: _Product, flat: _Product, inputs: list[Shape], bias: bool, activation: str
 ) -> Kernel:
     rank = len(flat.out_shape)
     views = [_matrix(flat.x_shape, flat.transpose_x, rank), _matrix(flat.y_shape, flat.transpose_y, rank)]
-    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias, activation, accumulate)
+    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias, activation)
 
 
 def _compiled(
     out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Owned], bias: bool, activation: str,
-    accumulate: bool, readable: int | None = None,
+    readable: int | None = None,
 ) -> Kernel:  # fmt: skip
     """The primitive for a result of `out_shape`, `shape` to oneDNN; `readable`: flags that inputs must have."""
     result = describe_plain(shape)
@@ -253,6 +250,6 @@ def _compiled(
     }
     if added:
         operands[ARG_BIAS] = program.public(3, added)
-    attr = attributes(activation, accumulate)
+    attr = attributes(activation)
     program.add(primitive_description("matmul", views[0], views[1], added, result, attr), operands)
     return activated(program.finish(), activation)

@@ -1,4 +1,4 @@
-"""Normalisation kernels: batch norm and layer norm, forward and gradient."""
+"""Normalisation kernels: batch norm forward and gradient, layer norm forward."""
 
 from __future__ import annotations
 
@@ -114,24 +114,6 @@ def batch_norm_backward(x_shape: Shape, eps: float) -> Kernel | None:
     return unless_unsupported(build)
 
 
-def _rows(x_shape: Shape) -> Shape:
-    return (math.prod(x_shape[:-1]), x_shape[-1])
-
-
-def _layer_forward(shape: Shape, eps: float) -> Owned:
-    plain, statistics = describe_plain(shape), describe_plain(shape[:1])
-    return primitive_description(
-        "layer_normalization_forward",
-        FORWARD_TRAINING,
-        plain,
-        plain,
-        statistics,
-        eps,
-        _SCALE_AND_SHIFT,
-        attributes(),
-    )
-
-
 def layer_norm_forward(x_shape: Shape, eps: float) -> Kernel | None:
     """A kernel((y, mean, var), x, scale, shift) over the last axis; None where oneDNN cannot do it.
 
@@ -139,10 +121,21 @@ def layer_norm_forward(x_shape: Shape, eps: float) -> Kernel | None:
     """
     if len(x_shape) < 2 or not math.prod(x_shape):
         return None
-    shape, vector, rows = _rows(x_shape), x_shape[-1:], x_shape[:-1]
+    shape, vector, rows = (math.prod(x_shape[:-1]), x_shape[-1]), x_shape[-1:], x_shape[:-1]
 
     def build() -> Kernel:
         program = Program([x_shape, rows, rows], [x_shape, vector, vector])
+        plain = describe_plain(shape)
+        description = primitive_description(
+            "layer_normalization_forward",
+            FORWARD_TRAINING,
+            plain,
+            plain,
+            describe_plain(shape[:1]),
+            eps,
+            _SCALE_AND_SHIFT,
+            attributes(),
+        )
         operands = {
             ARG_RESULT: program.public(0, describe_plain(shape)),
             ARG_MEAN: program.public(1, describe_plain(shape[:1])),
@@ -150,47 +143,6 @@ def layer_norm_forward(x_shape: Shape, eps: float) -> Kernel | None:
             ARG_SOURCE: program.public(3, describe_plain(shape)),
             ARG_SCALE: program.public(4, describe_plain(vector)),
             ARG_SHIFT: program.public(5, describe_plain(vector)),
-        }
-        program.add(_layer_forward(shape, eps), operands)
-        return program.finish()
-
-    return unless_unsupported(build)
-
-
-def layer_norm_backward(x_shape: Shape, eps: float) -> Kernel | None:
-    """A kernel((dx, dscale, dshift), g, x, scale, mean, var); None where oneDNN cannot do it.
-
-    g, x and dx (..., C), mean and var (...,) as `layer_norm_forward` gave them, the others (C,); float32.
-    """
-    if len(x_shape) < 2 or not math.prod(x_shape):
-        return None
-    shape, vector, rows = _rows(x_shape), x_shape[-1:], x_shape[:-1]
-
-    def build() -> Kernel:
-        program = Program([x_shape, vector, vector], [x_shape, x_shape, vector, rows, rows])
-        plain = describe_plain(shape)
-        description = primitive_description(
-            "layer_normalization_backward",
-            BACKWARD,
-            plain,
-            plain,
-            plain,
-            describe_plain(shape[:1]),
-            eps,
-            _SCALE_AND_SHIFT,
-            _layer_forward(shape, eps),
-            attributes(),
-        )
-        operands = {
-            ARG_DIFF_SOURCE: program.public(0, describe_plain(shape)),
-            ARG_DIFF_SCALE: program.public(1, describe_plain(vector)),
-            ARG_DIFF_SHIFT: program.public(2, describe_plain(vector)),
-            ARG_DIFF_RESULT: program.public(3, describe_plain(shape)),
-            ARG_SOURCE: program.public(4, describe_plain(shape)),
-            ARG_SCALE: program.public(5, describe_plain(vector)),
-            ARG_SHIFT: program.private(describe_plain(vector)),  # counted as an input, but not read
-            ARG_MEAN: program.public(6, describe_plain(shape[:1])),
-            ARG_VARIANCE: program.public(7, describe_plain(shape[:1])),
         }
         program.add(description, operands)
         return program.finish()

@@ -70,13 +70,11 @@ def channels_last(shape: Shape) -> Owned:
     return describe((shape[0], shape[-1], *shape[1:-1]), (strides[0], strides[-1], *strides[1:-1]))
 
 
-def attributes(activation: str = "none", accumulate: bool = False) -> Owned:
-    """Primitive attributes: own scratch memory, the result added to what is there, then tanh or sigmoid."""
+def attributes(activation: str = "none") -> Owned:
+    """Primitive attributes: own scratch memory, and tanh or sigmoid of the result."""
     attr = Owned(create("dnnl_primitive_attr_create"), "dnnl_primitive_attr_destroy")
     call("dnnl_primitive_attr_set_scratchpad_mode", attr, _SCRATCHPAD_USER)
     post = Owned(create("dnnl_post_ops_create"), "dnnl_post_ops_destroy")
-    if accumulate:
-        call("dnnl_post_ops_append_sum", post, 1.0, 0, 0)
     if activation in _FUSED:
         call("dnnl_post_ops_append_eltwise", post, _FUSED[activation], 0.0, 0.0)
     call("dnnl_primitive_attr_set_post_ops", attr, post)

@@ -259,9 +259,7 @@ class MessageCollectives:
         schedule = schedules.ring_reduce_scatter(self.rank, self.size)
         return self._begin("reduce-scatter", key, timeout, schedule, blocks, ufunc, land)
 
-    def all_gather(
-        self, array: np.ndarray, outs: Arrays, key: Key, timeout: float, algorithm: str | None = None
-    ) -> Collective:
+    def all_gather(self, array: np.ndarray, outs: Arrays, key: Key, timeout: float) -> Collective:
         """Give every rank's vector to all; `outs[r]`, of any shape, is where that of rank r goes."""
         blocks = [out.reshape(-1) if out.flags.c_contiguous else np.empty(out.size, out.dtype) for out in outs]
         blocks[self.rank][:] = array
@@ -271,7 +269,7 @@ class MessageCollectives:
                 if not out.flags.c_contiguous:
                     out[...] = block.reshape(out.shape)
 
-        algorithm = algorithm or self.model.all_gather(self.size, sum(out.nbytes for out in outs))
+        algorithm = self.model.all_gather(self.size, sum(out.nbytes for out in outs))
         schedule = schedules.ALL_GATHER[algorithm](self.rank, self.size)
         return self._begin("all-gather", key, timeout, schedule, blocks, np.add, land)
 
