@@ -42,10 +42,12 @@ from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
 from futurex.passes.precision import lower_precision
 from futurex.runtime import config, floating
+from futurex.runtime.counters import Profile
 from futurex.runtime.local import LocalExecutor
-from futurex.runtime.memory import size_of
+from futurex.runtime.memory import Memory
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.plan import Plan
+from futurex.runtime.units import size_of
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten
 
@@ -433,7 +435,7 @@ class Futurized(Standing, Generic[P, R]):
 
         return lower(self.plain, *args, **kwargs)
 
-    def memory(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def memory(self, *args: P.args, **kwargs: P.kwargs) -> Memory:
         """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
 
         The one function that a plan over small arrays becomes is compiled here, and its memory counted.
@@ -443,10 +445,14 @@ class Futurized(Standing, Generic[P, R]):
             plan.complete()
         return plan.memory
 
-    def profile(self) -> list[Any]:
-        """One row of counters (what it is, how often, how long, inlined or not) for every instruction that ran."""
+    def profile(self) -> Profile:
+        """A row for every instruction of the calls so far: what it is, how often it ran, how long, and who computed it.
+
+        Printed, it is a table with those first that take longest; a row's ``ns`` and the like are numbers. Calls that
+        ran as plain NumPy have no rows.
+        """
         plans = dict.fromkeys(variant._plan for variant in self._traces() if variant._plan is not None)
-        return [row for plan in plans for row in plan.profile()]
+        return Profile(row for plan in plans for row in plan.profile())
 
     def _traces(self) -> list[Variant]:
         return [*itertools.chain(*self._variants.values()), *self._families.variants()]

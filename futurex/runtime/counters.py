@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from futurex.runtime.units import bytes_text, seconds_text
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node
+
 INLINE_BELOW, SPAWN_ABOVE = 50e-6, 100e-6  # a hand-over to another thread and back costs about 12 µs
 _WEIGHT = 0.25  # of the newest measurement in the mean
 _FAR, _SLICE = 2.0, 20e-3  # times the mean; seconds for which another process may take the CPU
 TIMED_FIRST, TIMED_EVERY = 4, 16
 HOT, RARELY = 32, 64  # runs after which a plan becomes one function, of which every 64th run is timed
+SHOWN, NAMED = 30, 6  # rows of a profile that are printed, and operations of a region: what is longer is not read
 
 
 class Counters:
@@ -77,7 +82,7 @@ class Row:
 
     ``ns`` is the time of all ``count`` runs, estimated from those that were timed; ``bytes`` is read and written per
     run; ``inlined`` counts runs on the thread that made the instruction ready; ``interpreted`` those that NumPy
-    computed because the kernel's code was not compiled yet.
+    computed because the kernel's code was not compiled yet; ``inside`` names the operations of a region.
     """
 
     op: str
@@ -88,3 +93,40 @@ class Row:
     backend: str
     inlined: int
     interpreted: int = 0
+    inside: tuple[str, ...] = ()
+
+
+class Profile(list[Row]):
+    """Rows in the order in which they run, printed as a table with those first that take longest.
+
+    >>> Profile([Row("fused", "model.py:3", 10, 2_000_000, 240, "numba", 10, inside=("add", "tanh"))])
+       total       each  count  each moves  by     operation
+     2.00 ms     200 µs     10       240 B  numba  fused (add, tanh)  model.py:3
+    """
+
+    def __repr__(self) -> str:
+        if not self:
+            return "nothing has run yet but plain NumPy: f.explain() says why"
+        rows = sorted(self, key=lambda row: -row.ns)
+        shown = rows[:SHOWN]
+        width = max(2, *(len(row.backend) for row in shown))
+        lines = [f"{'total':>8}  {'each':>9}  {'count':>5}  {'each moves':>10}  {'by':<{width}}  operation"]
+        for row in shown:
+            each = seconds_text(row.ns * 1e-9 / row.count) if row.count else "-"
+            more = ["..."] * (len(row.inside) > NAMED)
+            inside = f" ({', '.join([*row.inside[:NAMED], *more])})" if row.inside else ""
+            late = f"  {row.interpreted} times before its code was compiled" if row.interpreted else ""
+            lines.append(
+                f"{seconds_text(row.ns * 1e-9):>8}  {each:>9}  {row.count:>5}  {bytes_text(row.bytes):>10}  "
+                f"{row.backend:<{width}}  {row.op}{inside}  {row.line}".rstrip() + late
+            )
+        if len(rows) > SHOWN:
+            rest = sum(row.ns for row in rows[SHOWN:]) * 1e-9
+            lines.append(f"{seconds_text(rest):>8}  in {len(rows) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def inside(node: Node) -> tuple[str, ...]:
+    """The operations that a node is made of, each once."""
+    graph = node.attrs.get("graph")
+    return tuple(dict.fromkeys(each.op for each in graph.nodes if each.inputs)) if isinstance(graph, Graph) else ()

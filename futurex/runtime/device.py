@@ -25,7 +25,7 @@ from futurex.ops.comm import COMMUNICATION, communications
 from futurex.passes.attention import join_attention
 from futurex.passes.pipeline import DEVICE_PASSES, optimise
 from futurex.runtime import device_loops
-from futurex.runtime.counters import Grain, Row
+from futurex.runtime.counters import Grain, Row, inside
 from futurex.runtime.futures import Resident
 from futurex.runtime.inline import note
 from futurex.runtime.memory import Memory
@@ -364,7 +364,8 @@ class DevicePlan:
             backend = f"host ({trips} trips)" if trips else getattr(step.kernel.call, "backend", step.kernel.backend)
             backend = "host" if id(step) in before and not trips else backend
             ns = round(step.ns * self._runs / max(1, self._timed))
-            rows.append(Row(node.op, str(node.src or ""), self._runs, ns, int(moved), backend, self._runs))
+            line = str(node.src or "")
+            rows.append(Row(node.op, line, self._runs, ns, int(moved), backend, self._runs, inside=inside(node)))
         return rows
 
     def reasons(self) -> dict[str, str]:

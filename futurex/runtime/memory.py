@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
+from futurex.runtime.units import bytes_text
 
 ALIGNMENT = 64
 _SMALL, _SMALL_SHARE = 8192, 16
@@ -25,25 +25,7 @@ worth that large instructions wait for those that read them, and that rows of ma
 HUGE_PAGE = 2 << 20
 
 
-_UNITS = {unit: 1000**k for k, unit in enumerate(("b", "kb", "mb", "gb", "tb"))}
-_UNITS |= {unit: 1024**k for k, unit in enumerate(("", "kib", "mib", "gib", "tib"))}
-
-
-def size_of(text: int | str) -> int:
-    """Bytes of a number with or without a unit. Raises ValueError or TypeError for what is none, or not positive.
-
-    >>> size_of("1.5 MB"), size_of("2GiB"), size_of(512)
-    (1500000, 2147483648, 512)
-    """
-    if isinstance(text, bool) or not isinstance(text, int | str):
-        raise TypeError(f"a number of bytes or a text such as '512 MB', not {text!r}")
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", str(text))
-    if found is None or found[2].lower() not in _UNITS or not float(found[1]):
-        raise ValueError(f"{text!r} is no number of bytes; write 536870912, '512 MB' or '0.5 GiB'")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Memory:
     """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
     ``unplanned`` is the most at once in arrays that kernels allocate themselves, tapes of loops and copies of strided
@@ -61,6 +43,21 @@ class Memory:
     def peak(self) -> int:
         """Predicted peak bytes of one run, arguments not counted."""
         return self.arena + self.outputs + self.constants + self.unplanned + self.kernels
+
+    def __repr__(self) -> str:
+        """The peak first, then what it is made of, without what is nothing.
+
+        >>> Memory(arena=8_000_000, outputs=400_000, constants=0, unplanned=0, unknown=2)
+        <Memory: peak 8.40 MB = arena 8.00 MB + outputs 400 kB, and 2 arrays whose size only the run knows>
+        """
+        parts = [
+            f"{name} {bytes_text(count)}"
+            for name in ("arena", "outputs", "constants", "unplanned", "kernels")
+            if (count := getattr(self, name))
+        ]
+        unknown = f", and {self.unknown} array{'s' * (self.unknown > 1)} whose size only the run knows"
+        made = f" = {' + '.join(parts)}" if parts else ""
+        return f"<Memory: peak {bytes_text(self.peak)}{made}{unknown if self.unknown else ''}>"
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from futurex.kernels.threads import take_team
 from futurex.passes.dead import may_raise
 from futurex.passes.pipeline import optimise
 from futurex.runtime import trace
-from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row
+from futurex.runtime.counters import HOT, RARELY, Counters, Grain, Row, inside
 from futurex.runtime.habit import LONGEST as LONGEST_WAIT
 from futurex.runtime.habit import Habit
 from futurex.runtime.inline import Communicator, Conversation, note, replay
@@ -345,29 +345,44 @@ class Plan:
     def _another(self, instruction: Instruction) -> Kernel:
         return kernel_for(instruction.node, self.low.backends, self.low.threads)
 
-    def profile(self) -> list[Row]:
-        """One row per instruction, in the order in which they run."""
+    def _measured(self, index: int) -> tuple[int, int]:
+        """How often an instruction ran, and for how many nanoseconds, estimated from the runs that were timed."""
         runs = sum(each.runs for each in self._counters)
         timed = sum(each.timed for each in self._counters)
+        return runs, round(sum(each.ns[index] for each in self._counters) * runs / max(1, timed))
+
+    def csv(self) -> str:
+        """The tree as it runs, with how often each node ran and for how long, for Traveler; ``graph.newick()`` of the
+        plan is the tree with the same names."""
+        measured: dict[Node, tuple[int, int]] = {}
+        for plan in [self, *([self._tasks] if self._tasks is not None else [])]:
+            for index, each in enumerate(plan.instructions):
+                now, before = plan._measured(index), measured.get(each.node, (0, 0))
+                measured[each.node] = before[0] + now[0], before[1] + now[1]
+        return self.graph.csv(measured)
+
+    def profile(self) -> list[Row]:
+        """One row per instruction, in the order in which they run."""
         rows = []
         for index in self.order:
             each = self.instructions[index]
-            total = sum(counters.ns[index] for counters in self._counters)
+            runs, ns = self._measured(index)
             moved = each.node.record.work(
                 tuple(s.aval for s in each.node.inputs), each.node.aval, each.node.attrs
             ).bytes
             spawned = sum(counters.spawned[index] for counters in self._counters)
             rows.append(
                 Row(
-                    each.node.op, str(each.node.src or ""), runs, round(total * runs / max(1, timed)), int(moved),
+                    each.node.op, str(each.node.src or ""), runs, ns, int(moved),
                     each.kernel.backend, runs - spawned, each.kernel.late.interpreted if each.kernel.late else 0,
+                    inside(each.node),
                 )
             )  # fmt: skip
         if self.whole is not None and self.whole.runs:
             count = self.whole.runs
             rows.append(Row("graph", "", count, round(self.whole.seconds[1] * 1e9 * count), 0, "loops", count))
         if self._tasks is not None:
-            rows = [*(rows if runs else ()), *self._tasks.profile()]
+            rows = [*(row for row in rows if row.count), *self._tasks.profile()]
         return rows
 
 

@@ -23,8 +23,8 @@ from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
-from futurex.runtime.memory import size_of
 from futurex.runtime.placement import DEVICES, ask_for
+from futurex.runtime.units import size_of
 from futurex.training.batches import chunks
 from futurex.training.checkpoint import Claim, newest
 from futurex.training.loop import Task, train

@@ -4,7 +4,7 @@ everywhere."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,21 +109,25 @@ class Graph:
         return substitute(self, known, _Renaming(self, inputs))
 
     def dot(self) -> str:
+        """Graphviz source, one box per node, the user's line as tooltip."""
         from futurex.tree.printer import dot
 
         return dot(self)
 
     def newick(self) -> str:
+        """Newick text of the tree; a node used twice is written at its first use and named again afterwards."""
         from futurex.tree.printer import newick
 
         return newick(self)
 
-    def csv(self) -> str:
+    def csv(self, counters: Mapping[Node, tuple[int, int]] | None = None) -> str:
+        """One row per node, in the columns that Traveler reads; ``counters`` maps nodes to calls and nanoseconds."""
         from futurex.tree.printer import csv
 
-        return csv(self)
+        return csv(self, counters or {})
 
     def to_json(self) -> str:
+        """Nodes and edges as JSON."""
         from futurex.tree.printer import to_json
 
         return to_json(self)

@@ -153,13 +153,18 @@ def _instances(graph: Graph) -> list[tuple[Node, str]]:
     return [(node, f"{node.op}${index}") for index, node in enumerate(graph.nodes)]
 
 
+def _called(node: Node) -> str:
+    """An operation's name; that of an argument is what the user calls it."""
+    return str(node.attrs["name"] or node.op) if node.op == "param" else node.op
+
+
 def dot(graph: Graph) -> str:
     """Graphviz source, one box per node, the user's line as tooltip."""
     names = dict(_instances(graph))
     out = io.StringIO()
     out.write(f"digraph {json.dumps(graph.name)} {{\n  node [shape=box];\n")
     for node, name in names.items():
-        label = f"{node.op}\\n{node.aval!r}"
+        label = f"{_called(node)}\n{node.aval!r}"
         tip = f"{node.src}: {node.src.text()}" if node.src else ""
         out.write(f'  "{name}" [label={json.dumps(label)}, tooltip={json.dumps(tip)}];\n')
         for source in node.inputs:
@@ -186,16 +191,13 @@ def newick(graph: Graph) -> str:
     return f"({','.join(child(node) for node in graph.outs)}){_identifier(graph.name)};"
 
 
-def csv(graph: Graph, counters: Mapping[Node, tuple[int, float]] | None = None) -> str:
-    """One row per node: instance, display name, count, time and direct execution, the columns that Traveler reads.
-
-    ``counters`` maps nodes to (calls, nanoseconds).
-    """
+def csv(graph: Graph, counters: Mapping[Node, tuple[int, int]]) -> str:
+    """One row per node: instance, display name, count, time and direct execution, the columns that Traveler reads."""
     rows = ["primitive_instance,display_name,count,time,eval_direct"]
     for node, name in _instances(graph):
-        count, time = (counters or {}).get(node, (0, 0.0))
-        display = f"{node.op}({node.src})" if node.src and node.src.line else node.op
-        rows.append(f"{name},{display},{count},{time:.0f},1")
+        count, time = counters.get(node, (0, 0))
+        display = f"{_called(node)}({node.src})" if node.src and node.src.line else _called(node)
+        rows.append(f"{name},{display},{count},{time},1")
     return "\n".join(rows) + "\n"
 
 
@@ -205,7 +207,7 @@ def to_json(graph: Graph) -> str:
     nodes = [
         {
             "primitive_instance": name,
-            "display_name": node.op,
+            "display_name": _called(node),
             "aval": repr(node.aval),
             "inputs": [names[source] for source in node.inputs],
             "line": node.src.line if node.src else None,

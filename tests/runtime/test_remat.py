@@ -7,9 +7,9 @@ import pytest
 
 import futurex as fx
 from futurex.passes.pipeline import optimise
-from futurex.runtime.memory import size_of
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.remat import Schedule, lowest, search, within
+from futurex.runtime.units import size_of
 
 RNG = np.random.default_rng(0)
 
