@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from futurex.frontend import custom_vjp
-from futurex.nn.operation import operation, shape_of
+from futurex.nn.operation import count_of, integer_of, operation, shape_of
 
 
 def relu(x: Any) -> Any:
@@ -156,13 +155,11 @@ def one_hot(labels: Any, classes: int, dtype: npt.DTypeLike = np.float32) -> Any
     shape = shape_of(labels, "labels", "one_hot")
     if labels.dtype.kind not in "iu":
         raise TypeError(f"one_hot needs integer labels, got {labels.dtype} of shape {shape}")
-    if classes < 1:
-        raise ValueError(f"one_hot of labels {shape} needs at least 1 class, not {classes}")
-    return operation("one_hot", labels, classes=operator.index(classes), dtype=np.dtype(dtype))
+    return operation("one_hot", labels, classes=count_of(classes, "classes", "one_hot"), dtype=np.dtype(dtype))
 
 
 def _axis(x: Any, axis: int, name: str) -> int:
-    shape = shape_of(x, "x", name)
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"{name}: axis {axis} is none of the {len(shape)} axes of x {shape}")
-    return operator.index(axis) % len(shape)
+    shape, place = shape_of(x, "x", name), integer_of(axis, "axis", name)
+    if not -len(shape) <= place < len(shape):
+        raise ValueError(f"{name}: axis {place} is none of the {len(shape)} axes of x {shape}")
+    return place % len(shape)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-from futurex.nn.operation import operation, shape_of
-from futurex.nn.random import START
+from futurex.nn.operation import count_of, integer_of, operation, shape_of
+from futurex.nn.random import START, key_of
 from futurex.nn.windows import Padding, Sizes, padding_of, sizes_of
 
 
@@ -35,7 +34,8 @@ def conv(x: Any, w: Any, stride: Sizes = 1, padding: Padding = "valid", dilation
     strides, spread = sizes_of(stride, rank, "stride", "conv"), sizes_of(dilation, rank, "dilation", "conv")
     reach = tuple((extent - 1) * gap + 1 for extent, gap in zip(w_shape[:-2], spread, strict=True))
     pads = padding_of(padding, reach, strides, x_shape[1:-1], "conv")
-    return operation("conv", x, w, stride=strides, padding=pads, dilation=spread, groups=operator.index(groups))
+    parts = count_of(groups, "groups", "conv")
+    return operation("conv", x, w, stride=strides, padding=pads, dilation=spread, groups=parts)
 
 
 def conv_transpose(
@@ -67,10 +67,11 @@ def conv_transpose(
             "conv_transpose needs x (N, *spatial, Cin) and w (*kernel, Cout // groups, Cin) with as many axes, at "
             f"least 3; got x {x_shape} and w {w_shape}"
         )
-    rank, parts = len(x_shape) - 2, operator.index(groups)
+    rank, parts = len(x_shape) - 2, count_of(groups, "groups", "conv_transpose")
     strides = sizes_of(stride, rank, "stride", "conv_transpose")
     spread = sizes_of(dilation, rank, "dilation", "conv_transpose")
-    more = tuple(output_padding) if isinstance(output_padding, Sequence) else (operator.index(output_padding),) * rank
+    entries = tuple(output_padding) if isinstance(output_padding, list | tuple) else (output_padding,) * rank
+    more = tuple(integer_of(each, "output_padding", "conv_transpose") for each in entries)
     if len(more) != rank or any(not 0 <= each < step for each, step in zip(more, strides, strict=True)):
         raise ValueError(
             f"conv_transpose: output_padding={output_padding!r} must be at least 0 and below stride {strides}"
@@ -126,4 +127,4 @@ def dropout(x: Any, rate: float, key: Any) -> Any:
     share = float(rate)
     if not 0 <= share < 1:
         raise ValueError(f"dropout drops a share of x {shape}: rate must be at least 0 and below 1, got {share}")
-    return operation("dropout", x, key, START, rate=share)
+    return operation("dropout", x, key_of(key, "dropout"), START, rate=share)

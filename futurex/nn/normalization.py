@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from futurex.nn.operation import operation, shape_of
+from futurex.nn.operation import count_of, operation, shape_of
 
 
 def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5, local: bool = False) -> tuple[Any, Any, Any]:
@@ -85,8 +84,8 @@ def group_norm(x: Any, groups: int, scale: Any, shift: Any, eps: float = 1e-5) -
     array([-1.21, -0.73, -1.21, -0.73])
     """
     _check_norm("group_norm", x, scale, shift)
-    shape, parts = shape_of(x, "x", "group_norm"), operator.index(groups)
-    if len(shape) < 2 or parts < 1 or shape[-1] % parts:
+    shape, parts = shape_of(x, "x", "group_norm"), count_of(groups, "groups", "group_norm")
+    if len(shape) < 2 or shape[-1] % parts:
         raise ValueError(f"group_norm: the channels of x {shape} do not make {groups} groups of one size")
     grouped = x.reshape(*shape[:-1], parts, shape[-1] // parts)
     return _standardised(grouped, (*range(1, len(shape) - 1), len(shape)), eps).reshape(shape) * scale + shift

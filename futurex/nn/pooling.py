@@ -71,7 +71,8 @@ def global_max_pool(x: Any) -> Any:
     >>> fx.nn.global_max_pool(np.ones((2, 5, 6, 3))).shape
     (2, 3)
     """
-    return x.max(axis=_spatial(x, "global_max_pool"))
+    axes = _spatial(x, "global_max_pool")
+    return x.max(axis=axes)
 
 
 def global_average_pool(x: Any) -> Any:
@@ -81,7 +82,8 @@ def global_average_pool(x: Any) -> Any:
     >>> fx.nn.global_average_pool(np.ones((2, 5, 6, 3))).shape
     (2, 3)
     """
-    return x.mean(axis=_spatial(x, "global_average_pool"))
+    axes = _spatial(x, "global_average_pool")
+    return x.mean(axis=axes)
 
 
 def adaptive_avg_pool(x: Any, sizes: Sizes) -> Any:

@@ -10,14 +10,13 @@ many; different keys, and the different functions here, give unrelated ones. Der
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from futurex.nn.operation import operation
+from futurex.nn.operation import integer_of, operation
 
 __all__ = ["bernoulli", "bits", "fold", "key", "normal", "uniform"]
 
@@ -34,9 +33,10 @@ def key(seed: int) -> np.uint64:
     >>> bool(fx.random.key(1) == fx.random.key(1)), bool(fx.random.key(1) == fx.random.key(2))
     (True, False)
     """
-    if not 0 <= operator.index(seed) < 1 << 64:
-        raise ValueError(f"a seed lies in 0 to 2**64 - 1; {seed} does not")
-    return fold(np.uint64(seed), 0)
+    number = integer_of(seed, "seed", "key")
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"a seed lies in 0 to 2**64 - 1; {number} does not")
+    return fold(np.uint64(number), 0)
 
 
 def fold(key: Any, number: Any) -> Any:
@@ -95,20 +95,31 @@ def normal(key: Any, shape: Shape = (), dtype: npt.DTypeLike = np.float64) -> An
 
 
 def bernoulli(key: Any, p: Any, shape: Shape = ()) -> Any:
-    """Booleans that are True with probability ``p``.
+    """Booleans that are True with probability ``p``, a number or an array that broadcasts with ``shape``.
+
+    Raises ValueError for a number outside 0 to 1.
 
     >>> import futurex as fx
     >>> bool(fx.random.bernoulli(fx.random.key(0), 1.0, (5,)).all())
     True
     """
+    if isinstance(p, int | float) and not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p is a probability, 0 to 1, not {p}")
     return uniform(key, shape) < p
 
 
-def _drawn(name: str, key: Any, shape: Shape, dtype: npt.DTypeLike) -> Any:
+def key_of(key: Any, name: str) -> Any:
+    """The key itself. Raises TypeError for what is none: a number would be one that other numbers share."""
     if getattr(key, "dtype", None) != np.uint64 or key.shape != ():
         found = f"{key.dtype} of shape {key.shape}" if hasattr(key, "dtype") else f"{type(key).__name__}"
-        raise TypeError(f"a key is a uint64 scalar, got {found}; fx.random.key(seed) makes one")
-    sizes = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+        raise TypeError(f"{name}: a key is a uint64 scalar, got {found}; fx.random.key(seed) makes one")
+    return key
+
+
+def _drawn(op: str, key: Any, shape: Shape, dtype: npt.DTypeLike) -> Any:
+    name = op.removeprefix("random_")
+    entries = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (shape,)
+    sizes = tuple(integer_of(entry, "shape", name) for entry in entries)
     if any(size < 0 for size in sizes):
         raise ValueError(f"random numbers of shape {sizes}: a size cannot be negative")
-    return operation(name, key, START, shape=sizes, dtype=np.dtype(dtype))
+    return operation(op, key_of(key, name), START, shape=sizes, dtype=np.dtype(dtype))

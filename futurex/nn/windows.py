@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
+
+from futurex.nn.operation import integer_of
 
 Sizes = int | Sequence[int]
 Padding = str | int | Sequence[int | tuple[int, int]]
 
 
 def sizes_of(value: Sizes, rank: int, name: str, layer: str) -> tuple[int, ...]:
-    """One number for each spatial axis. Raises ValueError naming the layer."""
-    sizes = tuple(map(operator.index, value)) if isinstance(value, Sequence) else (operator.index(value),) * rank
+    """One number for each spatial axis. Raises ValueError or TypeError naming the layer."""
+    entries = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
+    sizes = tuple(integer_of(entry, name, layer) for entry in entries)
     if len(sizes) != rank or min(sizes) < 1:
         raise ValueError(f"{layer}: {name}={value!r} must be one number of at least 1, or one for each of {rank} axes")
     return sizes
@@ -34,7 +36,9 @@ def padding_of(
         raise ValueError(f'{layer}: padding={value!r} is none of "valid", "same", a number, or one per spatial axis')
     entries: list[Any] = list(value) if isinstance(value, Sequence) else [value] * len(reach)
     pairs = [entry if isinstance(entry, tuple) else (entry, entry) for entry in entries]
-    pads = tuple((operator.index(low), operator.index(high)) for low, high in pairs)
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"{layer}: padding={value!r} has a tuple that is no pair of padding before and behind an axis")
+    pads = tuple((integer_of(low, "padding", layer), integer_of(high, "padding", layer)) for low, high in pairs)
     if len(pads) != len(reach) or any(side < 0 for pair in pads for side in pair):
         raise ValueError(
             f"{layer}: padding={value!r} needs a number or pair of at least 0 for each of {len(reach)} spatial axes"
