@@ -1,7 +1,9 @@
-"""The errors every layer may raise, and the one way to import an optional package."""
+"""The errors every layer may raise, the one way to import an optional package, and to be told a whole number."""
 
 import importlib
+import operator
 from types import ModuleType
+from typing import Any
 
 
 class FuturexError(Exception):
@@ -31,3 +33,18 @@ def require(module: str, extra: str) -> ModuleType:
             f"it comes with an extra: pip install 'futurex[{extra}]'",
             name=missing,
         ) from error
+
+
+def whole_number(name: str, value: Any, least: int | None = None) -> int:
+    """A whole number that a user gave. Raises TypeError for what is none, ValueError below ``least``, by its name.
+
+    >>> whole_number("epochs", 3, least=1)
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be at least {least}, not {number}")
+    return number

@@ -393,7 +393,7 @@ def test_averaging_needs_examples_for_every_locality(group):
 
 
 def test_options_of_strategies_are_checked():
-    with pytest.raises(ValueError, match="staleness must be None, for no bound, or at least 0 steps, not -1"):
+    with pytest.raises(ValueError, match=r"staleness \(None for no bound\) must be at least 0, not -1"):
         fx.strategy.parameter_server(-1)
     with pytest.raises(ValueError, match="share must lie in 0 to 1, not 2"):
         fx.strategy.cross_barrier(2)

@@ -1,6 +1,7 @@
 """What every data set of this package is: two parts, arrays in memory, classes with names."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,3 +34,11 @@ class Dataset:
         return Dataset(
             self.name, self.x_train[train], self.y_train[train], self.x_test[test], self.y_test[test], self.classes
         )
+
+
+def floating(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The type of a data set's examples. Raises ValueError for one that holds no fractions."""
+    kind = np.dtype(dtype)
+    if kind.kind != "f":
+        raise ValueError(f"examples are fractions and need a floating dtype, not {kind}")
+    return kind

@@ -3,14 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from futurex.data.dataset import Dataset
+from futurex.data.dataset import Dataset, floating
 from futurex.errors import require
 
 
 def load_digits(test_share: float = 0.2, seed: int = 0, dtype: npt.DTypeLike = np.float32) -> Dataset:
     """Return the digits of scikit-learn as `(examples, 8, 8, 1)` in 0 to 1, split at random by `seed`.
 
-    Raises `MissingExtra` without the extra `har`, `ValueError` for a share outside 0 to 1.
+    Raises `MissingExtra` without the extra `har`, `ValueError` for a share outside 0 to 1 or a type without fractions.
 
     >>> import futurex as fx
     >>> fx.data.load_digits().x_test.shape
@@ -19,7 +19,7 @@ def load_digits(test_share: float = 0.2, seed: int = 0, dtype: npt.DTypeLike = n
     if not 0 < test_share < 1:
         raise ValueError(f"test_share is a fraction between 0 and 1, not {test_share}")
     digits = require("sklearn.datasets", "har").load_digits()
-    images = (digits.images / 16).astype(dtype)[..., np.newaxis]  # grey levels are 0 to 16
+    images = (digits.images / 16).astype(floating(dtype))[..., np.newaxis]  # grey levels are 0 to 16
     labels = digits.target.astype(np.int64)
     order = np.random.default_rng(seed).permutation(len(labels))
     cut = round(len(labels) * test_share)

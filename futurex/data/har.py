@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from futurex.data.dataset import Dataset
+from futurex.data.dataset import Dataset, floating
 from futurex.errors import require
 from futurex.files import cache_folder, write_aside
 
@@ -35,9 +35,7 @@ def load_har(
     if window < 1 or step < 1:
         raise ValueError(f"window and step are counts of samples of at least 1, not {window} and {step}")
     held_out = tuple(sorted({int(subject) for subject in test_subjects}))
-    type_ = np.dtype(dtype)
-    if type_.kind != "f":
-        raise ValueError(f"standardised data needs a floating dtype, not {type_}")
+    type_ = floating(dtype)
     people = "-".join(map(str, held_out))
     cached = cache_folder() / f"har-v{FORMAT}-window{window}-step{step}-test{people}-{type_}.npz"
     try:

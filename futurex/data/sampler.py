@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from futurex.errors import whole_number
+
 
 class Sampler:
     """Global batches of a seeded permutation that depends on seed and epoch alone, never on the number of localities.
@@ -19,10 +21,8 @@ class Sampler:
 
     def __init__(self, n_samples: int, batch_size: int, seed: int, drop_last: bool = False) -> None:
         """`drop_last` leaves out the short batch at the end of an epoch; `ValueError` where no batch would be left."""
-        if n_samples < 1 or batch_size < 1:
-            raise ValueError(f"n_samples and batch_size must be at least 1, not {n_samples} and {batch_size}")
-        if seed < 0:
-            raise ValueError(f"seed must not be negative, it is {seed}")
+        n_samples, batch_size = whole_number("n_samples", n_samples, 1), whole_number("batch_size", batch_size, 1)
+        seed = whole_number("seed", seed, 0)
         if drop_last and batch_size > n_samples:
             raise ValueError(f"drop_last leaves no batch: batch_size {batch_size} is more than the {n_samples} samples")
         self.n_samples, self.batch_size, self.seed, self.drop_last = n_samples, batch_size, seed, drop_last

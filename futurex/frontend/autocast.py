@@ -33,5 +33,7 @@ def autocast(function: Callable[..., Any], /, dtype: str = "bfloat16") -> Any:
     """
     if dtype not in STORAGE:
         raise ValueError(f"autocast: dtype={dtype!r} is not one of {', '.join(map(repr, STORAGE))}")
+    if not callable(function):
+        raise TypeError(f"autocast takes a function, not {type(function).__name__}")
     futurized: Futurized[Any, Any] = futurize(function)
     return futurized.lowered(dtype)

@@ -21,7 +21,7 @@ from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """``graph`` maps the array and float leaves of the arguments to the leaves of the result, in order.
 
@@ -36,6 +36,9 @@ class Program:
     paths: tuple[str, ...]
     n_results: int
     guards: tuple[Guard, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Program {self.graph.name}({', '.join(self.paths)}): {len(self.graph.nodes)} nodes>"
 
     def valid(self) -> bool:
         """Are the globals and closures that the trace took as constants still as they were?"""
@@ -69,6 +72,8 @@ def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     {'sum': array([2., 2., 2.])}
     """
     plain = function.plain if isinstance(function, Futurized) else function
+    if not callable(plain):
+        raise TypeError(f"lower takes a function, not {type(plain).__name__}")
     leaves, structure = flatten((args, kwargs))
     learned = Learned()
     while True:

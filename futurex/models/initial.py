@@ -23,6 +23,7 @@ def glorot_uniform(
     """
     fan_in, fan_out = _fans(shape)
     limit = math.sqrt(6.0 / (fan_in + fan_out))
+    _check(rng)
     return rng.uniform(-limit, limit, shape).astype(dtype)
 
 
@@ -37,6 +38,7 @@ def he_normal(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLi
     'float32'
     """
     fan_in, _ = _fans(shape)
+    _check(rng)
     drawn: Any = np.float64 if np.dtype(dtype) == np.float64 else np.float32
     draws = rng.standard_normal(shape, drawn)
     while (outside := np.abs(draws) > 2.0).any():
@@ -53,6 +55,11 @@ def count(params: Any) -> int:
     8
     """
     return sum(np.size(leaf) for leaf in flatten(params)[0])
+
+
+def _check(rng: Any) -> None:
+    if not hasattr(rng, "standard_normal"):
+        raise TypeError(f"rng must be a generator, not {rng!r}; np.random.default_rng(0) makes one")
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from futurex.errors import whole_number
 from futurex.frontend import custom_vjp
-from futurex.nn.operation import count_of, integer_of, operation, shape_of
+from futurex.nn.operation import operation, shape_of
 
 
 def relu(x: Any) -> Any:
@@ -155,11 +156,11 @@ def one_hot(labels: Any, classes: int, dtype: npt.DTypeLike = np.float32) -> Any
     shape = shape_of(labels, "labels", "one_hot")
     if labels.dtype.kind not in "iu":
         raise TypeError(f"one_hot needs integer labels, got {labels.dtype} of shape {shape}")
-    return operation("one_hot", labels, classes=count_of(classes, "classes", "one_hot"), dtype=np.dtype(dtype))
+    return operation("one_hot", labels, classes=whole_number("one_hot: classes", classes, 1), dtype=np.dtype(dtype))
 
 
 def _axis(x: Any, axis: int, name: str) -> int:
-    shape, place = shape_of(x, "x", name), integer_of(axis, "axis", name)
+    shape, place = shape_of(x, "x", name), whole_number(f"{name}: axis", axis)
     if not -len(shape) <= place < len(shape):
         raise ValueError(f"{name}: axis {place} is none of the {len(shape)} axes of x {shape}")
     return place % len(shape)

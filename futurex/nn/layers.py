@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from futurex.nn.operation import count_of, integer_of, operation, shape_of
+from futurex.errors import whole_number
+from futurex.nn.operation import operation, shape_of
 from futurex.nn.random import START, key_of
 from futurex.nn.windows import Padding, Sizes, padding_of, sizes_of
 
@@ -34,7 +35,7 @@ def conv(x: Any, w: Any, stride: Sizes = 1, padding: Padding = "valid", dilation
     strides, spread = sizes_of(stride, rank, "stride", "conv"), sizes_of(dilation, rank, "dilation", "conv")
     reach = tuple((extent - 1) * gap + 1 for extent, gap in zip(w_shape[:-2], spread, strict=True))
     pads = padding_of(padding, reach, strides, x_shape[1:-1], "conv")
-    parts = count_of(groups, "groups", "conv")
+    parts = whole_number("conv: groups", groups, 1)
     return operation("conv", x, w, stride=strides, padding=pads, dilation=spread, groups=parts)
 
 
@@ -67,11 +68,11 @@ def conv_transpose(
             "conv_transpose needs x (N, *spatial, Cin) and w (*kernel, Cout // groups, Cin) with as many axes, at "
             f"least 3; got x {x_shape} and w {w_shape}"
         )
-    rank, parts = len(x_shape) - 2, count_of(groups, "groups", "conv_transpose")
+    rank, parts = len(x_shape) - 2, whole_number("conv_transpose: groups", groups, 1)
     strides = sizes_of(stride, rank, "stride", "conv_transpose")
     spread = sizes_of(dilation, rank, "dilation", "conv_transpose")
     entries = tuple(output_padding) if isinstance(output_padding, list | tuple) else (output_padding,) * rank
-    more = tuple(integer_of(each, "output_padding", "conv_transpose") for each in entries)
+    more = tuple(whole_number("conv_transpose: output_padding", each) for each in entries)
     if len(more) != rank or any(not 0 <= each < step for each, step in zip(more, strides, strict=True)):
         raise ValueError(
             f"conv_transpose: output_padding={output_padding!r} must be at least 0 and below stride {strides}"

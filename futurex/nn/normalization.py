@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.nn.operation import count_of, operation, shape_of
+from futurex.errors import whole_number
+from futurex.nn.operation import operation, shape_of
 
 
 def batch_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5, local: bool = False) -> tuple[Any, Any, Any]:
@@ -84,7 +85,7 @@ def group_norm(x: Any, groups: int, scale: Any, shift: Any, eps: float = 1e-5) -
     array([-1.21, -0.73, -1.21, -0.73])
     """
     _check_norm("group_norm", x, scale, shift)
-    shape, parts = shape_of(x, "x", "group_norm"), count_of(groups, "groups", "group_norm")
+    shape, parts = shape_of(x, "x", "group_norm"), whole_number("group_norm: groups", groups, 1)
     if len(shape) < 2 or shape[-1] % parts:
         raise ValueError(f"group_norm: the channels of x {shape} do not make {groups} groups of one size")
     grouped = x.reshape(*shape[:-1], parts, shape[-1] // parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -35,19 +34,3 @@ def shape_of(value: Any, name: str, layer: str) -> tuple[int, ...]:
     if not isinstance(shape, tuple):
         raise TypeError(f"{layer}: {name} must be an array, got {type(value).__name__}; np.asarray makes it one")
     return shape
-
-
-def integer_of(value: Any, name: str, layer: str) -> int:
-    """A whole number. Raises TypeError naming the argument if it is none."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{layer}: {name} must be a whole number, not {value!r}") from None
-
-
-def count_of(value: Any, name: str, layer: str) -> int:
-    """A whole number of at least 1. Raises TypeError or ValueError naming the argument."""
-    count = integer_of(value, name, layer)
-    if count < 1:
-        raise ValueError(f"{layer}: {name} must be at least 1, not {count}")
-    return count

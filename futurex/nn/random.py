@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from futurex.nn.operation import integer_of, operation
+from futurex.errors import whole_number
+from futurex.nn.operation import operation
 
 __all__ = ["bernoulli", "bits", "fold", "key", "normal", "uniform"]
 
@@ -33,7 +34,7 @@ def key(seed: int) -> np.uint64:
     >>> bool(fx.random.key(1) == fx.random.key(1)), bool(fx.random.key(1) == fx.random.key(2))
     (True, False)
     """
-    number = integer_of(seed, "seed", "key")
+    number = whole_number("key: seed", seed)
     if not 0 <= number < 1 << 64:
         raise ValueError(f"a seed lies in 0 to 2**64 - 1; {number} does not")
     return fold(np.uint64(number), 0)
@@ -119,7 +120,7 @@ def key_of(key: Any, name: str) -> Any:
 def _drawn(op: str, key: Any, shape: Shape, dtype: npt.DTypeLike) -> Any:
     name = op.removeprefix("random_")
     entries = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (shape,)
-    sizes = tuple(integer_of(entry, "shape", name) for entry in entries)
+    sizes = tuple(whole_number(f"{name}: shape", entry) for entry in entries)
     if any(size < 0 for size in sizes):
         raise ValueError(f"random numbers of shape {sizes}: a size cannot be negative")
     return operation(op, key_of(key, name), START, shape=sizes, dtype=np.dtype(dtype))

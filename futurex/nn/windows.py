@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from futurex.nn.operation import integer_of
+from futurex.errors import whole_number
 
 Sizes = int | Sequence[int]
 Padding = str | int | Sequence[int | tuple[int, int]]
@@ -14,7 +14,7 @@ Padding = str | int | Sequence[int | tuple[int, int]]
 def sizes_of(value: Sizes, rank: int, name: str, layer: str) -> tuple[int, ...]:
     """One number for each spatial axis. Raises ValueError or TypeError naming the layer."""
     entries = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
-    sizes = tuple(integer_of(entry, name, layer) for entry in entries)
+    sizes = tuple(whole_number(f"{layer}: {name}", entry) for entry in entries)
     if len(sizes) != rank or min(sizes) < 1:
         raise ValueError(f"{layer}: {name}={value!r} must be one number of at least 1, or one for each of {rank} axes")
     return sizes
@@ -38,7 +38,8 @@ def padding_of(
     pairs = [entry if isinstance(entry, tuple) else (entry, entry) for entry in entries]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"{layer}: padding={value!r} has a tuple that is no pair of padding before and behind an axis")
-    pads = tuple((integer_of(low, "padding", layer), integer_of(high, "padding", layer)) for low, high in pairs)
+    name = f"{layer}: padding"
+    pads = tuple((whole_number(name, low), whole_number(name, high)) for low, high in pairs)
     if len(pads) != len(reach) or any(side < 0 for pair in pads for side in pair):
         raise ValueError(
             f"{layer}: padding={value!r} needs a number or pair of at least 0 for each of {len(reach)} spatial axes"

@@ -139,21 +139,29 @@ def adamw(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
     >>> fx.optim.adamw(3e-4).weight_decay
     0.01
     """
-    if not weight_decay >= 0:
-        raise ValueError(f"weight_decay must be at least 0, not {weight_decay}")
-    return AdamW(adam(lr, b1, b2, eps), float(weight_decay))
+    decay = _number(weight_decay)
+    if decay is None or not decay >= 0:
+        raise ValueError(f"weight_decay must be a number of at least 0, not {weight_decay!r}")
+    return AdamW(adam(lr, b1, b2, eps), decay)
+
+
+def _number(value: Any) -> float | None:
+    """None for what is no number, a text among it that Python would read as one."""
+    return float(value) if isinstance(value, SupportsFloat) and np.ndim(value) == 0 else None
 
 
 def _positive(name: str, value: float) -> float:
-    if not isinstance(value, SupportsFloat) or not float(value) > 0:
+    number = _number(value)
+    if number is None or not number > 0:
         raise ValueError(f"{name} must be a positive number, not {value!r}")
-    return float(value)
+    return number
 
 
 def _share(name: str, value: float) -> float:
-    if not isinstance(value, SupportsFloat) or not 0 <= float(value) < 1:
+    number = _number(value)
+    if number is None or not 0 <= number < 1:
         raise ValueError(f"{name} must be a number of at least 0 and below 1, not {value!r}")
-    return float(value)
+    return number
 
 
 def _check(state: Any, *keys: str) -> None:

@@ -105,14 +105,14 @@ class Profile(list[Row]):
     """
 
     def __repr__(self) -> str:
-        if not self:
-            return "nothing has run yet but plain NumPy: f.explain() says why"
-        rows = sorted(self, key=lambda row: -row.ns)
+        rows = sorted((row for row in self if row.count), key=lambda row: -row.ns)
+        if not rows:
+            return "nothing has run yet, or plain NumPy alone, of which f.explain() says why"
         shown = rows[:SHOWN]
         width = max(2, *(len(row.backend) for row in shown))
         lines = [f"{'total':>8}  {'each':>9}  {'count':>5}  {'each moves':>10}  {'by':<{width}}  operation"]
         for row in shown:
-            each = seconds_text(row.ns * 1e-9 / row.count) if row.count else "-"
+            each = seconds_text(row.ns * 1e-9 / row.count)
             more = ["..."] * (len(row.inside) > NAMED)
             inside = f" ({', '.join([*row.inside[:NAMED], *more])})" if row.inside else ""
             late = f"  {row.interpreted} times before its code was compiled" if row.interpreted else ""

@@ -8,12 +8,14 @@ _SIZES = {unit: 1000**k for k, unit in enumerate(("b", "kb", "mb", "gb", "tb"))}
 _SIZES |= {unit: 1024**k for k, unit in enumerate(("", "kib", "mib", "gib", "tib"))}
 
 
-def size_of(text: int | str) -> int:
+def size_of(text: float | str) -> int:
     """Bytes of a number with or without a unit. Raises ValueError or TypeError for what is none, or not positive.
 
-    >>> size_of("1.5 MB"), size_of("2GiB"), size_of(512)
-    (1500000, 2147483648, 512)
+    >>> size_of("1.5 MB"), size_of("2GiB"), size_of(512), size_of(2e9)
+    (1500000, 2147483648, 512, 2000000000)
     """
+    if isinstance(text, float) and text.is_integer():  # 2e9
+        text = int(text)
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise TypeError(f"a number of bytes or a text such as '512 MB', not {text!r}")
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", str(text))

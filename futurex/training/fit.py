@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-import operator
 import os
 import secrets
 import warnings
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.errors import require
+from futurex.errors import require, whole_number
 from futurex.frontend.tracebacks import folds
 from futurex.optim import Optimizer, adam
 from futurex.runtime.collectives.codecs import codec_of
@@ -118,11 +117,12 @@ def fit(
     array([1., 1., 1.])
     """
     _refuse(unknown)
-    options = Options(_count("accumulate", accumulate), _compression(compression))
+    options = Options(whole_number("accumulate", accumulate, 1), _compression(compression))
     params = _parameters(params)
     task = Task(
-        _count("epochs", epochs), _count("batch_size", batch_size), _count("seed", seed, 0), len(flatten(params)[0]),
-        trace_steps=_count("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
+        whole_number("epochs", epochs, 1), whole_number("batch_size", batch_size, 1), whole_number("seed", seed, 0),
+        len(flatten(params)[0]),
+        trace_steps=whole_number("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
         memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
@@ -156,12 +156,12 @@ def fit(
             undone.callback(claim.release)
         if folder is not None and (checkpoint_every or resume):
             like = tuple(map(looks, [*param_leaves, *state_leaves]))
-            every = _count("checkpoint_every", checkpoint_every, 0)
+            every = whole_number("checkpoint_every", checkpoint_every, 0)
             saving = Saving(folder, every, structures, like, task.epochs, batches)
             before = _history(saving, resume)
         task = replace(
             task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
-            commit_every=0 if commit_every is None else _count("commit_every", commit_every),
+            commit_every=0 if commit_every is None else whole_number("commit_every", commit_every, 1),
         )  # fmt: skip
         display = Progress(task.epochs * batches, task.epochs) if progress else None
         args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
@@ -235,16 +235,6 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
     )
 
 
-def _count(name: str, value: Any, least: int = 1) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, not {number}")
-    return number
-
-
 def _arrays(what: str, data: Any) -> Arrays:
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not parts:
@@ -293,8 +283,10 @@ def _parameters(params: Any) -> Any:
 
 
 def _optimizer(optimizer: Any) -> Optimizer:
-    if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
-        raise TypeError(f"optimizer={optimizer!r} has no init and update: use one of fx.optim, as fx.optim.adam(1e-3)")
+    able = callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))
+    if not able or isinstance(optimizer, type):
+        what = "is a class" if able else "has no init and update"
+        raise TypeError(f"optimizer={optimizer!r} {what}: use one of fx.optim, as fx.optim.adam(1e-3)")
     return optimizer
 
 
@@ -323,10 +315,10 @@ def _settings(
         return None
     if not isinstance(group, ElasticGroup):
         raise ValueError("commit_every is for runs on several localities, of which some may be lost: on=fx.Cluster(2)")
-    least = _count("min_workers", least)
+    least = whole_number("min_workers", least, 1)
     if most is None and strategy.bounded:
         most = max(least, group.size)
-    most = None if most is None else _count("max_workers", most, least)
+    most = None if most is None else whole_number("max_workers", most, least)
     return Settings(least, most, _seconds(wait), _seconds(stall), pieces=strategy.shards)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Structure:
     """The shape of a nest without its leaves; hashable. ``kind`` None is a leaf."""
 
@@ -22,6 +22,25 @@ class Structure:
     @property
     def n_leaves(self) -> int:
         return 1 if self.kind is None else sum(child.n_leaves for child in self.children)
+
+    def __repr__(self) -> str:
+        """As Python writes it, with ``*`` for leaves.
+
+        >>> flatten({"w": 1, "b": (2, [3])})[1]
+        {'w': *, 'b': (*, [*])}
+        """
+        if self.kind is None:
+            return "*"
+        parts = [repr(child) for child in self.children]
+        if self.kind is dict:
+            return f"{{{', '.join(f'{key!r}: {part}' for key, part in zip(self.keys, parts, strict=True))}}}"
+        if self.kind is tuple:
+            return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+        if self.kind is list:
+            return f"[{', '.join(parts)}]"
+        names = [f"{key}=" for key in self.keys] if self.keys else [""] * len(parts)
+        name = getattr(self.kind, "__name__", type(self.kind).__name__)
+        return f"{name}({', '.join(map(str.__add__, names, parts))})"
 
 
 LEAF = Structure(None)

@@ -24,6 +24,7 @@ from distributed.comm import get_address_host_port
 from distributed.core import Status
 from distributed.protocol.pickle import dumps
 
+from futurex.errors import whole_number
 from futurex.runtime import config
 from futurex.runtime.cluster import dashboard, host
 from futurex.runtime.cluster.asking import SOON, ask_workers, greet
@@ -121,7 +122,7 @@ class Cluster:
     def _embedded(self, n: int, threads: int | None) -> Client:
         if n < 1:
             raise ValueError(f"a cluster needs at least one locality, not {n}")
-        each = threads or max(1, config.threads() // n)
+        each = max(1, config.threads() // n) if threads is None else whole_number("threads", threads, 1)
         environment = {"FUTUREX_THREADS": str(each), "OMP_NUM_THREADS": str(each), "OPENBLAS_NUM_THREADS": str(each)}
         dashboard.register()
         settings = {"distributed.worker.daemon": True, "distributed.scheduler.worker-saturation": "inf"}

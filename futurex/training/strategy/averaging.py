@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from futurex.data import Sampler
+from futurex.errors import whole_number
 from futurex.nn import random
 from futurex.partition import Placement, Replicate, tile_sizes
 from futurex.partition.mesh import SUM
@@ -113,9 +114,7 @@ def local_sgd(every: int) -> LocalSgd:
     >>> fx.strategy.local_sgd(every=8)
     LocalSgd(every=8)
     """
-    if every < 1:
-        raise ValueError(f"every must be at least 1 step, not {every}")
-    return LocalSgd(every)
+    return LocalSgd(whole_number("every", every, 1))
 
 
 def _averaged_leaves(kept: Sequence[Any]) -> list[int]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from futurex.data import Sampler
+from futurex.errors import whole_number
 from futurex.nn import random
 from futurex.partition.mesh import SUM
 from futurex.runtime import config
@@ -258,6 +259,4 @@ def parameter_server(staleness: int | None = 0) -> ParameterServer:
     >>> fx.strategy.parameter_server(staleness=2)
     ParameterServer(staleness=2)
     """
-    if staleness is not None and staleness < 0:
-        raise ValueError(f"staleness must be None, for no bound, or at least 0 steps, not {staleness}")
-    return ParameterServer(staleness)
+    return ParameterServer(None if staleness is None else whole_number("staleness (None for no bound)", staleness, 0))
