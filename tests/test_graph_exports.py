@@ -90,10 +90,17 @@ def test_a_profile_prints_as_a_table_with_the_longest_first():
 
 
 def test_a_long_profile_is_cut_and_says_so():
-    rows = [Row("add", "", 1, 1_000, 8, "numpy", 1)] * (SHOWN + 5)
+    rows = [Row("add", f"a.py:{k}", 1, 1_000, 8, "numpy", 1) for k in range(SHOWN + 5)]
     lines = repr(Profile(rows)).splitlines()
     assert len(lines) == SHOWN + 2
     assert lines[-1].split() == ["5.00", "µs", "in", "5", "more"]
+
+
+def test_a_profile_has_one_line_for_the_rounds_of_a_loop():
+    rows = [Row("add", "a.py:1", 4, 1_000, 8 * k, "numpy", 4, 1) for k in (1, 3)]
+    _, line = repr(Profile(rows)).splitlines()
+    assert line.split()[:6] == ["2.00", "µs", "250", "ns", "8", "16"]
+    assert line.endswith("add  a.py:1  2 times before its code was compiled")
 
 
 def test_a_profile_names_what_a_region_holds_and_what_was_interpreted():

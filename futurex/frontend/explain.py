@@ -32,7 +32,8 @@ def leaves_of(variant: Variant) -> str:
                 names.update((symbol, f"n{len(names)}") for symbol in dim.symbols if symbol not in names)
             parts.append("any int" if aval.weak else aval.text(names))
         elif kind in (np.ndarray, Array):
-            parts.append(f"{values[0].name}[{','.join(map(str, values[1]))}]")
+            future = "future " if kind is Array else ""  # as the key has it: results of calls make a trace of their own
+            parts.append(f"{future}{values[0].name}[{','.join(map(str, values[1]))}]")
         else:
             parts.append(repr(values[0]) if kind in (bool, int, str, bytes) else kind.__name__)
     return (", ".join(parts) or "no arguments") + (": one trace for all sizes" if variant.opened else "")
@@ -79,7 +80,9 @@ def lines_of(variant: Variant) -> list[str]:
         return [f"runs as plain NumPy: tracing raised {type(variant.error).__name__}: {variant.error}"]
     assert variant.graph is not None
     out = [f"staged: {len(variant.graph.nodes)} nodes, tree {variant.graph.hash[:12]}"]
-    out += [f"guards {guard.name}" for guard in variant.guards if guard.expected[0] not in ("object", "method")]
+    guards = [guard.name for guard in variant.guards if guard.expected[0] not in ("object", "method")]
+    if guards:
+        out.append(f"traced again when these change: {', '.join(guards)}")
     if variant.captures:
         out.append(f"{len(variant.captures)} array(s) from outside, read at every call")
     tasks = variant._plan.as_tasks() if isinstance(variant._plan, Plan) else None

@@ -99,31 +99,47 @@ class Row:
 class Profile(list[Row]):
     """Rows in the order in which they run, printed as a table with those first that take longest.
 
-    >>> Profile([Row("fused", "model.py:3", 10, 2_000_000, 240, "numba", 10, inside=("add", "tanh"))])
+    What is the same operation of one line, as in a loop that was unrolled, is one line of the table.
+
+    >>> add = Row("fused", "model.py:3", 10, 2_000_000, 240, "numba", 10, inside=("add", "tanh"))
+    >>> Profile([add, add])
        total       each  count  each moves  by     operation
-     2.00 ms     200 µs     10       240 B  numba  fused (add, tanh)  model.py:3
+     4.00 ms     200 µs     20       240 B  numba  fused (add, tanh)  model.py:3
     """
 
     def __repr__(self) -> str:
-        rows = sorted((row for row in self if row.count), key=lambda row: -row.ns)
-        if not rows:
+        kinds: dict[tuple[str, str], list[Row]] = {}
+        for row in self:
+            if row.count:
+                kinds.setdefault((row.backend, _described(row)), []).append(row)
+        if not kinds:
             return "nothing has run yet, or plain NumPy alone, of which f.explain() says why"
-        shown = rows[:SHOWN]
-        width = max(2, *(len(row.backend) for row in shown))
+        found = sorted(kinds.items(), key=lambda kind: -_nanoseconds(kind[1]))
+        width = max(2, *(len(backend) for backend, _ in kinds))
         lines = [f"{'total':>8}  {'each':>9}  {'count':>5}  {'each moves':>10}  {'by':<{width}}  operation"]
-        for row in shown:
-            each = seconds_text(row.ns * 1e-9 / row.count)
-            more = ["..."] * (len(row.inside) > NAMED)
-            inside = f" ({', '.join([*row.inside[:NAMED], *more])})" if row.inside else ""
-            late = f"  {row.interpreted} times before its code was compiled" if row.interpreted else ""
+        for (backend, text), rows in found[:SHOWN]:
+            total, count = _nanoseconds(rows) * 1e-9, sum(row.count for row in rows)
+            moved = sum(row.bytes * row.count for row in rows) / count
+            late = sum(row.interpreted for row in rows)
             lines.append(
-                f"{seconds_text(row.ns * 1e-9):>8}  {each:>9}  {row.count:>5}  {bytes_text(row.bytes):>10}  "
-                f"{row.backend:<{width}}  {row.op}{inside}  {row.line}".rstrip() + late
+                f"{seconds_text(total):>8}  {seconds_text(total / count):>9}  {count:>5}  {bytes_text(moved):>10}  "
+                f"{backend:<{width}}  {text}" + (f"  {late} times before its code was compiled" if late else "")
             )
-        if len(rows) > SHOWN:
-            rest = sum(row.ns for row in rows[SHOWN:]) * 1e-9
-            lines.append(f"{seconds_text(rest):>8}  in {len(rows) - SHOWN} more")
+        if len(found) > SHOWN:
+            rest = sum(_nanoseconds(rows) for _, rows in found[SHOWN:]) * 1e-9
+            lines.append(f"{seconds_text(rest):>8}  in {len(found) - SHOWN} more")
         return "\n".join(lines)
+
+
+def _nanoseconds(rows: Sequence[Row]) -> int:
+    return sum(row.ns for row in rows)
+
+
+def _described(row: Row) -> str:
+    """The operation, what it holds, and its line."""
+    more = ["..."] * (len(row.inside) > NAMED)
+    inside = f" ({', '.join([*row.inside[:NAMED], *more])})" if row.inside else ""
+    return f"{row.op}{inside}  {row.line}".rstrip()
 
 
 def inside(node: Node) -> tuple[str, ...]:

@@ -134,7 +134,8 @@ def unrolled(x):
 def test_explanations_list_traces_guards_escapes_and_unrolled_loops():
     f = fx.futurize(unrolled)
     f(np.ones(3))
-    assert "a loop is unrolled" in f.explain()
+    line = unrolled.__code__.co_firstlineno + 2
+    assert f"the loop at test_cache.py:{line} is unrolled" in f.explain()
     assert "staged: " in f.explain()
     g = fx.futurize(written_out)
     g(np.ones(3))

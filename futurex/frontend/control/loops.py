@@ -21,6 +21,7 @@ from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
 from futurex.tree.node import next_id
+from futurex.tree.source import here
 
 FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
@@ -190,7 +191,7 @@ class _Loop:
             self.set_(before)
             if not again:
                 break
-        trace.notes.append(f"a loop is unrolled ({why})")
+        trace.notes.append(f"the loop at {here()} is unrolled ({why})")
         return False
 
     def over_rows(self, length: Any, row: Callable[[Any], Any]) -> None:
