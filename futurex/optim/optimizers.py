@@ -42,7 +42,7 @@ class Sgd:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step against the gradient."""
-        _check(state, "lr", *(("velocity",) if self.momentum else ()))
+        check_state(state, "lr", *(("velocity",) if self.momentum else ()))
         lr = state["lr"]
         if not self.momentum:
             return tree_map(lambda p, g: p - lr * g, params, grads), {"lr": lr}
@@ -68,16 +68,21 @@ class Adam:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """One step by the bias-corrected moments of the gradient."""
-        _check(state, "lr", "step", "m", "v")
-        lr, step = state["lr"], state["step"] + 1.0
+        state, root, first = self.moments(grads, state)
+        rate, eps = state["lr"] * root / first, self.eps * root  # one division an element, not two
+        params = tree_map(lambda p, m, v: p - rate * (m / (np.sqrt(v) + eps)), params, state["m"], state["v"])
+        return params, state
+
+    def moments(self, grads: Any, state: State) -> tuple[State, Any, Any]:
+        """The next state, and by what its moments are corrected: the root for the second one, and the first."""
+        check_state(state, "lr", "step", "m", "v")
+        step = state["step"] + 1.0
         m = tree_map(lambda m, g: self.b1 * m + (1.0 - self.b1) * g, state["m"], grads)
         v = tree_map(lambda v, g: self.b2 * v + (1.0 - self.b2) * (g * g), state["v"], grads)
         # not np.sqrt: a NumPy scalar would turn float32 into float64; without abs the root may be complex, and
         # arguments would be kept for a second run as plain Python
         root = abs(1.0 - self.b2**step) ** 0.5
-        rate, eps = lr * root / (1.0 - self.b1**step), self.eps * root  # one division an element, not two
-        params = tree_map(lambda p, m, v: p - rate * (m / (np.sqrt(v) + eps)), params, m, v)
-        return params, {"lr": lr, "step": step, "m": m, "v": v}
+        return {"lr": state["lr"], "step": step, "m": m, "v": v}, root, 1.0 - self.b1**step
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class AdamW:
 
     def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
         """Shrink the parameters, then a step of Adam."""
-        _check(state, "lr")
+        check_state(state, "lr")
         keep = 1.0 - state["lr"] * self.weight_decay
         return self.adam.update(tree_map(lambda p: p * keep, params), grads, state)
 
@@ -110,10 +115,10 @@ def sgd(lr: float, momentum: float = 0.0, nesterov: bool = False) -> Sgd:
     >>> params
     array([0.9, 0.9])
     """
-    momentum = _share("momentum", momentum)
+    momentum = share("momentum", momentum)
     if nesterov and not momentum:
         raise ValueError("nesterov=True looks ahead along the momentum: give momentum as well, such as 0.9")
-    return Sgd(_positive("lr", lr), momentum, bool(nesterov))
+    return Sgd(positive("lr", lr), momentum, bool(nesterov))
 
 
 def adam(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Adam:
@@ -127,7 +132,7 @@ def adam(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
     >>> params.round(6), state["step"]
     (array([0.9, 0.9]), 1.0)
     """
-    return Adam(_positive("lr", lr), _share("b1", b1), _share("b2", b2), _positive("eps", eps))
+    return Adam(positive("lr", lr), share("b1", b1), share("b2", b2), positive("eps", eps))
 
 
 def adamw(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 1e-2) -> AdamW:
@@ -139,32 +144,39 @@ def adamw(lr: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-
     >>> fx.optim.adamw(3e-4).weight_decay
     0.01
     """
-    decay = _number(weight_decay)
-    if decay is None or not decay >= 0:
-        raise ValueError(f"weight_decay must be a number of at least 0, not {weight_decay!r}")
-    return AdamW(adam(lr, b1, b2, eps), decay)
+    return AdamW(adam(lr, b1, b2, eps), not_negative("weight_decay", weight_decay))
 
 
 def _number(value: Any) -> float | None:
     """None for what is no number, a text among it that Python would read as one."""
-    return float(value) if isinstance(value, SupportsFloat) and np.ndim(value) == 0 else None
+    return float(value) if isinstance(value, SupportsFloat) and not getattr(value, "shape", ()) else None
 
 
-def _positive(name: str, value: float) -> float:
+def positive(name: str, value: float) -> float:
+    """The number. Raises ValueError, by its name, for what is none, or not positive."""
     number = _number(value)
     if number is None or not number > 0:
         raise ValueError(f"{name} must be a positive number, not {value!r}")
     return number
 
 
-def _share(name: str, value: float) -> float:
+def not_negative(name: str, value: float) -> float:
+    """The number. Raises ValueError, by its name, for what is none, or negative."""
+    number = _number(value)
+    if number is None or not number >= 0:
+        raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
+    return number
+
+
+def share(name: str, value: float) -> float:
+    """The number. Raises ValueError, by its name, for what is none of at least 0 and below 1."""
     number = _number(value)
     if number is None or not 0 <= number < 1:
         raise ValueError(f"{name} must be a number of at least 0 and below 1, not {value!r}")
     return number
 
 
-def _check(state: Any, *keys: str) -> None:
+def check_state(state: Any, *keys: str) -> None:
     """Refuse what is no state of the optimizer: other libraries give it before the parameters."""
     if not isinstance(state, dict) or any(key not in state for key in keys):
         raise TypeError(
