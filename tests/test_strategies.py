@@ -68,6 +68,18 @@ def alone():
     return fit(optimizer=fx.optim.adam(0.01))
 
 
+def of_whole_gradients():
+    """Looks at the norms of arrays and of all gradients, which no locality has whole where they are sharded."""
+    schedule = fx.optim.warmup(fx.optim.cosine(0.02, steps=20), steps=3, start=0.001)
+    return fx.optim.clipped(fx.optim.scheduled(fx.optim.lamb(), schedule), norm=0.5)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "zero", "cross_barrier"])
+def test_optimizers_that_look_at_whole_gradients(group, name):
+    alone = fit(optimizer=of_whole_gradients())
+    assert_same(fit(group, strategy=getattr(fx.strategy, name)(), optimizer=of_whole_gradients()), alone)
+
+
 @pytest.mark.parametrize("parts", [2, 3, 5, 16, 40])
 def test_parts_of_a_batch_make_its_step(alone, parts):
     assert_same(fit(optimizer=fx.optim.adam(0.01), accumulate=parts), alone)
