@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.runtime.cluster.tiles import cut
 
 A = np.ones(3)
 SGD = fx.optim.sgd(0.1)
@@ -51,6 +52,20 @@ def test_type_errors_name_the_argument(call, said):
 def test_value_errors_name_the_argument(call, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         call()
+
+
+@pytest.mark.parametrize(
+    "array, axis, said",
+    [
+        (A, "rows", "axis must be a whole number, not 'rows'"),
+        (A, 0.0, "axis must be a whole number, not 0.0"),
+        (np.array([None, 1]), 0, "tile takes an array of numbers, not object of shape (2,)"),
+        (np.asarray("rows"), 0, "tile takes an array of numbers, not <U4 of shape ()"),
+    ],
+)
+def test_what_cannot_be_cut_is_said(array, axis, said):
+    with pytest.raises(TypeError, match=re.escape(said)):
+        cut(array, axis, 2)
 
 
 def test_a_limit_may_be_written_as_a_float():

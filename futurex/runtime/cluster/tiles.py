@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.errors import whole_number
 from futurex.partition.mesh import Shard, local_part
 from futurex.runtime.cluster.errors import ClusterUnreachable
 from futurex.tree.aval import Aval
@@ -60,7 +61,11 @@ class Tiled:
 
 
 def cut(array: np.ndarray, axis: int, parts: int) -> list[np.ndarray]:
-    """The shards of an array, one a rank. Raises ValueError for an axis that it does not have."""
+    """The shards of an array, one a rank. Raises ValueError for an axis that it does not have, TypeError for what is
+    no array of numbers, or no axis."""
+    axis = whole_number("axis", axis)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"tile takes an array of numbers, not {array.dtype} of shape {array.shape}")
     if not -array.ndim <= axis < array.ndim:
         choices = ", ".join(map(str, range(array.ndim))) or "none: it is a scalar"
         raise ValueError(f"cannot tile an array of shape {array.shape} along axis {axis}; its axes are {choices}")
