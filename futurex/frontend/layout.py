@@ -84,7 +84,11 @@ def order_of(aval: Aval, strides: Strides, order: str) -> str | None:
         return "C"
     if is_contiguous(Aval(aval.shape[::-1], aval.dtype), strides[::-1]):
         return "F"
-    return "C" if order == "A" else None
+    if order == "A":
+        return "C"
+    if min(strides) > 0 and is_c_sorted(aval.shape, strides):
+        return "C"
+    return "F" if min(strides) > 0 and is_c_sorted(aval.shape[::-1], strides[::-1]) else None
 
 
 def is_c_sorted(shape: tuple[int, ...], strides: Strides) -> bool:

@@ -66,7 +66,7 @@ class _Gradient(Transform):
         outer, stand_ins = self.selected.stand_ins(args, kwargs)
         if self.holomorphic and not all(node.dtype.kind == "c" for node in outer):
             raise TypeError("grad of a holomorphic function is taken with respect to complex arguments")
-        inner = trace_inner(self.function, args, kwargs, stand_ins)
+        inner = trace_inner(self.function, args, kwargs, stand_ins, copies=True)
         derived = reverse.value_and_grad(inner.graph, range(len(outer)), holomorphic=self.holomorphic)
         nodes = derived.inline([*outer, *inner.free])
         n = len(inner.graph.outs)
@@ -85,8 +85,8 @@ def grad(
     """The gradient function: same arguments, returns d function / d argument(s) with the argument's structure.
 
     ``function`` returns a real scalar (with ``has_aux``: the pair of it and anything else, which is returned beside the
-    gradient). Works through control flow, views and writes; may be nested. The function works on copies of the
-    arguments that it is differentiated by; its prints and checks run once, in order.
+    gradient). Works through control flow, views and writes; may be nested. The function works on copies of its
+    arguments; its prints and checks run once, in order.
 
     For a complex argument ``z = x + iy`` the gradient is ``df/dx - i df/dy``, so that the change of ``f`` is the real
     part of ``sum(gradient * dz)``; the direction of steepest ascent is its conjugate. With ``holomorphic`` the function

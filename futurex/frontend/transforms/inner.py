@@ -11,10 +11,11 @@ from typing import Any
 from futurex.frontend import calls
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import Strides
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Cell, close, current, emit
-from futurex.frontend.tracer import Tracer, fresh, new_array, node_of
+from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.ops.streams import STATE
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
@@ -26,18 +27,19 @@ from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 
 @dataclass(frozen=True)
 class StandIn:
-    """What takes the place of an argument: a value of this type, an array or a scalar."""
+    """What takes the place of an argument: a value of this type, an array that lies in memory so, or a scalar."""
 
     aval: Aval
     is_array: bool
+    strides: Strides
 
     @classmethod
     def of(cls, leaf: Tracer) -> StandIn:
         """One like a traced argument."""
-        return cls(leaf.aval, not leaf.is_scalar)
+        return cls(leaf.aval, not leaf.is_scalar, leaf.strides_in_memory)
 
     def tracer(self, node: Node) -> Tracer:
-        return new_array(node) if self.is_array else fresh(node)
+        return Tracer(Cell(node, strides=self.strides)) if self.is_array else fresh(node)
 
 
 class _Value:
@@ -104,19 +106,23 @@ def trace_inner(
     stand_ins: Sequence[StandIn | None],
     *,
     exact: bool = False,
+    copies: bool = False,
 ) -> Inner:
     """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
 
     The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
     write into any other array.
 
-    ``exact`` is for what must mean the function itself: numbers of Python stay what they are.
+    ``exact`` is for what must mean the function itself: numbers of Python stay what they are. With ``copies`` the
+    function works on copies of its other arguments, too.
     """
     leaves, structure = flatten((args, kwargs))
     with current().scope() as scope:
         params = [None if each is None else param(each.aval, "x") for each in stand_ins]
+        copied: dict[int, Any] = {}  # an array that is two arguments stays one
         values = [
-            leaf if each is None or node is None else each.tracer(node)
+            (copied.setdefault(id(leaf), _copy(leaf)) if copies else leaf)
+            if each is None or node is None else each.tracer(node)
             for leaf, each, node in zip(leaves, stand_ins, params, strict=True)
         ]
         inner_args, inner_kwargs = unflatten(structure, values)
@@ -134,9 +140,7 @@ def trace_inner(
             nodes = [_node(leaf) if is_value(leaf) else None for leaf in out_leaves]
         states = [cell for cell in scope.journal if cell.value.aval == STATE]
         if len(states) < len(scope.journal):
-            raise Escape(
-                "a write into an array from outside the differentiated function", "its derivative is not defined"
-            )
+            raise Escape("a write into an array from outside the transformed function", "its derivative is not defined")
         outs = [node for node in nodes if node is not None]
         own = [node for node in params if node is not None]
         name = getattr(function, "__name__", type(function).__name__)
@@ -173,6 +177,10 @@ def _shared(
             yield cell, position
         elif mine.count(cell) > 1:
             yield None, position
+
+
+def _copy(leaf: Any) -> Any:
+    return StandIn.of(leaf).tracer(leaf._node) if isinstance(leaf, Tracer) and not leaf.is_scalar else leaf
 
 
 def _is_traced(leaf: Any) -> bool:

@@ -174,7 +174,7 @@ class _Linear(Transform):
         outer = list(map(node_of, leaves))
         if self.sized and not all(node.aval.static for node in outer):
             raise Escape(f"{self.kind} for many sizes at once", "the map that it gives is for one size")
-        inner = trace_inner(self.function, args, {}, stand_ins)
+        inner = trace_inner(self.function, args, {}, stand_ins, copies=True)
         derived = self._derived(inner.graph, range(len(outer)), inner.floats)
         n_outs, n_before = len(inner.graph.outs), len(outer) + len(inner.free)
         whole = Graph(derived.params, [*inner.graph.outs, *derived.outs], derived.name)

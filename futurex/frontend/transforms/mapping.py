@@ -13,7 +13,7 @@ from futurex.autodiff.batch import vmap as batch
 from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer, node_of
+from futurex.frontend.tracer import Tracer, entered, node_of
 from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, trace_inner
 from futurex.ops.batching import from_front, spread, to_front
 from futurex.tree.aval import Aval
@@ -72,7 +72,7 @@ class _Mapped(Transform):
             raise ValueError("vmap of a function that cannot be staged needs at least one example")
         results = []
         leaves = [  # what the function writes the caller's arrays do not see, as in a tree
-            np.array(leaf) if axis is not None else leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+            np.array(leaf) if axis is not None or isinstance(leaf, np.ndarray) else leaf
             for leaf, axis in zip(leaves, axes, strict=True)
         ]
         for k in range(size):
@@ -97,9 +97,11 @@ class _Mapped(Transform):
             if axis is None:
                 stand_ins.append(None)
                 continue
-            outer.append(to_front(node_of(leaf), axis % leaf.ndim))
-            shape = outer[-1].shape[1:]
-            stand_ins.append(StandIn(Aval(shape, leaf.dtype), len(shape) > 0))
+            axis %= leaf.ndim
+            outer.append(to_front(node_of(leaf), axis))
+            strides = entered(leaf).strides_in_memory
+            shape, strides = (each and (*each[:axis], *each[axis + 1 :]) for each in (leaf.shape, strides))
+            stand_ins.append(StandIn(Aval(shape, leaf.dtype), len(shape) > 0, strides))
         inner = trace_inner(self.function, args, kwargs, stand_ins)
         if inner.generators:
             raise Escape("a random generator in a function that is mapped", "each example draws after the one before")

@@ -12,6 +12,7 @@ from futurex.autodiff.reverse import fitted
 from futurex.autodiff.segment import segmented
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import c_strides
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current, emit_many, tracing
 from futurex.frontend.tracer import Tracer, entered, node_of
@@ -207,7 +208,10 @@ class CustomVjp(_Region):
         types += [None if aval is None else plain(aval) for aval in value.moving]
         residuals = unflatten(kept.structure, kept.leaves)
         g = unflatten(value.structure, [None] * len(value.leaves))
-        stand_ins = [None if aval is None else StandIn(aval, aval.ndim > 0) for aval in types]
+        stand_ins = [  # how what was kept lies in memory is not known
+            None if aval is None else StandIn(aval, aval.ndim > 0, c_strides(aval) if aval.ndim < 2 else None)
+            for aval in types
+        ]
         return trace_inner(self._rule[1], (residuals, g), {}, stand_ins)
 
     def _cotangents(
