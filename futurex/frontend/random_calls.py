@@ -26,6 +26,7 @@ from futurex.frontend.generators import (
     known_int,
     sampled,
 )
+from futurex.frontend.numpy_api.memory import laid_out
 from futurex.frontend.outside import any_traced, own_container
 from futurex.frontend.trace import Cell, current, emit, emit_many
 from futurex.frontend.tracer import Tracer, as_tracer, entered, fresh, new_array, node_of
@@ -101,7 +102,7 @@ def _permuted(generator: TracedGenerator, x: Any, axis: Any = None, out: Any = N
         axis = operator.index(axis) % array.ndim
         places = emit("iota", shape=array.shape, axis=axis, dtype=np.dtype(np.int64))
         order = generator.draw("permuted", {"x": fresh(places)}, {"axis": axis})
-        result = new_array(emit("take_along_axis", array._node, order, axis=axis))
+        result = laid_out(new_array(emit("take_along_axis", array._node, order, axis=axis)), array, "K")
     if out is None:
         return result
     out._write(result)

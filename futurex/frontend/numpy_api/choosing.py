@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.memory import laid_out
 from futurex.frontend.numpy_api.registry import METHODS, handles
-from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of
+from futurex.frontend.numpy_api.ufuncs import exactly_into
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of
 
@@ -29,8 +30,11 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 @handles(np.round, np.around)
 def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     x = as_tracer(a) if not isinstance(a, Tracer) or a.aval.weak else a
-    result = fresh(emit("round", array_node(x), decimals=operator.index(decimals)))
-    result._cell.strides = layout_of(result.aval, [x], [result._node])
+    decimals = operator.index(decimals)
+    result = fresh(emit("round", array_node(x), decimals=decimals))
+    if not result.is_scalar:
+        scaled = decimals and x.dtype.kind != "c" and not (x.dtype.kind in "iu" and decimals > 0)
+        laid_out(result, x, "A" if scaled else "K")
     if out is not None:
         return exactly_into(out, result, "numpy.round")
     return result

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import is_contiguous
+from futurex.frontend.numpy_api.memory import laid_out, lying
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.numpy_api.ufuncs import into, layout_of
+from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, abstract, array_node, as_tracer, entered, extent_of, new_array, node_of
 from futurex.tree.aval import PYTHON_SCALARS
@@ -29,12 +29,14 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
         np.dtype(dtype) if dtype is not None else (np.asarray(node.value).dtype if node.op == "const" else node.dtype)
     )
     shape = as_shape(shape)
-    if dtype.kind not in "biufc" or (order != "C" and len(shape) > 1):
-        raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers and booleans in C order are traced")
+    if dtype.kind not in "biufc" or (order not in ("C", "F") and len(shape) > 1):
+        raise Escape(f"an array of dtype {dtype} in order {order!r}", "only numbers in C and Fortran order are traced")
     if node.ndim:
-        return new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
-    value = const(np.full((), node.value, dtype)[()]) if node.op == "const" else node
-    return new_array(emit("full", value, shape=shape, dtype=dtype))
+        result = new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
+    else:
+        value = const(np.full((), node.value, dtype)[()]) if node.op == "const" else node
+        result = new_array(emit("full", value, shape=shape, dtype=dtype))
+    return laid_out(result, result, order) if order == "F" else result
 
 
 @handles(np.full)
@@ -57,19 +59,17 @@ def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
     a = as_tracer(a)
-    result = _filled(a.shape if shape is None else shape, fill_value, dtype or a.dtype, "C" if order in "KA" else order)
-    result._cell.strides = layout_of(result.aval, [a], [a._node])
-    return result
+    return laid_out(_filled(a.shape if shape is None else shape, fill_value, dtype or a.dtype), a, order)
 
 
 @handles(np.zeros_like, np.empty_like)
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Tracer:
-    return full_like(a, 0, dtype, shape=shape)
+    return full_like(a, 0, dtype, order, shape=shape)
 
 
 @handles(np.ones_like)
 def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Tracer:
-    return full_like(a, 1, dtype, shape=shape)
+    return full_like(a, 1, dtype, order, shape=shape)
 
 
 def stack_nested(values: list[Any]) -> Node:
@@ -100,14 +100,24 @@ def any_array(value: Any) -> bool:
 
 
 def _copied(a: Tracer, dtype: Any, order: str) -> Tracer:
-    """A new array that keeps the memory order of ``a`` where NumPy does."""
     node = array_node(a) if dtype is None else as_dtype(a._node, np.dtype(dtype))
-    result = new_array(node)
-    if order in ("K", "A"):
-        result._cell.strides = layout_of(result.aval, [a], [node])
-    elif order != "C":
-        raise Escape(f"an array in order {order!r}", "only C order is traced")
-    return result
+    casts = order == "A" and node.dtype != a.dtype  # NumPy's casts take A for K
+    return laid_out(new_array(node), a, "K" if casts else order)
+
+
+def _of_entries(value: Any, dtype: Any) -> Tracer:
+    """An array of a number, or of nested lists of numbers and arrays."""
+    if dtype is not None and not any_array(value):
+        return new_array(const(np.array(value, dtype)))  # NumPy looks whether Python numbers fit
+    node = node_of(value)
+    if dtype is None:
+        return new_array(node)
+    if node.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        raise Escape("an array of real numbers made of complex ones", "NumPy refuses or casts them one by one")
+    for leaf in flatten(value)[0]:
+        if type(leaf) in PYTHON_SCALARS:
+            np.array(leaf, dtype)  # raises where a Python number does not fit
+    return new_array(as_dtype(node, np.dtype(dtype)))
 
 
 @handles(np.array)
@@ -125,19 +135,11 @@ def array(
         result = asarray(value, dtype, order)
     elif isinstance(value, Tracer) and not value.is_scalar:
         result = _copied(value, dtype, order)
-    elif copy is False or order not in ("K", "C", "A"):
-        raise Escape("np.array of this with copy=False or another order", "these options are not traced")
-    elif dtype is not None and not any_array(value):
-        result = new_array(const(np.array(value, dtype)))  # NumPy looks whether Python numbers fit
+    elif copy is False:
+        raise Escape("np.array of this with copy=False", "it is not traced")
     else:
-        node = node_of(value)
-        if dtype is not None and node.dtype.kind == "c" and np.dtype(dtype).kind != "c":
-            raise Escape("an array of real numbers made of complex ones", "NumPy refuses or casts them one by one")
-        if dtype is not None:
-            for leaf in flatten(value)[0]:
-                if type(leaf) in PYTHON_SCALARS:
-                    np.array(leaf, dtype)  # raises where a Python number does not fit
-        result = new_array(node if dtype is None else as_dtype(node, np.dtype(dtype)))
+        result = _of_entries(value, dtype)
+        result = laid_out(result, result, order)
     return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 
 
@@ -147,21 +149,14 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None) -
     if copy is not None:
         return array(value, dtype, copy=copy, order=order or "K")
     if isinstance(value, Tracer) and not value.is_scalar and (dtype is None or np.dtype(dtype) == value.dtype):
-        if order not in (None, "K", "A"):
-            raise Escape(f"np.asarray with order={order!r}", "whether it copies depends on the memory order")
-        return value
+        return value if order in (None, "K", "A") else lying(value, order)
     return array(value, dtype, order=order or "K")
 
 
 @handles(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None) -> Tracer:
-    value = asarray(a, dtype)
-    if value.ndim == 0:
-        value = value.reshape(1)
-    strides = value.strides_in_memory
-    if strides is None:
-        raise Escape("np.ascontiguousarray of a result", "whether it copies depends on the memory order")
-    return value if is_contiguous(value.aval, strides) else new_array(value._node)
+    value = asarray(a, dtype, "C")
+    return value if value.ndim else value.reshape(1)
 
 
 @handles(np.copy)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import is_c_sorted
 from futurex.frontend.numpy_api.registry import NO_VALUE, handles
-from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
 from futurex.tree.node import Node
@@ -148,6 +148,5 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     first, second = emit_many("qr", x, mode="reduced" if mode == "r" else mode)
     if mode == "raw":
         return fresh(first), result_array(second)
-    r = fresh(second)
-    r._cell.strides = layout_of(r.aval, [value], [x])
+    r = new_array(second) if x.ndim == 2 or is_c_sorted(x.shape, value.strides_in_memory) else fresh(second)
     return r if mode == "r" else _result_type(np.linalg.qr)(result_array(first), r)

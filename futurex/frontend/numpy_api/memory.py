@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
-from futurex.frontend.layout import f_strides, is_contiguous
+from futurex.frontend.layout import c_strides, f_strides, is_contiguous
 from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS, handles
+from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, array_node, entered, new_array
 from futurex.tree.node import Node, const
@@ -244,12 +245,22 @@ def _become(self: Tracer, other: Tracer) -> None:
     self._chain, self._dynamic, self._aval = other._chain, other._dynamic, None
 
 
-def in_order(self: Tracer, order: str) -> Tracer:
-    """A copy in C or Fortran order."""
-    result = new_array(self._node)
-    if self._order(order) == "F":
-        result._cell.strides = f_strides(result.aval)
+def laid_out(result: Tracer, like: Tracer, order: str) -> Tracer:
+    """Let a new array lie in C or Fortran order, or (A, K) as the one lies that it is made of, if that is known."""
+    if order == "K" or (order == "A" and like.strides_in_memory is None):
+        result._cell.strides = layout_of(result.aval, [like], [like._node])
+    else:
+        result._cell.strides = (f_strides if like._order(order) == "F" else c_strides)(result.aval)
     return result
+
+
+def lying(x: Tracer, order: str) -> Tracer:
+    """The array itself where it lies in C or in Fortran order, else a copy that does."""
+    strides = x.strides_in_memory
+    if strides is None:
+        raise Escape(f"an array of which order {order!r} is asked", "whether it is copied depends on its memory order")
+    lies = is_contiguous(x.T.aval, strides[::-1]) if order == "F" else is_contiguous(x.aval, strides)
+    return x if lies else laid_out(new_array(x._node), x, order)
 
 
 METHODS.update(

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import c_strides, f_strides, order_of
 from futurex.frontend.numbers import attribute
-from futurex.frontend.numpy_api.creation import copy
-from futurex.frontend.numpy_api.memory import in_order, of_known_shape
+from futurex.frontend.numpy_api.memory import laid_out, lying, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, layout_of
+from futurex.frontend.numpy_api.ufuncs import call_ufunc
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import SCALARS, Tracer, abstract, as_number, as_tracer, fresh, new_array, node_of
 
@@ -61,24 +59,11 @@ def _astype(
     node = self._node if same else emit("cast", self._node, dtype=dtype)
     if self.is_scalar:
         return fresh(node)
-    result = new_array(node)
-    if order == "K":
-        result._cell.strides = layout_of(result.aval, [self], [node])
-        return result
-    wanted = self._order(order)
-    if same and not copy:
-        if self.strides_in_memory is None:
-            raise Escape(f"astype with order={order!r} and copy=False", "whether it copies is not known")
-        if order_of(self.aval, self.strides_in_memory, "A") == wanted:
-            return self
-    result._cell.strides = f_strides(result.aval) if wanted == "F" else c_strides(result.aval)
-    return result
+    return lying(self, self._order(order)) if same and not copy else laid_out(new_array(node), self, order)
 
 
 def _copy(self: Tracer, order: str = "C") -> Tracer:
-    if self.is_scalar:
-        return self
-    return copy(self, order) if order in ("C", "K") else in_order(self, order)
+    return self if self.is_scalar else laid_out(new_array(self._node), self, order)
 
 
 def _conjugate(self: Tracer, out: Any = None) -> Tracer:
@@ -166,5 +151,5 @@ METHODS.update(
     sort=_in_place("sort"), partition=_in_place("partition"), compress=_compress, astype=_astype, fill=_fill,
     copy=_copy, conj=_conjugate, conjugate=_conjugate, item=_item, to_device=_to_device,
     __array_namespace__=lambda self, *, api_version=None: np,
-    __deepcopy__=lambda self, memo: self if self.is_scalar else in_order(self, "K"),
+    __deepcopy__=lambda self, memo: self if self.is_scalar else _copy(self, "K"),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import c_strides
 from futurex.frontend.numpy_api.registry import HANDLERS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import emit
@@ -36,7 +37,7 @@ def _sorted(name: str) -> Handler:
             a = as_tracer(a).reshape(-1)  # numpy.sort refuses such an array, this does not
         x, node, k = along(a, axis)
         result = fresh(emit(name, node, axis=k, kind="stable" if stable else kind))
-        result._cell.strides = layout_of(result.aval, [x], [node])
+        result._cell.strides = c_strides(result.aval) if name == "argsort" else layout_of(result.aval, [x], [node])
         return result
 
     return handler

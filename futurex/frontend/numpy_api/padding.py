@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.numpy_api.memory import laid_out
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.selection import take
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import SCALARS, Tracer, array_node, as_tracer, fresh, new_array
+from futurex.frontend.tracer import SCALARS, Tracer, array_node, as_tracer, new_array
 
 _REPEATING = frozenset({"edge", "reflect", "symmetric", "wrap"})
 
@@ -39,9 +40,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> T
     if mode == "constant" and not options.keys() - {"constant_values"}:
         value = options.get("constant_values", 0)
         if type(value) in SCALARS or isinstance(value, np.generic):
-            return fresh(emit("pad", array_node(x), value, widths=widths))
+            return laid_out(new_array(emit("pad", array_node(x), value, widths=widths)), x, "A")
     if mode not in _REPEATING or options or 0 in x.shape:
         raise Escape(f"numpy.pad with mode={mode!r} and these options", "they are not traced")
     for axis, width in enumerate(widths):
         x = take(x, np.pad(np.arange(x.shape[axis]), width, mode=mode), axis)
-    return x if any(map(any, widths)) else new_array(x._node)
+    return laid_out(new_array(x._node), as_tracer(array), "A")

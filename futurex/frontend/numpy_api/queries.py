@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.layout import f_strides, is_contiguous
+from futurex.frontend.layout import is_contiguous
+from futurex.frontend.numpy_api.memory import lying
 from futurex.frontend.numpy_api.registry import handles
-from futurex.frontend.tracer import Tracer, abstract, as_tracer, entered, new_array
+from futurex.frontend.tracer import Tracer, abstract, as_tracer, entered
 from futurex.ops.views import view
 
 
@@ -39,16 +40,8 @@ def _is_fortran(x: Tracer) -> bool:
 def asfortranarray(a: Any, dtype: Any = None) -> Tracer:
     """The array itself where its columns are contiguous, else a copy that is laid out so."""
     x = as_tracer(a)
-    if x.strides_in_memory is None:
-        raise Escape("numpy.asfortranarray of a result", "whether it copies depends on the memory order")
-    x = x if dtype is None or np.dtype(dtype) == x.dtype else x.astype(dtype)
-    if x.ndim == 0:
-        return x.reshape(1)
-    if _is_fortran(x):
-        return x
-    copy = new_array(x._node)
-    copy._cell.strides = f_strides(copy.aval)
-    return copy
+    x = lying(x if dtype is None or np.dtype(dtype) == x.dtype else x.astype(dtype, order="F"), "F")
+    return x if x.ndim else x.reshape(1)
 
 
 @handles(np.shares_memory, np.may_share_memory)
