@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.program import LONG, reducing
-from futurex.ops.sweeps import FREE, LONGEST_ROW, REDUCTIONS, Space, holds_reduction, levels, space_of
+from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Space, holds_reduction, levels, space_of
 from futurex.passes.fuse import fuse
 from futurex.passes.pipeline import optimise
 from futurex.tree import Aval, Graph, apply, param
@@ -69,7 +69,7 @@ def check(graph, inputs, threads=(1, 2, 3)):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "?", "i2"])
-@pytest.mark.parametrize("name", sorted(REDUCTIONS - FREE))
+@pytest.mark.parametrize("name", sorted(REDUCTIONS - {"free_sum", "free_max"}))  # those have an order of their own
 def test_one_reduction(name, dtype):
     rng = np.random.default_rng(0)
     for (shape, axis), keepdims in itertools.product(SHAPES, (False, True)):

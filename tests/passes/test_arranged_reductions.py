@@ -7,7 +7,7 @@ import pytest
 from compare import bits
 
 import futurex as fx
-from futurex.ops.sweeps import FREE, REDUCTIONS
+from futurex.ops.sweeps import REDUCTIONS
 from futurex.passes.pipeline import optimise
 from futurex.passes.reductions import arrange_reductions
 from futurex.tree import Aval, Graph, apply, param
@@ -40,7 +40,7 @@ def test_the_graph_means_the_same_to_the_bit(dtype):
         values = draw(rng, shape, dtype)
         if dtype in ("f4", "f8"):
             values.flat[::501], values.flat[3] = -0.0, np.inf
-        for axis, name in itertools.product(axes_of(len(shape)), sorted(REDUCTIONS - FREE)):
+        for axis, name in itertools.product(axes_of(len(shape)), sorted(REDUCTIONS - {"free_sum", "free_max"})):
             for wide in (None, "f8") if name == "sum" and dtype != "f8" else (None,):
                 x = param(Aval(shape, np.dtype(dtype)), "x")
                 graph = Graph([x], [reduce(name, x, axis, None if wide is None else np.dtype(wide))])
