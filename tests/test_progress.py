@@ -1,11 +1,15 @@
 """Progress is one live line in a terminal and one plain line per epoch elsewhere."""
 
 import io
+import os
 import sys
 import types
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import futurex as fx
 from futurex.training.progress import Progress
 
 
@@ -53,6 +57,37 @@ def test_closing_twice_and_updating_after_it_do_nothing(monkeypatch):
     before = stream.getvalue()
     progress.update(step=1, epoch=1, loss=0.5, samples_per_second=1.0)
     assert stream.getvalue() == before
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+def full():
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    return open("/dev/full", "w", buffering=1)
+
+
+@pytest.mark.parametrize("nowhere", [closed, full, lambda: None], ids=["closed", "full", "none"])
+def test_a_training_goes_on_where_its_progress_cannot_be_shown(nowhere, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", nowhere())
+    run = fx.fit(lambda w, x: ((x - w) ** 2).mean(), np.zeros(2), np.ones((8, 2)), epochs=2)
+    assert run.result(60).shape == (2,)
+
+
+def test_a_terminal_that_hangs_up_is_shown_nothing_more(monkeypatch):
+    pty = pytest.importorskip("pty")
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    progress = Progress(total_steps=2, epochs=1, stream=os.fdopen(theirs, "w"))
+    os.close(ours)
+    progress.update(step=1, epoch=1, loss=0.5, samples_per_second=1.0)
+    progress.epoch({"epoch": 1, "loss": 0.5})
+    progress.close()
 
 
 @pytest.mark.parametrize("steps, epochs", [(0, 1), (1, 0)])

@@ -1,14 +1,32 @@
 """Progress of a run: one live line in a terminal or a notebook, one plain line per epoch where nobody watches."""
 
+import contextlib
+import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, Concatenate, ParamSpec, TextIO
 
 from futurex.errors import MissingExtra, require
 
 SHOWN = ("loss", "val_loss", "accuracy", "samples_per_second", "seconds")
+_P = ParamSpec("_P")
+
+
+def _where_it_can_be(
+    show: Callable[Concatenate["Progress", _P], None],
+) -> Callable[Concatenate["Progress", _P], None]:
+    """Show nothing where nothing can be written any more (a terminal that hung up, a full disk, a file that was
+    closed): that is no reason to end a training.
+    """
+
+    @functools.wraps(show)
+    def shown(self: "Progress", *args: _P.args, **named: _P.kwargs) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            show(self, *args, **named)
+
+    return shown
 
 
 class Progress:
@@ -25,14 +43,19 @@ class Progress:
         if total_steps < 1 or epochs < 1:
             raise ValueError(f"total_steps and epochs must be at least 1, not {total_steps} and {epochs}")
         self.epochs = epochs
-        self._stream = sys.stderr if stream is None else stream
+        self._stream: TextIO | None = sys.stderr if stream is None else stream  # None: the process has no such file
         self._steps = total_steps
         self._bar: Any = None
         self._task: Any = None
         self._cell = _Cell() if stream is None and _in_a_notebook() else None
-        if self._cell is None and self._stream.isatty():
-            self._bar, self._task = _live_line(self._stream, total_steps)
+        self._begin()
 
+    @_where_it_can_be
+    def _begin(self) -> None:
+        if self._cell is None and self._stream is not None and self._stream.isatty():
+            self._bar, self._task = _live_line(self._stream, self._steps)
+
+    @_where_it_can_be
     def update(self, step: int, epoch: int, loss: float, samples_per_second: float) -> None:
         """Show that `step` steps (of all epochs) are done; `epoch` is counted from 1."""
         rate = f"{samples_per_second:,.0f} samples/s"
@@ -41,6 +64,7 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=step, epoch=f"{epoch}/{self.epochs}", loss=f"{loss:.4f}", rate=rate)
 
+    @_where_it_can_be
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Print one line about an epoch that has ended: those of the usual figures that `record` has."""
         figures = [f"{name} {figure(record[name])}" for name in SHOWN if record.get(name) is not None]
@@ -49,9 +73,10 @@ class Progress:
             self._cell.show(line)
         elif self._bar is not None:
             self._bar.console.print(line, highlight=False, markup=False)
-        else:
+        elif self._stream is not None:
             print(line, file=self._stream, flush=True)
 
+    @_where_it_can_be
     def close(self) -> None:
         """End the live line; further calls do nothing."""
         if self._cell is not None:
