@@ -267,6 +267,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
+        if not folder.exists():
+            raise _Refused("it is not there; a run's driver and workers all need to see its folder") from None
         raise _Refused(f"there is no {MANIFEST} in it, so futurex did not write it, or not to its end") from None
     except (OSError, ValueError, RecursionError) as error:
         raise _Refused(f"{MANIFEST} cannot be read ({error})") from error

@@ -86,8 +86,9 @@ def fit(
     validation: arrays like ``data``, for ``val_loss`` after every epoch; ``loss`` is then called without ``key``.
     metrics: functions ``(params, *batch) -> mean`` by name, measured on ``validation``.
     checkpoint: a folder for parameters, optimizer state and the last record, written at the end; with
-        ``checkpoint_every`` after that many steps, too, in the background. ``resume=True`` goes on from the newest
-        sound checkpoint there, bit for bit on as many localities; a damaged one is refused with a warning.
+        ``checkpoint_every`` after that many steps, too, in the background, by a worker, which needs to see that folder.
+        ``resume=True`` goes on from the newest sound checkpoint there, bit for bit on as many localities; a damaged one
+        is refused with a warning.
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
     compression: in what form localities send gradients of 1024 elements and more: ``"fp16"``, ``"bf16"``, ``"1bit"``,
         ``"topk:SHARE"`` or ``"powersgd:RANK"``, with error feedback. This is other mathematics than one locality's.
@@ -150,15 +151,15 @@ def fit(
     placements = task.strategy.placements([*param_leaves, *state_leaves], len(param_leaves))
     batches = -(-n // batch_rows)
     with ExitStack() as undone:
-        claim, saving, before = None, None, []
+        claim, saving = None, None
+        before: list[dict[str, Any]] = []
         if folder is not None:
             claim = Claim(folder)
             undone.callback(claim.release)
         if folder is not None and (checkpoint_every or resume):
             like = tuple(map(looks, [*param_leaves, *state_leaves]))
             every = whole_number("checkpoint_every", checkpoint_every, 0)
-            saving = Saving(folder, every, structures, like, task.epochs, batches)
-            before = _history(saving, resume)
+            saving, before = _begun(Saving(folder, every, structures, like, task.epochs, batches), resume)
         task = replace(
             task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
             commit_every=0 if commit_every is None else whole_number("commit_every", commit_every, 1),
@@ -322,8 +323,8 @@ def _settings(
     return Settings(least, most, _seconds(wait), _seconds(stall), pieces=strategy.shards)
 
 
-def _history(saving: Saving, resume: bool) -> list[dict[str, Any]]:
-    """The records of the epochs that a run goes on behind; refuses checkpoints that it cannot go on from."""
+def _begun(saving: Saving, resume: bool) -> tuple[Saving, list[dict[str, Any]]]:
+    """Where a run begins, with the records of the epochs before; refuses checkpoints that it cannot go on from."""
     found, refusals = newest(saving.folder)
     if not resume and (found or refusals):
         raise ValueError(
@@ -331,7 +332,9 @@ def _history(saving: Saving, resume: bool) -> list[dict[str, Any]]:
         )
     for refusal in refusals:
         warnings.warn(f"{refusal.path} is refused: {refusal.reason}", RuntimeWarning, stacklevel=3)
-    return [] if found is None else list(saving.fitting(found)[1]["history"])
+    if found is None:
+        return saving, []
+    return replace(saving, begins=found.step), list(saving.fitting(found)[1]["history"])
 
 
 def _seconds(value: float) -> float:
@@ -346,6 +349,6 @@ def _folder(checkpoint: str | os.PathLike[str] | None, every: int, resume: bool)
             raise ValueError("checkpoint_every and resume need a folder: checkpoint='runs/name'")
         return None
     require("safetensors.numpy", "train")  # now, not after hours of training
-    folder = Path(checkpoint)
+    folder = Path(checkpoint).absolute()  # workers stand elsewhere, and the program may when the run ends
     Claim(folder).release()  # for the same reason: it is taken when the program has been traced
     return folder

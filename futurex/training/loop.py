@@ -38,8 +38,8 @@ class Task:
     """What a run is asked to do; ``trace_steps`` steps are recorded. ``n_params`` leaves are parameters.
 
     ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
-    written; a run without a commit begins with the newest sound one. ``memory_limit``: bytes that a step may take on
-    each locality.
+    written; a run without a commit begins with one of them. ``memory_limit``: bytes that a step may take on each
+    locality.
     """
 
     epochs: int
@@ -173,8 +173,10 @@ class _Loop:
         saving = self._task.saving
         if saving is None:
             return 0, first.take(), {}
-        step = saving.newest_step() if self._elastic is None or not self._locality.rank else -1
-        step = step if self._elastic is None else self._elastic.agree(step)
+        step = saving.begins
+        if self._elastic is not None:  # all workers may have been lost since
+            newest = self._elastic.agree(-1 if self._locality.rank else saving.newest_step())
+            step = step if newest < 0 else newest
         if step < 0:
             return 0, first.take(), {}
         leaves, position = saving.leaves(step)

@@ -19,7 +19,7 @@ class Saving:
     """Where checkpoints are, after how many steps one is written (0: none is), and what their trees look like.
 
     ``leaves_like`` are the shapes and types of the leaves of parameters and state; the run has ``epochs`` epochs of
-    ``batches`` steps each.
+    ``batches`` steps each. ``begins`` is the step of the checkpoint with which it begins, -1 where it begins anew.
     """
 
     folder: Path
@@ -28,6 +28,7 @@ class Saving:
     leaves_like: tuple[str, ...]
     epochs: int
     batches: int
+    begins: int = -1
 
     def newest_step(self) -> int:
         """The step of the newest sound checkpoint; -1 if there is none."""

@@ -178,3 +178,23 @@ def test_compressed_gradients_train_too(cluster):
 
 def _squares(w, x, y):
     return ((x @ w - y) ** 2).mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"commit_every": 3}], ids=["plain", "elastic"])
+def test_a_folder_of_checkpoints_is_where_the_driver_says(cluster, options, tmp_path, monkeypatch):
+    """Its workers stand in other folders: those of a cluster that stands always do."""
+    params, data = _problem()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    options = {"batch_size": 16, "on": cluster, "checkpoint": "run", "progress": False, **options}
+    first = fx.fit(loss, params, data, epochs=2, checkpoint_every=3, **options)
+    monkeypatch.chdir("elsewhere")
+    first.result(120)
+    assert [path.name for path in sorted((tmp_path / "run").iterdir())] == [f"step-00000{n}" for n in (3, 6, 8)]
+    assert first.saved == tmp_path / "run" / "step-000008"
+    monkeypatch.chdir(tmp_path)
+    second = fx.fit(loss, params, data, epochs=3, resume=True, **options)
+    second.result(120)
+    assert second.step == 12
+    assert [each["loss"] for each in second.history[:2]] == [each["loss"] for each in first.history]
+

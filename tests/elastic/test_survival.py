@@ -18,7 +18,8 @@ import futurex as fx
 from futurex.errors import MissingExtra
 from futurex.runtime import points
 from futurex.runtime.cluster.membership import workers_of
-from futurex.training.checkpoint import Checkpoint, latest, newest, save
+from futurex.training import saving
+from futurex.training.checkpoint import Checkpoint, CheckpointError, latest, load, newest, save
 from tests.elastic.campaign import EPOCHS, EVERY, STALL, exact, expected, problem, schedule, trial
 from tests.elastic.faults import MODES, POINTS, Fault, arm, struck
 
@@ -402,6 +403,21 @@ def test_a_run_that_was_stopped_in_an_epoch_is_resumed_there(tmp_path):
     resumed, want = _noisy(epochs=epochs, checkpoint=tmp_path / "run", resume=True), _noisy(epochs=epochs)
     np.testing.assert_array_equal(resumed.result(WAIT)["w"], want.result(WAIT)["w"])
     assert [each["loss"] for each in resumed.history] == [each["loss"] for each in want.history]
+
+
+def has_another_disk():
+    saving.newest = lambda folder: newest(folder / "elsewhere")
+    saving.load = lambda folder: load(folder / "elsewhere")
+
+
+@pytest.mark.parametrize("options", [{}, {"commit_every": 3}], ids=["plain", "elastic"])
+def test_a_run_does_not_begin_anew_where_a_worker_does_not_see_its_checkpoint(options, tmp_path):
+    _noisy(epochs=2, checkpoint=tmp_path).result(WAIT)
+    with fx.Cluster(1) as cluster:
+        cluster.client.run(has_another_disk)
+        run = _noisy(epochs=3, checkpoint=tmp_path, resume=True, on=cluster, **options)
+        with pytest.raises(CheckpointError, match="it is not there; a run's driver and workers all need to see its"):
+            run.result(WAIT)
 
 
 def test_a_checkpoint_thread_that_fails_fails_the_run(tmp_path):
