@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -486,14 +487,14 @@ def test_a_port_with_another_protocol_is_no_scheduler():
 
 
 def test_runs_that_threads_start_at_once_come_in_one_order(cluster, monkeypatch):
-    """Every submission is as slow as the first of two threads needs for the other one to come between."""
-    submit = cluster.client.submit
+    """Every other submission is so slow that the next one could come before it."""
+    get, slow = cluster.client.get, itertools.cycle([0.1, 0.0])
 
-    def slow(*args, **options):
-        time.sleep(0.05)
-        return submit(*args, **options)
+    def delayed(*args, **options):
+        time.sleep(next(slow))
+        return get(*args, **options)
 
-    monkeypatch.setattr(cluster.client, "submit", slow)
+    monkeypatch.setattr(cluster.client, "get", delayed)
     failed = []
 
     def several():

@@ -36,6 +36,7 @@ from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlug
 from futurex.runtime.cluster.run import ClusterRun
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
+from futurex.runtime.cluster.turns import submit_together
 from futurex.runtime.cluster.watching import TrainingPlugin
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import Once, SpmdRun
@@ -341,20 +342,18 @@ class Cluster:
         shards: list[Tiled] = []
         prepared = tuple(self._prepared(arg, shards) for arg in args)
         shipped = self._shipped(prepared)
-        with self._lock:  # until all are asked: of two runs at once the first comes first on every locality
+        with self._lock:  # they are asked in the order of their generations
             self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
             generation = self._generation
             run = ClusterRun(name, self.client, self.addresses, partial(self._abort, generation))
             self._runs[name] = run
             run.add_done_callback(lambda _: self._runs.pop(name, None))
-            tasks = [
-                self.client.submit(
-                    host.run_spmd, name, self._session, generation, rank, self.size, function, shipped,
-                    tuple(tiled.shards[rank] for tiled in shards), workers=[address], allow_other_workers=False,
-                    pure=False, retries=0, key=f"futurex-{name}-{rank}",
-                )
-                for rank, address in enumerate(self.addresses)
-            ]  # fmt: skip
+            calls = {}
+            for rank, address in enumerate(self.addresses):
+                mine = tuple(tiled.shards[rank] for tiled in shards)
+                args = name, self._session, generation, rank, self.size, function, shipped, mine
+                calls[f"futurex-{name}-{rank}"] = address, args
+            tasks = submit_together(self.client, self._session, host.run_spmd, calls)
         run.watch(tasks)
         if self._broken is not None:  # a worker left before this run was there to hear of it: its task would wait
             run.lost(self._broken.address)

@@ -18,6 +18,7 @@ from futurex.runtime import config
 from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.membership import topic
 from futurex.runtime.cluster.participant import Participant
+from futurex.runtime.cluster.turns import let_take_turns
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
 from futurex.runtime.placement import AnyPlan
@@ -103,6 +104,7 @@ async def open_session(
         return Communicator(_endpoint(dask_worker, kind, rank, len(ranks), secret))
 
     host.sessions[session] = await asyncio.to_thread(open_)
+    await let_take_turns(dask_worker, session)
     return rank, host.sessions[session].endpoint.address
 
 
