@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import LocalCluster
 
 import futurex as fx
 from futurex.runtime.cluster.membership import workers_of
@@ -80,6 +81,30 @@ def test_an_interrupt_of_the_process_group_is_the_drivers_alone(cluster):
     assert cluster.spmd(programs.rank_and_size).result(90) == [(0, 2), (1, 2)]
     assert cluster.client.run(programs.process_id) == pids
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_cluster_that_is_interrupted_while_it_starts_leaves_nothing(monkeypatch):
+    started, others = [], threading.Event()
+
+    def interrupted(**options):
+        started.append(LocalCluster(**options))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        return started[0]
+
+    monkeypatch.setattr("futurex.runtime.cluster.cluster.LocalCluster", interrupted)
+    thread = threading.Thread(target=others.wait)  # which takes the signal
+    thread.start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what a script starts behind itself
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _cluster(1)
+        assert started[0].status.name == "closed"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        others.set()
+        thread.join(60)
 
 
 def test_tiles_lie_on_their_localities(cluster):

@@ -498,17 +498,25 @@ async def _let_go(cluster: LocalCluster) -> None:
 
 @contextlib.contextmanager
 def _spared_interrupts() -> Iterator[None]:
-    """Threads and processes begun in the block never see SIGINT; what this thread is sent comes when it ends.
+    """Threads and processes begun in the block never see SIGINT; what this process is sent comes when it ends.
 
     Ctrl-C and a notebook's interrupt go to the whole process group, and are meant for the driver alone. A cluster that
     is interrupted while it starts would leave workers.
     """
     resource_tracker.ensure_running()  # whoever starts it, multiprocessing at last, unblocks the signal
+    handler, came = signal.getsignal(signal.SIGINT), []
+    handles = handler is not None and threading.current_thread() is threading.main_thread()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if handles:  # older threads, those of NumPy's BLAS, take what this one blocks, and Python then acts in this one
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handles:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _check_options(transport: str, unknown: dict[str, Any]) -> None:
