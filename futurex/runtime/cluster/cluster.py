@@ -93,7 +93,7 @@ class Cluster:
         try:
             self.client = self._attach(target, threads)
             self._connection = Connection(self.client)
-            self._session = uuid.uuid4().hex
+            self._session = f"{self.client.id}-{uuid.uuid4().hex}"  # workers end it when this client has left
             self.addresses = self._found_workers()
             self._ask(os.getpid, seconds=timeout)  # whoever does not answer this keeps Dask waiting for ever
             if self._wanted is None:

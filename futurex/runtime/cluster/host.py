@@ -16,7 +16,7 @@ from distributed.comm import get_address_host
 
 from futurex.runtime import config
 from futurex.runtime.cluster.handing import Handed, Sent
-from futurex.runtime.cluster.membership import topic
+from futurex.runtime.cluster.membership import DRIVER_LEFT, topic
 from futurex.runtime.cluster.participant import Participant
 from futurex.runtime.cluster.turns import let_take_turns
 from futurex.runtime.collectives import Communicator
@@ -44,7 +44,7 @@ class Host:
     graphs: dict[str, Graph] = field(default_factory=dict)
     plans: dict[Any, AnyPlan] = field(default_factory=dict)
     sessions: dict[str, Communicator] = field(default_factory=dict)
-    running: dict[str, Locality] = field(default_factory=dict)
+    running: dict[str, tuple[str, Locality]] = field(default_factory=dict)  # with its session, by run
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     handed: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by session and name
     participant: Participant | None = None
@@ -59,6 +59,25 @@ class Host:
                 return None
             self.sessions[session] = communicator.begin_generation(generation)
             return self.sessions[session]
+
+    def end_session(self, session: str) -> None:
+        """Give up what a session has here; what it has under way fails where it next exchanges something."""
+        for name in [each for each in list(self.handed) if each[0] == session]:  # of runs that have not begun here
+            del self.handed[name]
+        with self.lock:
+            communicator = self.sessions.pop(session, None)
+        if communicator is not None:
+            communicator.endpoint.close()
+
+    def driver_left(self, client: str) -> None:
+        """Nobody hears any more of what a driver has under way here, which keeps others waiting."""
+        with self.lock:
+            known = {*self.sessions, *(session for session, _ in list(self.handed))}
+            for session, locality in self.running.values():
+                if session.startswith(client):
+                    locality.deliver({"command": "stop"})
+        for session in (each for each in known if each.startswith(client)):
+            threading.Thread(target=self.end_session, args=(session,), name="end-session", daemon=True).start()
 
     def close(self) -> None:
         for communicator in self.sessions.values():
@@ -77,6 +96,7 @@ class LocalityPlugin(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         if not isinstance(getattr(worker, "futurex_host", None), Host):
             host = worker.futurex_host = Host(worker)
+            worker.stream_handlers[DRIVER_LEFT] = host.driver_left
             host.participant = Participant(worker, partial(_endpoint, worker), host.plans)
 
     def teardown(self, worker: Worker) -> None:
@@ -158,12 +178,7 @@ async def stop_trace(dask_worker: Worker) -> Timeline | None:
 
 
 async def close_session(session: str, dask_worker: Worker) -> None:
-    host = host_of(dask_worker)
-    for name in [each for each in host.handed if each[0] == session]:  # of runs that have not begun here
-        del host.handed[name]
-    communicator = host.sessions.pop(session, None)
-    if communicator is not None:
-        await asyncio.to_thread(communicator.endpoint.close)
+    await asyncio.to_thread(host_of(dask_worker).end_session, session)
 
 
 async def end_generation(session: str, generation: int, dask_worker: Worker) -> None:
@@ -186,10 +201,10 @@ async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker
     """Give the locality of a run a command; one that comes before the run starts waits for it."""
     host = host_of(dask_worker)
     with host.lock:
-        locality = host.running.get(run)
-        if locality is None:
+        if run not in host.running:
             host.waiting.setdefault(run, []).append(command)
             return
+        _, locality = host.running[run]
     locality.deliver(command)
 
 
@@ -220,7 +235,7 @@ def run_spmd(
 
     locality = Locality(rank, size, config.threads(), emit, communicator, host.plans)
     with host.lock:
-        host.running[run] = locality
+        host.running[run] = session, locality
         for command in host.waiting.pop(run, []):
             locality.deliver(command)
     try:

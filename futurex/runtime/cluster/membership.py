@@ -5,20 +5,28 @@ Dask's own topic for such events also carries objects that cannot be sent to cli
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin
+from distributed.comm import CommClosedError
 
 TOPIC = "futurex-membership"
+DRIVER_LEFT = "futurex_driver_left"  # what workers are told
 
 
 class MembershipPlugin(SchedulerPlugin):
-    """Tells the subscribers of :data:`TOPIC` the address of every worker that leaves."""
+    """Tells the subscribers of :data:`TOPIC` the address of every worker that leaves, and workers which driver has."""
 
     name = "futurex-membership"
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         scheduler.log_event(TOPIC, {"left": worker})
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        for stream in scheduler.stream_comms.values():
+            with contextlib.suppress(CommClosedError):
+                stream.send({"op": DRIVER_LEFT, "client": client})
 
 
 def workers_of(client: Client) -> dict[str, dict[str, Any]]:
