@@ -83,6 +83,25 @@ def place(model, x):
     return found
 
 
+def bound_or_written(model, x):
+    if x.sum() > 0:
+        model.w = model.w + x
+        model.h = x[::-1]
+    else:
+        model.w *= 2
+        model.h[1:] -= 1
+    return model.w * model.h
+
+
+def bound_or_written_through_a_view(model, x):
+    model.h = model.w[1:]
+    if x.sum() > 2:
+        model.w *= 2
+    elif x.sum() > 0:
+        model.h = x[1:] * 2
+    return model.h
+
+
 def held(value):
     if isinstance(value, Model | Adam):
         return {name: held(each) for name, each in vars(value).items()}
@@ -99,8 +118,13 @@ def batch(round_):
 
 
 @pytest.mark.parametrize(
-    "step", [adam, gradient_descent, in_one_branch, by_the_counter, until, the_best, place], ids=lambda f: f.__name__
-)
+    "step",
+    [
+        adam, gradient_descent, in_one_branch, by_the_counter, until, the_best, place, bound_or_written,
+        bound_or_written_through_a_view,
+    ],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
 def test_steps_on_objects_are_those_of_numpy_and_traced_once_for_each_kind(step):
     futurized, plain, staged = fx.futurize(step), Model(), Model()
     for round_ in range(12):

@@ -256,8 +256,13 @@ class _Outputs:
         return current().remember_all(value)
 
     def node(self, value: Any, branch: int) -> Node:
-        """What a value was at the end of a branch."""
-        found = self.branches[branch].nodes.get(id(value))
+        """What a value was at the end of a branch. An entry of an object that only the other branch changed may be an
+        array that this one wrote into."""
+        own = self.branches[branch]
+        found = own.nodes.get(id(value))
+        if found is None and isinstance(value, Tracer) and value._cell in own.cells:
+            written, chain = own.cells[value._cell], value._chain
+            return emit("load", written, *value._dynamic, chain=chain) if chain else written
         return raw(value) if found is None else found
 
     def add(self, a: Node, b: Node, what: str) -> int:
