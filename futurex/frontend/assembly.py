@@ -10,12 +10,13 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import Result
-from futurex.frontend.replay import Entry, found_at
+from futurex.frontend.kept import found_at
+from futurex.frontend.replay import Entry
 from futurex.frontend.variants import Output, Variant
 from futurex.ops.streams import generator_of
 from futurex.ops.views import Chain, view
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
-from futurex.tree.pytree import Structure, flatten, unflatten
+from futurex.tree.pytree import unflatten
 
 
 def _viewed(chain: Chain, value: Any) -> Any:
@@ -24,8 +25,8 @@ def _viewed(chain: Chain, value: Any) -> Any:
 
 def settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
     """What a run puts into the caller's object: arrays that the caller may change, not futures."""
-    nest = _assembled(entry.outputs, entry.structure, leaves, captured, futures, {})
-    values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in flatten(nest)[0]]
+    found = _leaves(entry.outputs, leaves, captured, futures, {})
+    values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in found]
     own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
     return unflatten(entry.structure, own)
 
@@ -37,21 +38,23 @@ def returned(
     sizes = _sizes_of(variant, leaves) if variant.opened else {}
     shared: list[Any] = []
     for outputs, structure in variant.shared:
-        shared.append(_assembled(outputs, structure, leaves, captured, futures, sizes, arguments, shared))
-    return _assembled(variant.outputs, variant.structure, leaves, captured, futures, sizes, arguments, shared)
+        shared.append(unflatten(structure, _leaves(outputs, leaves, captured, futures, sizes, arguments, shared)))
+    return unflatten(
+        variant.structure, _leaves(variant.outputs, leaves, captured, futures, sizes, arguments, shared)
+    )
 
 
-def _assembled(
+def _leaves(
     outputs: Sequence[Output],
-    structure: Structure,
     leaves: list[Any],
     captured: list[Any],
     futures: Sequence[Result],
     sizes: Mapping[Symbol, int],
     arguments: Any = None,
     shared: Sequence[Any] = (),
-) -> Any:
-    """A nest of a call; ``sizes`` says what the symbols of its trace are, ``shared`` are nests made before."""
+) -> list[Any]:
+    """The leaves of a nest of a call; ``sizes`` says what the symbols of its trace are, ``shared`` are nests made
+    before."""
     out = []
     for output in outputs:
         if output.kind == "static":
@@ -79,7 +82,7 @@ def _assembled(
             if sizes and not aval.static:
                 aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
             out.append(Array(futures[output.index], aval, chain, output.is_array))
-    return unflatten(structure, out)
+    return out
 
 
 def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import Cell, Guard, current, emit_many
+from futurex.frontend.held import Guard
+from futurex.frontend.trace import Cell, current, emit_many
 from futurex.frontend.tracer import Tracer, extent_of, fresh, new_array, node_of
 from futurex.ops.draws import METHODS
 from futurex.ops.streams import (

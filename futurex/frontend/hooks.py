@@ -482,7 +482,7 @@ def _same(left: Any, right: Any) -> Any:
         if left._cell.entangled or right._cell.entangled:
             raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
     if left is not right and type(left) is type(right):
-        given = current().arguments
+        given = current().arguments.keys() | current().held.nests.keys()
         current().compares |= id(left) in given and id(right) in given
         for value in (left, right):
             if id(value) in current().frozen:

@@ -12,9 +12,10 @@ from typing import Any
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.objects import describe, entries_of
-from futurex.frontend.replay import Path
 from futurex.frontend.trace import Trace
-from futurex.tree.pytree import containers, leaf, opened, placed_containers, unflatten
+from futurex.tree.pytree import containers, leaf, opened, unflatten
+
+Path = tuple[Any, ...]
 
 
 @leaf
@@ -72,13 +73,23 @@ class _Walk:
         return unflatten(structure, [self.kept(entry) for entry in entries])
 
 
+def found_apart(nest: Any, trace: Trace) -> Any:
+    """What is put into an object of the caller's, with Kept where an object is one that is found outside."""
+    outside = _outside(trace)
+    return _Walk({}, outside, Counter(), []).kept(nest) if outside else nest
+
+
 def _outside(trace: Trace) -> dict[int, Kept]:
     """The containers that the trace was given by names and attributes outside of it, and how to come to them again."""
-    return {
-        id(value): Kept("outside", place, guard.read)
-        for guard in trace.guards.values()
-        for place, value in placed_containers(guard.value)
-    }
+    return {key: Kept("outside", read=held.read) for key, held in trace.held.nests.items()}
+
+
+def found_at(value: Any, place: Path) -> Any:
+    """What stands at a place of a nest."""
+    for key in place:
+        by_name = isinstance(key, str) and not isinstance(value, dict)
+        value = getattr(value, key) if by_name else value[key]
+    return value
 
 
 def _refuse_two_owners(often: Counter[int], trace: Trace) -> None:
@@ -89,7 +100,7 @@ def _refuse_two_owners(often: Counter[int], trace: Trace) -> None:
             if key in before and before[key] is entry:
                 continue
             for inner in containers(entry):
-                if id(inner) in seen and id(inner) not in trace.arguments:
+                if id(inner) in seen and id(inner) not in trace.arguments and id(inner) not in trace.held.nests:
                     what = f"putting {describe(inner)} into {describe(value)} and another place"
                     raise Escape(what, "the two would have to stay one object")
                 seen.add(id(inner))

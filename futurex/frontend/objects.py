@@ -16,10 +16,15 @@ Contents = dict[int, tuple[Any, dict[Any, Any]]]  # objects by identity, and wha
 def is_state(value: Any) -> bool:
     """Can what the object holds be noted and put back? Iterators, files and the like cannot."""
     kind = type(value)
-    if kind in (*LISTS, *DICTS, set, types.CellType):
+    if is_container(value):
         return True
     builtin = isinstance(value, list | dict | set | collections.deque | bytearray | type | types.ModuleType)
     return not builtin and not hasattr(kind, "__next__") and (hasattr(value, "__dict__") or bool(_slots(kind)))
+
+
+def is_container(value: Any) -> bool:
+    """Is it what Python or the tracer keeps entries in, no object with attributes?"""
+    return type(value) in (*LISTS, *DICTS, set, types.CellType) or hasattr(type(value), "__fx_traced__")
 
 
 def entries_of(value: Any) -> dict[Any, Any]:

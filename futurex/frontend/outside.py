@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import sys
 import types
@@ -12,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.held import Guard, entries, is_array, is_nest
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.reads import attribute
-from futurex.frontend.trace import Guard, current
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
 _NESTING = 32
+_NOTHING: Mapping[int, Any] = types.MappingProxyType({})
 _ITERABLES = (list, tuple, dict, set, frozenset, collections.deque, types.MappingProxyType)
 
 
@@ -45,17 +48,25 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
         return trace.captured(value, read, key, guard_of(name, read, value))
     if key not in trace.guards and not trace.is_own(value):
         check_state(value, name)
-        trace.guards[key] = guard_of(name, read, value)
+        _guard(name, read, value, key)
     return value
+
+
+def _guard(name: str, read: Callable[[], Any], value: Any, key: Any) -> None:
+    """Make a guard of a value from outside, and note what it holds: of two names for one thing that they are."""
+    trace = current()
+    known = trace.held.nests.get(id(value))
+    trace.guards[key] = known.same(name, read) if known is not None else guard_of(name, read, value)
+    trace.held.note(value, name, read, key, trace.guards)
 
 
 def guard_of(name: str, read: Callable[[], Any], value: Any) -> Guard:
     """The guard of a value from outside."""
-    entries = None
+    held = None
     if type(value) in (list, dict):
         held = tuple(value) if type(value) is list else (*value, *value.values())
-        entries = held if all(map(_is_fixed, held)) else None
-    return Guard(name, read, value, fingerprint(value), _is_fixed(value), entries)
+        held = held if all(map(_is_fixed, held)) else None
+    return Guard(name, read, value, fingerprint(value, before=current().outside), _is_fixed(value), held)
 
 
 def _is_fixed(value: Any) -> bool:
@@ -73,9 +84,9 @@ def of_class(kind: type, name: str) -> Any:
     """What a class has under a name, guarded; None if it has nothing."""
     found = getattr(kind, name, None)
     if kind.__flags__ & _HEAP_TYPE and kind.__module__.partition(".")[0] not in _LIBRARIES and not current().walking:
-        guards, key = current().guards, (id(kind), "class", name)
-        if key not in guards:
-            guards[key] = guard_of(f"{kind.__qualname__}.{name}", lambda: getattr(kind, name, None), found)
+        key = id(kind), "class", name
+        if key not in current().guards:
+            _guard(f"{kind.__qualname__}.{name}", lambda: getattr(kind, name, None), found, key)
     return found
 
 
@@ -160,9 +171,12 @@ def check_state(value: Any, name: str = "a value") -> None:
             check_state(entry, f"an entry of {name}")
 
 
-def fingerprint(value: Any, depth: int = 0) -> Any:
+def fingerprint(value: Any, depth: int = 0, strict: bool = False, before: Mapping[int, Any] = _NOTHING) -> Any:
     """What must stay the same for a trace to stay valid: the value of plain data, the contents of containers, else
     identity.
+
+    Lists, dicts and tuples are found again, with the arrays that are in them: of these it says only that they are
+    there. Not if ``strict``. ``before``: what the trace has changed of them, and what these held.
     """
     kind = type(value)
     if kind in _PLAIN_TYPES or isinstance(value, np.generic):
@@ -175,16 +189,23 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         return ("array", id(value))
     if kind is types.MethodType:
         return ("method", id(value.__self__), id(value.__func__))
+    if not strict and is_nest(kind):
+        held = before[id(value)][1] if id(value) in before else dict(entries(value))
+        keys = tuple(fingerprint(k, depth + 1, True) for k in held) if isinstance(value, dict) else len(held)
+        inside = (
+            ("array",) if is_array(each) else fingerprint(each, depth + 1, before=before) for each in held.values()
+        )
+        return (kind, keys, tuple(inside))
     if isinstance(value, tuple):
         own = 0 if kind is tuple else id(value)  # a tuple of a class of its own may have attributes
-        return (kind, own, tuple(fingerprint(entry, depth + 1) for entry in value))
+        return (kind, own, tuple(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, list):
-        return (list, id(value), tuple(fingerprint(entry, depth + 1) for entry in value))
+        return (kind, id(value), tuple(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, set | frozenset):
-        return (kind, frozenset(fingerprint(entry, depth + 1) for entry in value))
+        return (kind, frozenset(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, dict | types.MappingProxyType):
-        entries = ((fingerprint(k, depth + 1), fingerprint(entry, depth + 1)) for k, entry in value.items())
-        return (kind, id(value), tuple(entries))
+        held = ((fingerprint(k, depth + 1, True), fingerprint(entry, depth + 1, True)) for k, entry in value.items())
+        return (kind, id(value), tuple(held))
     return ("object", id(value))
 
 
@@ -213,10 +234,16 @@ def _adopted(value: Any) -> bool:
     """Can the caller's object be changed at every run? Then what it holds now is what each run finds."""
     trace = current()
     entries = entries_of(value)
-    if id(value) not in trace.arguments:
-        plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(
-            value, list | dict | set
-        )
+    if id(value) not in trace.arguments and isinstance(value, list | dict):
+        if not trace.replays or not trace.held.is_found(value):
+            return False
+        trace.outside[id(value)] = value, entries
+        for key, entry in entries.items():
+            if isinstance(entry, np.ndarray):
+                with contextlib.suppress(Escape):  # no trace takes it, but it may be left alone
+                    value[key] = trace.captured(entry)
+    elif id(value) not in trace.arguments:
+        plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(value, set)
         if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
             return False
         if not trace.replays:

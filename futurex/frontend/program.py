@@ -8,9 +8,10 @@ from typing import Any
 
 from futurex.frontend import calls
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
+from futurex.frontend.held import Guard
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import Guard, Trace, start
+from futurex.frontend.trace import Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import Learned, argument_paths, begun_again, enter_arguments

@@ -40,6 +40,28 @@ class ClosureName:
         return self.cell.cell_contents
 
 
+@dataclass(frozen=True, slots=True)
+class EntryOf:
+    """An entry of a list, tuple or dict from outside."""
+
+    container: Callable[[], Any]
+    key: Any
+
+    def __call__(self) -> Any:
+        return self.container()[self.key]
+
+
+@dataclass(frozen=True, slots=True)
+class IsSame:
+    """Are two things from outside one?"""
+
+    one: Callable[[], Any]
+    other: Callable[[], Any]
+
+    def __call__(self) -> bool:
+        return self.one() is self.other()
+
+
 def attribute(owner: Any, name: str) -> Callable[[], Any]:
     """``owner.name``."""
     return functools.partial(getattr, owner, name)

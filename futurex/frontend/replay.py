@@ -6,17 +6,19 @@ objects are put back as they were, and what they held at the end becomes outputs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.objects import describe, entries_of, fill
-from futurex.frontend.outside import can_be_input
+from futurex.frontend.kept import Path, found_apart, found_at
+from futurex.frontend.objects import describe, entries_of
+from futurex.frontend.outside import can_be_input, fingerprint
 from futurex.frontend.trace import Trace
+from futurex.frontend.tracer import Tracer
 from futurex.tree.pytree import LEAF, Structure, containers, flatten
 
-Path = tuple[Any, ...]
+_ANEW = "every call would be traced anew"
 
 
 @dataclass(frozen=True)
@@ -32,36 +34,35 @@ class Entry:
 
 @dataclass(frozen=True)
 class Change:
-    """An object that every run changes: by its place in ``(args, kwargs)``, or the object itself."""
+    """An object that every run changes: by its place in ``(args, kwargs)``, by how it is found, or the object itself.
+    """
 
     place: Path | None
     value: Any
     entries: tuple[Entry, ...]
+    read: Callable[[], Any] | None = None
 
-    def apply(self, arguments: Any, assemble: Callable[[Entry], Any]) -> None:
-        target = self.value if self.place is None else found_at(arguments, self.place)
+    def made(self, arguments: Any, assemble: Callable[[Entry], Any]) -> tuple[Any, dict[Any, Any]]:
+        """The object, and all that it is to hold after the run: what it is found by others may change."""
+        if self.place is not None:
+            target = found_at(arguments, self.place)
+        else:
+            target = self.value if self.read is None else self.read()
         old = entries_of(target)
         new = {entry.key: old[entry.kept] if entry.is_kept else assemble(entry) for entry in self.entries}
-        if self.place is None:  # other attributes may have come and gone since
+        if self.place is None and self.read is None:  # other attributes may have come and gone since
             new = {**{key: value for key, value in old.items() if key in new}, **new}
-        fill(target, new)
+        return target, new
 
 
-def repeats(arguments: Any) -> bool:
-    """Is one container in several places of the arguments? A change would have to be seen in all of them."""
-    found = [id(value) for value in containers(arguments)]
+def repeats(arguments: Any, others: Iterable[Any] = ()) -> bool:
+    """Is one container in several places of the arguments, or among ``others``, too? A change would have to be seen in
+    all of them."""
+    found = [id(value) for value in (*containers(arguments), *others)]
     return len(set(found)) < len(found)
 
 
-def found_at(value: Any, place: Path) -> Any:
-    """What stands at a place of a nest."""
-    for key in place:
-        by_name = isinstance(key, str) and not isinstance(value, dict)
-        value = getattr(value, key) if by_name else value[key]
-    return value
-
-
-def changes_of(trace: Trace, output: Callable[[Any], Any]) -> list[Change]:
+def changes_of(trace: Trace, found: list[Changed], output: Callable[[Any], Any]) -> list[Change]:
     """What the trace changed outside of itself; ``output`` makes outputs of leaves."""
     numbers = {
         (id(value), key): value
@@ -72,52 +73,84 @@ def changes_of(trace: Trace, output: Callable[[Any], Any]) -> list[Change]:
     }
     if numbers:
         names = " and ".join(repr(name) for _, name in numbers)
-        escape = Escape(f"changing the attribute {names}, a constant of the trace", "every call would be traced anew")
+        escape = Escape(f"changing the attribute {names}, a constant of the trace", _ANEW)
         escape.numbers = numbers
         raise escape
-    return [_change(trace, value, before, output) for value, before in trace.outside.values()]
+    return [_change(trace, *changed, output) for changed in found]
 
 
-def changed_leaves(trace: Trace) -> list[Any]:
+Changed = tuple[Any, dict[Any, Any], list[tuple[Any, Any, Any]]]
+"""An object, what it held, and for each entry its key, that of the old entry that it is (in a tuple), and its nest."""
+
+
+def changed_objects(trace: Trace) -> list[Changed]:
+    """What the trace put into objects outside of itself."""
+    return [
+        (value, before, [(key, *_entry(trace, value, key, entry, before)) for key, entry in entries_of(value).items()])
+        for value, before in trace.outside.values()
+    ]
+
+
+def changed_leaves(found: list[Changed]) -> list[Any]:
     """The leaves of what the trace put into objects outside of itself."""
-    leaves: list[Any] = []
-    for value, before in trace.outside.values():
-        for key, entry in entries_of(value).items():
-            if key not in before or before[key] is not entry:
-                leaves += flatten(entry)[0]
-    return leaves
+    return [leaf for _, _, entries in found for _, kept, nest in entries if kept is None for leaf in flatten(nest)[0]]
 
 
-def _kept(
-    trace: Trace, value: Any, place: Path | None, key: Any, entry: Any, before: dict[Any, Any]
-) -> tuple[Any] | None:
+def _entry(trace: Trace, value: Any, key: Any, entry: Any, before: dict[Any, Any]) -> tuple[tuple[Any] | None, Any]:
     """Under which key of the object what it now holds under this one is found before every run; None if it is made.
 
     What an argument holds is part of the call's kind. Of an object from outside only the attributes are known that
     were read: what was set is the value, not another attribute that happened to be the same one.
     """
-    if place is None and (id(value), key) in trace.assigned:
-        return None
-    if key in before and before[key] is entry:
-        return (key,)
-    if place is None:
-        return None
-    return next(((other,) for other, held in before.items() if held is entry), None)
+    if id(value) in trace.arguments:
+        kept = next(((other,) for other, held in before.items() if held is entry), None)
+        if key in before and before[key] is entry:
+            kept = (key,)
+    else:
+        own = entry._cell.origin if isinstance(entry, Tracer) and not entry._chain else entry
+        kept = (key,) if key in before and before[key] is own and (id(value), key) not in trace.assigned else None
+    return kept, entry if kept is not None else found_apart(entry, trace)
 
 
-def _change(trace: Trace, value: Any, before: dict[Any, Any], output: Callable[[Any], Any]) -> Change:
+def _change(
+    trace: Trace, value: Any, before: dict[Any, Any], found: list[tuple[Any, Any, Any]], output: Callable[[Any], Any]
+) -> Change:
     place = trace.arguments.get(id(value), (None, None))[0]
+    held = trace.held.nests.get(id(value)) if place is None else None
     entries = []
-    for key, entry in entries_of(value).items():
-        kept = _kept(trace, value, place, key, entry, before)
+    for key, kept, nest in found:
         if kept is not None:
-            entries.append(Entry(key, *kept, is_kept=True))
+            entries.append(Entry(key, kept[0], is_kept=True))
             continue
-        leaves, structure = flatten(entry)
-        if any(id(inner) in trace.arguments for inner in containers(entry)):
+        leaves, structure = flatten(nest)
+        if any(id(inner) in trace.arguments for inner in containers(nest)):
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
         entries.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
+        guard = trace.guards.get((id(value), key)) if place is None else None
         static = all(each.kind == "static" for each in entries[-1].outputs)
-        if place is None and static and (id(value), key) in trace.guards:
-            raise Escape(f"changing the attribute {key!r}, a constant of the trace", "every call would be traced anew")
-    return Change(place, None if place is not None else value, tuple(entries))
+        if guard is not None and static and fingerprint(nest) != guard.expected:
+            raise Escape(f"changing the attribute {key!r}, a constant of the trace", _ANEW)
+    if held is not None and _is_there(held.read, value):
+        _refuse_new_kinds(value, before, entries)
+    read = None if held is None or not isinstance(value, list | dict) else held.read
+    return Change(place, value if place is None and read is None else None, tuple(entries), read)
+
+
+def _is_there(read: Callable[[], Any], value: Any) -> bool:
+    """Is a list or dict from outside found where it was, after the trace?"""
+    try:
+        return read() is value
+    except (LookupError, AttributeError, TypeError):
+        return False
+
+
+def _refuse_new_kinds(value: Any, before: dict[Any, Any], entries: list[Entry]) -> None:
+    """The next call finds what this one left in a list or dict: if that is of another kind each time, it is traced anew
+    each time. A dict may get entries under new names, of which a program has so many."""
+    added = [entry.key for entry in entries if entry.key not in before]
+    if not all(isinstance(key, str) for key in added) or (isinstance(value, list) and len(entries) < len(before)):
+        raise Escape(f"changing how long {describe(value)} is that was not made by the function", _ANEW)
+    for entry in entries:
+        kinds = {"array" if each.kind == "out" and each.is_array else each.kind for each in entry.outputs}
+        if not (entry.is_kept or kinds <= {"array", "arg", "outside"} or (kinds == {"static"} and entry.key in added)):
+            raise Escape(f"changing an item of {describe(value)} that was not made by the function", _ANEW)

@@ -29,6 +29,7 @@ from futurex.frontend.inflight import Result, failed, launched, run_at_once, run
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
+from futurex.frontend.objects import fill
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
@@ -338,7 +339,7 @@ class Futurized(Standing, Generic[P, R]):
             return found
         captured = variant.captured() if variant.captures else []
         rests = variant.rests() and not self._strict
-        repeated = variant.apart and repeats((args, kwargs))
+        repeated = variant.apart and repeats((args, kwargs), variant.held.now())
         if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         log: list[Made] = []
@@ -374,8 +375,9 @@ class Futurized(Standing, Generic[P, R]):
                 raise error
             self._write_back(variant, leaves, captured, futures)
         result = returned(variant, leaves, captured, futures, (args, kwargs))
-        for change in variant.changes:
-            change.apply((args, kwargs), lambda entry: settled(entry, leaves, captured, futures))
+        own = functools.partial(settled, leaves=leaves, captured=captured, futures=futures)
+        for target, entries in [change.made((args, kwargs), own) for change in variant.changes]:
+            fill(target, entries)
         return result
 
     @staticmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
+from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
 from futurex.ops.control import Failure
@@ -107,29 +107,6 @@ class Scope:
     bound: set[Node] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Guard:
-    """A value outside the function that the trace depends on: how to read it again, and what it was."""
-
-    name: str
-    read: Callable[[], Any]
-    value: Any
-    expected: Any
-    fixed: bool = False  # the value cannot change: the same object is the same value
-    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held
-
-    def holds(self, fingerprint: Callable[[Any], Any]) -> bool:
-        """Is the value still what it was?"""
-        now = self.read()
-        if now is self.value and (self.fixed or (self.entries is not None and self._holds_the_same(now))):
-            return True
-        return bool(fingerprint(now) == self.expected)
-
-    def _holds_the_same(self, now: Any) -> bool:
-        held = now if type(now) is list else (*now, *now.values())
-        return len(held) == len(self.entries or ()) and all(map(operator.is_, held, self.entries or ()))
-
-
 @dataclass
 class Capture:
     """An array or number from outside: an input that is not an argument.
@@ -174,6 +151,7 @@ class Trace:
         self.begun = next_id()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.assigned: set[tuple[int, str]] = set()  # attributes that were set, by their objects' identity
+        self.held = Holdings()
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
         self.compares = False  # does it ask whether containers among the arguments are one?
@@ -318,6 +296,8 @@ class Trace:
         self, array: Any, read: Callable[[], Any] | None = None, key: Any = None, guard: Guard | None = None
     ) -> Any:
         """The tracer of an array from outside the function. An array of several names must stay the same one."""
+        if key is None:
+            read, key, guard = self.held.place_of(array, self.guards)
         found = self.captures.get(id(array))
         if found is None:
             found = self.captures[id(array)] = self._capture(array, read, key, guard)
@@ -347,6 +327,19 @@ class Trace:
         cell = Cell(node, origin, is_array=origin is not None)
         cell.born = -1  # it was there before any branch that it is first used in
         return Capture(array, node, Tracer(cell), read, key, guard)
+
+    def forget_unread(self, leaves: Sequence[Any]) -> None:
+        """Take no array from outside that neither a leaf of what the call leaves nor anything else depends on: what a
+        call only replaces may be of any shape."""
+        cells = {leaf._cell for leaf in leaves if hasattr(leaf, "_cell")}
+        nodes = [leaf._raw for leaf in leaves if hasattr(leaf, "_raw")]
+        written = [capture.node for capture in self.captures.values() if capture.tracer._cell.written]
+        values = [capture.tracer._cell.value for capture in self.captures.values() if capture.tracer._cell.written]
+        read = {*_reachable([*nodes, *values, *self.effects, *self.failing], set(), 0), *written}
+        self.captures = {
+            key: capture for key, capture in self.captures.items()
+            if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)
+        }  # fmt: skip
 
     def has_grown(self) -> bool:
         """Have lists grown by data that another trace can hold as arrays?"""

@@ -16,6 +16,7 @@ from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
+from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
@@ -23,8 +24,8 @@ from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint, open_numbers
 from futurex.frontend.reads import unchanged
-from futurex.frontend.replay import Change, changed_leaves, changes_of
-from futurex.frontend.trace import Capture, Cell, Guard, Trace, current, start
+from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
+from futurex.frontend.trace import Capture, Cell, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
@@ -71,6 +72,7 @@ class Variant:
     notes: list[str] = field(default_factory=list)
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
+    held: Holdings = field(default_factory=Holdings)  # what things from outside hold
     apart: bool = False  # holds for arguments whose lists, dicts and dataclasses are in one place each
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
@@ -368,20 +370,26 @@ def _collect(
         if ends and generator.gi_frame is not None and generator.gi_frame.f_lasti > 0:
             raise Escape("a generator with a finally or with that is left before its end", "its end would not run")
     result, nests = kept_apart(result, trace)
+    changed = changed_objects(trace)
     result_leaves, variant.structure = flatten(taken_apart(result))
     parts = [flatten(taken_apart(nest)) for nest in nests]
+    inner = [each for part, _ in parts for each in part]
+    everywhere = [*result_leaves, *inner, *changed_leaves(changed)]
+    for leaf in everywhere:
+        if isinstance(leaf, np.ndarray):
+            trace.captured(leaf)
+    trace.forget_unread(everywhere)
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
     bases: dict[Cell, int] = {}
-    inner = [each for part, _ in parts for each in part]
-    shared = _shared_cells([*result_leaves, *inner, *changed_leaves(trace)])
+    shared = _shared_cells(everywhere)
     for leaf in result_leaves:
         variant.outputs.append(_output(leaf, outs, bases, cells, shared))
     for part, structure in parts:
         variant.shared.append(([_output(leaf, outs, bases, cells, shared) for leaf in part], structure))
-    variant.changes = changes_of(trace, lambda leaf: _output(leaf, outs, bases, cells, shared))
+    variant.changes = changes_of(trace, changed, lambda leaf: _output(leaf, outs, bases, cells, shared))
     for cell, position in cells.items():
         if cell.written:
             target = leaves[position] if position >= 0 else None
@@ -393,7 +401,7 @@ def _collect(
     if trace.prints and trace.recurs:
         raise Escape("a print beside a recursion whose end depends on data", "where it is too deep, all is run again")
     variant.prints, variant.quiet = trace.prints, trace.quiet
-    variant.apart = bool(variant.changes) or trace.compares
+    variant.held, variant.apart = trace.held, bool(variant.changes) or trace.compares
     made = any(output.kind == "generator" for output in variant.outputs)
     changes = made or bool(variant.changes) or bool(variant.written) or trace.log is not None
     variant.waits = trace.waits or changes or trace.prints or (bool(trace.effects) and not outs)

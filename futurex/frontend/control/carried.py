@@ -65,6 +65,7 @@ class _Carried:
     loose: list[bool]
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
     grows: bool = False  # an array that is meant to have other extents in every round
+    steady: bool = False  # a number that stays known until a round shows otherwise
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
 
     @property
@@ -113,8 +114,8 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
-        _initial(name, value, k in objects.moved, k in objects.dead)
-        for k, (name, value) in enumerate(zip(objects.names, before, strict=True))
+        _initial(name, value, k in objects.moved, k in objects.dead, steady)
+        for k, (name, value, steady) in enumerate(zip(objects.names, before, objects.steady, strict=True))
     ]
     for entry, grows, wide in zip(carried, objects.grow, objects.wider, strict=True):
         entry.grows = grows
@@ -122,7 +123,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
             entry.avals = [wide]
     cells = dict(objects.written)
     try:
-        for _ in range(FIXPOINT_ROUNDS):
+        for _ in range(FIXPOINT_ROUNDS + sum(entry.steady for entry in carried)):
             round_ = _trace_round(test, body, objects, before, carried, cells)
             if round_ is None:
                 return False
@@ -157,7 +158,7 @@ def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
     return any(a is not None and a != b for a, b in zip(before, after, strict=False))
 
 
-def _initial(name: str, value: Any, moves: bool, dead: bool) -> _Carried:
+def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool) -> _Carried:
     if dead:
         conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
         return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
@@ -169,11 +170,12 @@ def _initial(name: str, value: Any, moves: bool, dead: bool) -> _Carried:
     if value is UNDEF:
         return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
-    flag = is_internal_name(name) and isinstance(value, bool)  # what no round sets stays known
-    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not flag else None for leaf in leaves]
+    steady &= len(leaves) == 1 and is_numeric(leaves[0]) and bound_flag(leaves[0]) is None
+    steady |= is_internal_name(name) and isinstance(value, bool)
+    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not steady else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
-    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose)
+    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose, steady=steady)
 
 
 def _stays(leaf: Any) -> bool:
@@ -344,7 +346,7 @@ def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
             before = entry.leaves[position]
             if leaf is before or (not isinstance(leaf, Tracer) and same_value(leaf, before)):
                 continue
-            if is_internal_name(entry.name) and isinstance(before, bool) and is_numeric(leaf):
+            if entry.steady and is_numeric(leaf):
                 entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
                 settled = False
             else:

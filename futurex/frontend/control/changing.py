@@ -9,7 +9,7 @@ from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_
 from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.lists import TracedList, note_growth
-from futurex.frontend.objects import Contents, describe, entries_of, fill
+from futurex.frontend.objects import Contents, describe, entries_of, fill, is_container
 from futurex.frontend.trace import Cell, current
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -41,6 +41,12 @@ class Objects:
         """Which of them are the rows of a list."""
         entries = [type(value) is TracedList for value in self._objects.values() for _ in entries_of(value)]
         return [*(False for _ in self._names), *entries]
+
+    @property
+    def steady(self) -> list[bool]:
+        """Which of them are attributes: most of an object's stay what they are, as rates and sizes do."""
+        kept = [not is_container(value) for value in self._objects.values() for _ in entries_of(value)]
+        return [*(False for _ in self._names), *kept]
 
     @property
     def wider(self) -> list[Aval | None]:

@@ -31,8 +31,9 @@ from futurex.frontend.control.values import (
     same_view,
 )
 from futurex.frontend.errors import Escape, Signal, Unfinished
+from futurex.frontend.held import Guard
 from futurex.frontend.outside import fingerprint
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Guard, close, current
+from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, close, current
 from futurex.frontend.tracer import SCALARS, entered
 from futurex.ops.control import Failure
 from futurex.ops.recursion import described

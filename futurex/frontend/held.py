@@ -1,0 +1,117 @@
+"""What things from outside a function hold: lists, dicts and tuples, and the arrays in them.
+
+Such an array is an input, read at every call where it was found: a step that leaves another one there (``self.cache =
+x, z``) is not traced again. Lists and dicts are found in the same way, so that each call changes the one that is there.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.reads import EntryOf, IsSame
+from futurex.tree.pytree import parts_of
+
+_NESTS = (list, tuple, dict, collections.OrderedDict)
+
+
+def is_nest(kind: type) -> bool:
+    """Are values of this kind what is in them? Not those of the user's classes, which may have attributes, too."""
+    return kind in _NESTS or (issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__)
+
+
+def is_array(value: Any) -> bool:
+    """Is it an array that a trace reads anew at every call?"""
+    return type(value) in (np.ndarray, np.memmap) or hasattr(type(value), "__fx_future__")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A value outside the function that the trace depends on: how to read it again, and what it was."""
+
+    name: str
+    read: Callable[[], Any]
+    value: Any
+    expected: Any
+    fixed: bool = False  # the value cannot change: the same object is the same value
+    entries: tuple[Any, ...] | None = None  # what a list or dict of such values held
+
+    def holds(self, fingerprint: Callable[[Any], Any]) -> bool:
+        """Is the value still what it was?"""
+        now = self.read()
+        if now is self.value and (self.fixed or (self.entries is not None and self._holds_the_same(now))):
+            return True
+        return bool(fingerprint(now) == self.expected)
+
+    def _holds_the_same(self, now: Any) -> bool:
+        held = now if type(now) is list else (*now, *now.values())
+        return len(held) == len(self.entries or ()) and all(map(operator.is_, held, self.entries or ()))
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something that is held, what to call it, and how it is found at every call."""
+
+    value: Any
+    name: str
+    read: Callable[[], Any]
+    key: Any
+
+    def same(self, name: str, read: Callable[[], Any]) -> Guard:
+        """That it is what is found under another name."""
+        return Guard(f"{name} is {self.name}", IsSame(self.read, read), True, (bool, "True"), True)
+
+
+class Holdings:
+    """All that a trace found in things from outside, by identity."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, list[Held]] = {}
+        self.nests: dict[int, Held] = {}
+
+    def note(self, value: Any, name: str, read: Callable[[], Any], key: Any, guards: dict[Any, Guard]) -> None:
+        """Look at what was found somewhere, and at what is in it. A nest of two names must go on to be one nest."""
+        kind: Any = type(value)
+        if is_array(value):
+            self._arrays.setdefault(id(value), []).append(Held(value, name, read, key))
+            return
+        if not is_nest(kind) and parts_of(kind) is None:
+            return
+        known = self.nests.setdefault(id(value), Held(value, name, read, key))
+        if known.key != key:
+            guards["same", key] = known.same(name, read)
+        elif is_nest(kind):
+            for k, entry in entries(value):
+                self.note(entry, name, EntryOf(read, k), (key, k), guards)
+
+    def place_of(self, array: Any, guards: dict[Any, Guard]) -> tuple[Callable[[], Any] | None, Any, Guard | None]:
+        """How an array is read, the key of its place, and the guard that it stays the same array.
+
+        One of several places must stay it.
+        """
+        found = self._arrays.get(id(array), ())
+        made = [(held.key, Guard(held.name, held.read, array, ("array", id(array)), True)) for held in found]
+        if len(found) == 1:
+            return found[0].read, *made[0]
+        guards.update(made)
+        return None, None, None
+
+    def is_found(self, value: Any) -> bool:
+        """Is it a list or dict that a run finds again, to change it? What an object has in its ``__dict__`` is the
+        object's."""
+        held = self.nests.get(id(value))
+        return held is not None and not (isinstance(held.key, tuple) and held.key[-1] == "__dict__")
+
+    def now(self) -> Iterator[Any]:
+        """The lists, dicts and dataclasses that are found at this call."""
+        return (held.read() for held in self.nests.values() if not isinstance(held.value, tuple))
+
+
+def entries(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The entries of a nest, each with its key."""
+    return iter(value.items()) if isinstance(value, dict) else enumerate(value)
