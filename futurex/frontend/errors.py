@@ -36,7 +36,7 @@ class Escape(Signal):
         self.site = site  # the choice whose merger is to blame: staging can go on if what follows it is traced twice
         self.candidates: list[Any] = []  # functions whose calls could be fragments instead, innermost first
         self.unseen = False  # a fragment could stand here if it were known what the call returns
-        self.numbers: dict[Any, Any] = {}  # objects by identity and name of an attribute that could be an input
+        self.numbers: set[Any] = set()  # numbers from outside that could be inputs, as guards know them
         self.source: Source | None = here()
         self.reached = reached_from(self.source)  # the line that called the library that the source is in
 

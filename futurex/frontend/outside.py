@@ -46,6 +46,10 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
         return value
     if isinstance(value, np.ndarray) or type(value) in GENERATORS or hasattr(type(value), "__fx_future__"):
         return trace.captured(value, read, key, guard_of(name, read, value))
+    if key in trace.numbers and can_be_input(value):
+        if key not in trace.captures:
+            trace.captures[key] = trace._capture(value, read, key, None)
+        return trace.captures[key].tracer
     if key not in trace.guards and not trace.is_own(value):
         check_state(value, name)
         _guard(name, read, value, key)
@@ -250,7 +254,8 @@ def _adopted(value: Any) -> bool:
             return False
         trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
-            if trace.scopes or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
+            is_number = (id(value), name) in trace.numbers
+            if trace.scopes or is_number or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
                 what = f"{type(value).__name__}.{name}"
                 try:
                     found = captured_value(what, entry, attribute(value, name), (id(value), name))
@@ -258,7 +263,8 @@ def _adopted(value: Any) -> bool:
                     if isinstance(entry, np.ndarray):
                         continue  # no trace takes it, but it may be left alone
                     raise
-                if isinstance(entry, np.ndarray):  # branches and rounds merge what it holds, and look for no names
+                if is_number or isinstance(entry, np.ndarray):
+                    # branches and rounds merge what it holds, and look for no names
                     object.__setattr__(value, name, found)
     trace.outside.setdefault(id(value), (value, entries))
     return trace.change(value)
@@ -272,17 +278,6 @@ def can_be_input(value: Any) -> bool:
     if type(value) is int:
         return -_LARGEST < value < _LARGEST
     return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
-
-
-def open_numbers(numbers: Mapping[Any, Any]) -> None:
-    """Make inputs of numbers in attributes of the caller's objects, which each call leaves another number in."""
-    trace = current()
-    for (_, name), owner in numbers.items():
-        held = entries_of(owner).get(name)
-        if can_be_input(held) and (id(owner) in trace.outside or _adopted(owner)):
-            key = id(owner), name
-            capture = trace.captures[key] = trace._capture(held, attribute(owner, name), key, None)
-            object.__setattr__(owner, name, capture.tracer)
 
 
 def items(value: Any) -> Any:

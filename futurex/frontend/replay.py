@@ -65,7 +65,7 @@ def repeats(arguments: Any, others: Iterable[Any] = ()) -> bool:
 def changes_of(trace: Trace, found: list[Changed], output: Callable[[Any], Any]) -> list[Change]:
     """What the trace changed outside of itself; ``output`` makes outputs of leaves."""
     numbers = {
-        (id(value), key): value
+        (id(value), key)
         for value, before in trace.outside.values()
         for key, entry in entries_of(value).items()
         if id(value) not in trace.arguments and (id(value), key) in trace.guards

@@ -247,7 +247,7 @@ class Futurized(Standing, Generic[P, R]):
             symbolic = self._symbolic(key, leaves, structure)
             if symbolic is not None:
                 return symbolic
-            variant = self._traced(leaves, structure)
+            variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.share(self._traces())
@@ -265,15 +265,17 @@ class Futurized(Standing, Generic[P, R]):
         if found is None:
             return None
         if found.variant is None or not found.variant.valid():
-            variant = self._traced(leaves, structure, found.avals)
+            variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
             if variant.graph is None or needs_sizes(variant.graph):
                 found.variant, found.refused = None, True
                 return None
             found.variant = variant
         return found.variant
 
-    def _traced(self, leaves: list[Any], structure: Structure, opened: Any = None) -> Variant:
-        variant = trace_call(self.plain, leaves, structure, self._fragments, opened)
+    def _traced(
+        self, leaves: list[Any], structure: Structure, opened: Any = None, before: Sequence[Variant] = ()
+    ) -> Variant:
+        variant = trace_call(self.plain, leaves, structure, self._fragments, opened, before)
         variant.device, variant.limit = self._device, self._limit
         if self._precision and variant.graph is not None:
             variant.graph = lower_precision(variant.graph, self._precision)

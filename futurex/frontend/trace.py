@@ -152,6 +152,7 @@ class Trace:
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.assigned: set[tuple[int, str]] = set()  # attributes that were set, by their objects' identity
         self.held = Holdings()
+        self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
         self.replays = False  # may the caller's objects be changed?
         self.compares = False  # does it ask whether containers among the arguments are one?

@@ -22,7 +22,7 @@ from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
-from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint, open_numbers
+from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.trace import Capture, Cell, Trace, current, start
@@ -72,6 +72,9 @@ class Variant:
     notes: list[str] = field(default_factory=list)
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
+    numbers: set[Any] = field(default_factory=set)  # from outside that are inputs, as guards know them
+    constant: dict[Any, Guard] = field(default_factory=dict)  # guards of numbers that are not
+    fixed: bool = False  # only with constants could it be staged
     held: Holdings = field(default_factory=Holdings)  # what things from outside hold
     apart: bool = False  # holds for arguments whose lists, dicts and dataclasses are in one place each
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
@@ -187,22 +190,46 @@ def _is_traced_leaf(leaf: Any) -> bool:
 
 def trace_call(
     function: Any, leaves: list[Any], structure: Structure, fragments: Fragments | None = None,
-    opened: Mapping[int, Aval] | None = None,
+    opened: Mapping[int, Aval] | None = None, before: Sequence[Variant] = (),
 ) -> Variant:  # fmt: skip
     """Trace one call; what cannot be staged is kept as the variant's escape or error, not raised.
 
     Calls that cannot be staged but can be ``fragments`` become that. ``opened``: abstract values with symbols for some
-    of the leaves.
+    of the leaves. ``before``: earlier traces of such calls.
     """
-    learned = Learned()
+    numbers = changing_numbers(before)
+    learned = Learned(numbers=numbers)
     while True:
         variant, trace = _traced(function, leaves, structure, fragments, opened or {}, learned)
-        if variant.escape is None:
-            return variant
-        if learned.more(trace, variant.escape):
+        variant.numbers = learned.numbers
+        if variant.escape is not None:
+            if learned.more(trace, variant.escape):
+                continue
+            if not opened and fragments is not None and fragments.admit(variant.escape):
+                continue
+        if numbers and variant.graph is None:
+            variant = trace_call(function, leaves, structure, fragments, opened)
+            variant.fixed = True
+        return variant
+
+
+def changing_numbers(before: Sequence[Variant]) -> set[Any]:
+    """The numbers from outside that are not what they were when calls of a kind were last traced: another trace takes
+    them as inputs. Ints, which say how often and how much, only where they had changed before."""
+    last = before[-1] if before else Variant(fixed=True)
+    if last.fixed:
+        return set()
+    found = set(last.numbers)
+    for key, guard in last.constant.items():
+        try:
+            now = guard.read()
+        except Exception:
             continue
-        if opened or fragments is None or not fragments.admit(variant.escape):
-            return variant
+        changed = type(now) is type(guard.value) and repr(now) != repr(guard.value)
+        earlier = {each.constant[key].value for each in before if key in each.constant}
+        if changed and (not isinstance(now, int | np.integer) or len(earlier) > 1):
+            found.add(key)
+    return found
 
 
 @dataclass
@@ -212,7 +239,7 @@ class Learned:
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
-    numbers: dict[Any, Any] = field(default_factory=dict)  # attributes that each call leaves another number in
+    numbers: set[Any] = field(default_factory=set)
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -220,13 +247,13 @@ class Learned:
         self._known = len(self.recursive)
         trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
-        trace.recursive = self.recursive
+        trace.recursive, trace.numbers = self.recursive, self.numbers
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:
         """Did a trace that ended early find out something, so that another one may get further?"""
-        if len(self.recursive) > self._known or escape.numbers.keys() - self.numbers.keys():
-            self.numbers |= escape.numbers
+        if len(self.recursive) > self._known or escape.numbers - self.numbers:
+            self.numbers = self.numbers | escape.numbers
             return True
         if self.stacks is None or not (trace.grown or self.stacks):
             return False
@@ -253,7 +280,7 @@ def _traced(
     trace.many_sizes = bool(opened)
     try:
         with start(trace):
-            _trace_into(variant, trace, function, leaves, structure, learned.numbers)
+            _trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
@@ -267,6 +294,7 @@ def _traced(
     finally:
         restore(trace.outside)
     variant.guards = list(trace.guards.values())
+    variant.constant = {key: guard for key, guard in trace.guards.items() if can_be_input(guard.value)}
     if variant.graph is None:
         variant.captures = []
     return variant, trace
@@ -348,15 +376,12 @@ def enter_arguments(
     return entered
 
 
-def _trace_into(
-    variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure, numbers: Mapping[Any, Any]
-) -> None:
+def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
     entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)
     trace.arguments = {id(each): (place, each) for place, each in placed_containers((args, kwargs)) if len(place) > 1}
     trace.replays = True
-    open_numbers(numbers)
     result = calls.call(function, args, kwargs)
     _collect(variant, trace, entered.params, dict(entered.positions), leaves, result)
 

@@ -106,7 +106,7 @@ def held(value):
     if isinstance(value, Model | Adam):
         return {name: held(each) for name, each in vars(value).items()}
     value = value.result() if isinstance(value, fx.Array) else value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return tuple(map(held, value))
     if not isinstance(value, np.ndarray | np.generic):
         return type(value), repr(value)
@@ -142,6 +142,49 @@ def test_numbers_that_somebody_else_sets_between_calls():
         for round_ in range(2):
             assert held(by_the_counter(plain, batch(round_))) == held(futurized(staged, batch(round_)))
             assert held(plain) == held(staged)
+
+
+RATE, SCALE = 1.0, np.float32(2)
+
+
+def decayed(model, x):
+    return (x * model.optimizer.rate + RATE) / (model.n + 1) * SCALE
+
+
+def decayed_and_changed(model, x):
+    if x.sum() > 1:
+        model.optimizer.rate *= 0.5
+    for _ in range(20):
+        model.w = model.w * (1 - model.optimizer.rate)
+        model.n += 1
+    return model.w
+
+
+def rounds_by_count(model, x):
+    for _ in range(model.n):
+        x = x * model.optimizer.rate
+    return x
+
+
+def sizes_by_count(model, x):
+    return [x[:model.n] * model.optimizer.rate for _ in range(model.n % 3)]
+
+
+@pytest.mark.parametrize(
+    ("step", "most"), [(decayed, 3), (decayed_and_changed, 3), (rounds_by_count, 3), (sizes_by_count, 4)]
+)
+def test_numbers_that_somebody_else_changes_between_calls_are_traced_no_more(step, most, monkeypatch):
+    futurized, plain, staged = fx.futurize(step), Model(), Model()
+    for round_ in range(12):
+        for each in (plain, staged):
+            each.optimizer.rate, each.n = 0.9**round_, round_
+        monkeypatch.setitem(globals(), "RATE", 1.0 / (round_ + 1))
+        monkeypatch.setitem(globals(), "SCALE", np.float32(round_))
+        assert held(step(plain, batch(round_))) == held(futurized(staged, batch(round_)))
+        assert held(plain) == held(staged)
+        traces = len(futurized._traces())
+    assert traces <= most
+    assert "plain" not in str(futurized.explain())
 
 
 def test_counts_that_grow_beyond_what_a_plan_holds():
