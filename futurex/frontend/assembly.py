@@ -11,6 +11,7 @@ import numpy as np
 from futurex.frontend.array import Array
 from futurex.frontend.inflight import Result
 from futurex.frontend.kept import found_at
+from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry
 from futurex.frontend.variants import Output, Variant
 from futurex.ops.streams import generator_of
@@ -23,7 +24,16 @@ def _viewed(chain: Chain, value: Any) -> Any:
     return view(value, chain, ())
 
 
-def settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
+def change(
+    variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result], arguments: Any
+) -> None:
+    """Change the caller's objects as the trace did. They are found by what others of them held before."""
+    own = functools.partial(_settled, leaves=leaves, captured=captured, futures=futures)
+    for target, entries in [each.made(arguments, own) for each in variant.changes]:
+        fill(target, entries)
+
+
+def _settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
     """What a run puts into the caller's object: arrays that the caller may change, not futures."""
     found = _leaves(entry.outputs, leaves, captured, futures, {})
     values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in found]

@@ -17,12 +17,12 @@ import numpy as np
 from futurex.frontend.reads import EntryOf, IsSame
 from futurex.tree.pytree import parts_of
 
-_NESTS = (list, tuple, dict, collections.OrderedDict)
+NESTS = (list, tuple, dict, collections.OrderedDict)
 
 
 def is_nest(kind: type) -> bool:
     """Are values of this kind what is in them? Not those of the user's classes, which may have attributes, too."""
-    return kind in _NESTS or (issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__)
+    return kind in NESTS or (issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__)
 
 
 def is_array(value: Any) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
-from futurex.frontend.assembly import returned, settled
+from futurex.frontend.assembly import change, returned
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import give_away, parameters, taken_over
 from futurex.frontend.errors import Escape
@@ -29,7 +29,6 @@ from futurex.frontend.inflight import Result, failed, launched, run_at_once, run
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
-from futurex.frontend.objects import fill
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
@@ -377,9 +376,7 @@ class Futurized(Standing, Generic[P, R]):
                 raise error
             self._write_back(variant, leaves, captured, futures)
         result = returned(variant, leaves, captured, futures, (args, kwargs))
-        own = functools.partial(settled, leaves=leaves, captured=captured, futures=futures)
-        for target, entries in [change.made((args, kwargs), own) for change in variant.changes]:
-            fill(target, entries)
+        change(variant, leaves, captured, futures, (args, kwargs))
         return result
 
     @staticmethod

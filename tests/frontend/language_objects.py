@@ -323,7 +323,7 @@ class Model:
         return self
 
 
-@both(Model(), staged=False)
+@both(Model())
 def model(x, m):
     m.fit(x)
     return m.params["w"] * 2

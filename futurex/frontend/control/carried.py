@@ -65,6 +65,7 @@ class _Carried:
     loose: list[bool]
     conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
     grows: bool = False  # an array that is meant to have other extents in every round
+    whole: bool = False  # a list, dict or tuple that stays the one that it is
     steady: bool = False  # a number that stays known until a round shows otherwise
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
 
@@ -114,8 +115,10 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
-        _initial(name, value, k in objects.moved, k in objects.dead, steady)
-        for k, (name, value, steady) in enumerate(zip(objects.names, before, objects.steady, strict=True))
+        _initial(name, value, k in objects.moved, k in objects.dead, steady, whole)
+        for k, (name, value, steady, whole) in enumerate(
+            zip(objects.names, before, objects.steady, objects.whole, strict=True)
+        )
     ]
     for entry, grows, wide in zip(carried, objects.grow, objects.wider, strict=True):
         entry.grows = grows
@@ -158,7 +161,9 @@ def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
     return any(a is not None and a != b for a, b in zip(before, after, strict=False))
 
 
-def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool) -> _Carried:
+def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole: bool) -> _Carried:
+    if whole:
+        return _Carried(name, Structure(None), [value], [None], [None], [False], [False], whole=True)
     if dead:
         conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
         return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
@@ -229,7 +234,8 @@ def _trace_round(
             raise Escape(what, "it may belong to the trace, not to the run") from error
         new = objects.found(scope.state, given)
         after = objects.get()
-        again = objects.moves(before, after) or objects.dies(carried, before, start, after)
+        again = objects.moves(before, after) or objects.binds(before, after)
+        again = again or objects.dies(carried, before, start, after)
         written = {cell: cell.value for cell in scope.journal}
         if new and not again:
             objects.learn(scope.state, new, written)
@@ -328,6 +334,8 @@ def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
 def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
     if entry.unbound:
         return not _becomes_carried(entry, value)
+    if entry.whole:
+        return True
     if value is UNDEF:
         raise Escape(f"{entry.name} is deleted in a staged loop", "whether it exists would depend on data")
     leaves, structure = entry.parts(value)

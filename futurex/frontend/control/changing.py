@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable
 from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
 from futurex.frontend.errors import Escape
+from futurex.frontend.held import NESTS
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, is_container
 from futurex.frontend.trace import Cell, current
@@ -29,6 +30,7 @@ class Objects:
         self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
         self.dead: set[int] = set()  # those that each round binds before it reads them
         self.written: dict[Cell, Aval] = {}  # what the round wrote that showed the objects
+        self._bound: set[Any] = set()  # attributes that rounds bind to other lists, dicts or tuples
         self._wider: dict[tuple[int, Any], Aval] = {}  # rows that it left otherwise than it found them
 
     @property
@@ -47,6 +49,27 @@ class Objects:
         """Which of them are attributes: most of an object's stay what they are, as rates and sizes do."""
         kept = [not is_container(value) for value in self._objects.values() for _ in entries_of(value)]
         return [*(False for _ in self._names), *kept]
+
+    @property
+    def whole(self) -> list[bool]:
+        """Which of them are attributes that hold a list, dict or tuple, and that no round is known to bind to another
+        one: what is in it is an object's own state."""
+        attributes = [
+            not is_container(value) and type(entry) in NESTS and (key, k) not in self._bound
+            for key, value in self._objects.items() for k, entry in entries_of(value).items()
+        ]  # fmt: skip
+        return [*(False for _ in self._names), *attributes]
+
+    def binds(self, before: State, after: State) -> bool:
+        """Did a round bind such an attribute to another list, dict or tuple?"""
+        places = [(key, k) for key, value in self._objects.items() for k in entries_of(value)]
+        changed = [
+            place for place, whole, old, new in zip(
+                [*self._names, *places], self.whole, before, after, strict=True
+            ) if whole and old is not new
+        ]  # fmt: skip
+        self._bound.update(changed)
+        return bool(changed)
 
     @property
     def wider(self) -> list[Aval | None]:
