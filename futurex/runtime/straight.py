@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 LONGEST = 4000
 """Instructions of a plan for which the code is worth its making: some 20 µs each, about what a hundred runs gain."""
-SHORT = 50e-3
-"""Seconds of a run from which it does not matter what a call costs."""
+SHORT = 2.0
+"""Seconds of a run from which it does not matter what a call costs, and who interrupts it would wait long for a row to
+end."""
 _BY_NAME = (np.maximum, np.minimum)  # NumPy warns where these take their result by position
 _FILE = os.path.join(os.path.dirname(__file__), "<plan>")
 
@@ -76,8 +77,11 @@ class Straight:
                 known[f"k_{slot.index}"] = slot.derive[0].call
         for index, kernel in enumerate(instance.kernels):
             known[f"k{index}"] = kernel.ufunc if kernel.ufunc is not None else entry(kernel)
+        workspace = Workspace()
+        if self._rows:  # all of it at once: what is too small for a later kernel would be kept, too
+            workspace.take(max(kernel.scratch for kernel in instance.kernels))
         for number, row in enumerate(self._rows):
-            known[f"r{number}"] = self._row(instance, *row)
+            known[f"r{number}"] = self._row(instance, workspace, *row)
         return types.FunctionType(self.code, known, "program")
 
     def failed(self, error: BaseException) -> tuple[int, dict[int, Any]] | None:
@@ -200,9 +204,9 @@ class Straight:
         self._lines.append(f"r{len(self._rows) - 1}({', '.join(brought)})")
         self._instructions[len(self._lines) + 1] = group
 
-    def _row(self, instance: Instance, group: Sequence[int], brought: Sequence[str]) -> Together:
+    def _row(self, instance: Instance, workspace: Workspace, group: Sequence[int], brought: Sequence[str]) -> Together:
         """The function of such a line."""
-        workspace, parts, locks = Workspace(), [], []
+        parts, locks = [], []
         for index in group:
             draft, kernel = self._low.drafts[index], instance.kernels[index]
             loose = self._low.loose(draft.ins, kernel)

@@ -16,6 +16,7 @@ from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
 from futurex.kernels.watch import AXES, Watch, address_to, how_to_copy
 from futurex.runtime.plan import compile_plan
+from futurex.runtime.straight import SHORT
 from futurex.tree import Aval, Graph, apply, param
 
 F4 = np.dtype("float32")
@@ -78,6 +79,15 @@ def test_a_row_computes_what_its_instructions_do(donate, threads):
         same(got, truth)
         for left, right in zip(got, want, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_a_plan_of_half_a_second_has_rows(monkeypatch):
+    monkeypatch.setattr("futurex.runtime.straight.SHORT", SHORT)
+    plan = compile_plan(network(), threads=1)
+    plan.grain.changed(0.5)
+    for seed in range(2):
+        plan.run(drawn(seed))
+    assert rows_of(plan)
 
 
 def test_numbers_from_run_to_run():
