@@ -50,8 +50,6 @@ def counted(share, times, count=1000):
 @pytest.mark.parametrize("brief", [False, True])
 @pytest.mark.parametrize("library", [False, True])
 def test_every_ticket_is_done_once(threads, tickets, brief, library):
-    if library:
-        tickets = threads  # OpenMP's threads are as many as tickets
     before, LIBRARY_RUNS.value = LIBRARY_RUNS.value, library
     try:
         counted(Share(threads, tickets, brief), 40)

@@ -110,7 +110,7 @@ class _Team:
         """A team without helpers."""
         library, parallel, words = ctypes.CDLL(None), openmp(), self._words
         assert parallel is not None
-        names = parallel.GOMP_parallel, parallel.omp_get_thread_num, parallel.omp_get_num_threads
+        names = parallel.GOMP_parallel, parallel.omp_get_thread_num
         functions = [library.sem_post, library.sem_wait, library.sched_yield, *names, library.clock_gettime]
         words[:] = 0
         words[FUNCTIONS : FUNCTIONS + len(functions)] = [address_of_function(each) for each in functions]

@@ -61,7 +61,7 @@ leave:
 }}
 define internal i64 @nanoseconds(ptr %team) noinline {{
   %time = alloca [2 x i64]
-  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 6}
+  %clock.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 5}
   %clock = load ptr, ptr %clock.at
   %asked = call i32 %clock(i32 1, ptr %time)
   %more.at = getelementptr i64, ptr %time, i64 1
@@ -102,26 +102,45 @@ offer:
 """
 
 
-# The caller: with a kernel's code and block, and a share's word. Where a library runs in turns, OpenMP's threads do it.
+# The caller: with a kernel's code and block, and a share's word. Where a library runs in turns, OpenMP's threads take
+# the tickets, from either end: they come at different times, and one may be slower than the other.
 RUN = f"""{_DECLARED}{_OFFER}define internal void @apart(ptr %record) {{
 entry:
   %block.at = getelementptr i64, ptr %record, i64 1
   %number.at = getelementptr i64, ptr %record, i64 2
-  %count.at = getelementptr i64, ptr %record, i64 3
+  %tickets.at = getelementptr i64, ptr %record, i64 3
+  %state = getelementptr i64, ptr %record, i64 4
   %function = load ptr, ptr %record
   %block = load ptr, ptr %block.at
   %number.of = load ptr, ptr %number.at
-  %count.of = load ptr, ptr %count.at
-  %number32 = call i32 %number.of()
-  %count32 = call i32 %count.of()
-  %number = zext i32 %number32 to i64
-  %count = zext i32 %count32 to i64
-  call void %function(ptr %block, i64 %number, i64 %count)
+  %tickets = load i64, ptr %tickets.at
+  %number = call i32 %number.of()
+  %odd = and i32 %number, 1
+  %from.end = icmp ne i32 %odd, 0
+  %step = select i1 %from.end, i64 -65536, i64 1
+  br label %look
+look:
+  %now = load atomic i64, ptr %state monotonic, align 8
+  %next = and i64 %now, 65535
+  %end = lshr i64 %now, 16
+  %left = icmp ult i64 %next, %end
+  br i1 %left, label %take, label %leave
+take:
+  %now.next = add i64 %now, %step
+  %claimed = cmpxchg ptr %state, i64 %now, i64 %now.next monotonic monotonic
+  %is.claimed = extractvalue {{ i64, i1 }} %claimed, 1
+  br i1 %is.claimed, label %taken, label %look
+taken:
+  %last = sub i64 %end, 1
+  %ticket = select i1 %from.end, i64 %last, i64 %next
+  call void %function(ptr %block, i64 %ticket, i64 %tickets)
+  br label %look
+leave:
   ret void
 }}
 define void @region(ptr %function, ptr %block, i64 %how, ptr %team) {{
 entry:
-  %record = alloca [4 x i64]
+  %record = alloca [5 x i64]
   %threads = and i64 %how, 65535
   %upper = lshr i64 %how, 16
   %tickets = and i64 %upper, 65535
@@ -135,14 +154,15 @@ library:
   %second = getelementptr i64, ptr %record, i64 1
   %third = getelementptr i64, ptr %record, i64 2
   %fourth = getelementptr i64, ptr %record, i64 3
+  %fifth = getelementptr i64, ptr %record, i64 4
   %number.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 4}
-  %count.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 5}
   %number = load i64, ptr %number.at
-  %count = load i64, ptr %count.at
+  %all.tickets = shl i64 %tickets, 16
   store ptr %function, ptr %record
   store ptr %block, ptr %second
   store i64 %number, ptr %third
-  store i64 %count, ptr %fourth
+  store i64 %tickets, ptr %fourth
+  store i64 %all.tickets, ptr %fifth
   %parallel.at = getelementptr i64, ptr %team, i64 {FUNCTIONS + 3}
   %parallel = load ptr, ptr %parallel.at
   %threads32 = trunc i64 %threads to i32
