@@ -4,13 +4,15 @@ A region that writes a large array for another one moves it twice, and once more
 they write to. Where the reader can make its elements in a few exact operations, from arrays that weigh no more than the
 one it reads, that array is never written: the centred and masked values of batch normalisation vanish so. Results stay
 equal bit for bit; functions within units in the last place are not repeated, because NumPy may compute one of two
-regions before its kernel is there.
+regions before its kernel is there. Where several results are made of one such function, it is written in their place:
+of the hyperbolic tangent in a GELU, whose derivative reads ``1 + t`` and ``1 - t * t``, one array is enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of
@@ -83,8 +85,9 @@ class _Recompute:
         outer = dict(zip(region.params, inputs, strict=True))
         results = {value: region.outs[value.attrs["index"]] for value in group[1:]} or {node: region.outs[0]}
         again: dict[Node, tuple[Node, ...]] = {}
+        shared = self._shared(results)
         for value, out in results.items():
-            leaves = self._leaves(value, out)
+            leaves = self._leaves(value, out, shared)
             if leaves is not None and self._pays(value, Graph(leaves, [out]), outer, new):
                 again[value] = leaves
         rows = [leaf for leaves in again.values() for leaf in leaves if leaf not in outer]
@@ -127,24 +130,27 @@ class _Recompute:
                 values += recipe.graph.inline([own(each) for each in recipe.sources])
         return Graph(inner.values(), region.inline(values), region.name), list(inner)
 
-    def _leaves(self, value: Node, out: Node) -> tuple[Node, ...] | None:
-        """Operands and reduced values of the region from which others can compute a result; None if they should not."""
+    def _shared(self, results: Mapping[Node, Node]) -> frozenset[Node]:
+        """The functions that several results are made of, or that are results."""
+        counts = Counter(
+            leaf for value, out in results.items() if self._is_between(value, out)
+            for leaf in _made_of(out, _is_approximate)[0] if _is_approximate(leaf) and leaf.aval == out.aval
+        )  # fmt: skip
+        return frozenset(node for node, count in counts.items() if count > 1 or node in results.values())
+
+    def _is_between(self, value: Node, out: Node) -> bool:
+        """Is it a large result that only regions read?"""
         regions = all(user.op in _REGIONS for user in self.users[value])
-        if value in self.outs or not regions or out.aval.nbytes < LEAST_BYTES or out.op in REDUCTIONS:
+        return value not in self.outs and regions and out.aval.nbytes >= LEAST_BYTES and out.op not in REDUCTIONS
+
+    def _leaves(self, value: Node, out: Node, shared: frozenset[Node]) -> tuple[Node, ...] | None:
+        """Operands, reduced values and ``shared`` functions of the region from which others can compute a result; None
+        if they should not."""
+        if not self._is_between(value, out):
             return None
-        leaves: dict[Node, None] = {}
-        inside: dict[Node, None] = {}
-        pending = [out]
-        while pending:
-            node = pending.pop()
-            if node.op == "param" or (node.inputs and node.shape != out.shape):
-                leaves[node] = None
-            elif node.inputs and node not in inside:
-                inside[node] = None
-                pending += node.inputs
-        approximate = any(function_of(node) in APPROXIMATE | OF_TWO for node in inside)
-        work = sum(map(_work, inside))
-        return None if approximate or work > MOST_WORK else tuple(leaves)
+        leaves, inside = _made_of(out, shared.__contains__)
+        approximate = any(map(_is_approximate, inside))
+        return None if approximate or sum(map(_work, inside)) > MOST_WORK else leaves
 
     def _last(self, value: Node) -> float:
         """When a value of the old graph is read last."""
@@ -184,6 +190,25 @@ class _Recompute:
         for source in sources:
             self._lives(source, last)
         return True
+
+
+def _made_of(out: Node, ends: Callable[[Node], bool]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """Of what a result is computed: operands, values of rows and what ``ends`` the search; and the nodes between."""
+    leaves: dict[Node, None] = {}
+    inside: dict[Node, None] = {}
+    pending = [out]
+    while pending:
+        node = pending.pop()
+        if node.op == "param" or (node.inputs and node.shape != out.shape) or (node is not out and ends(node)):
+            leaves[node] = None
+        elif node.inputs and node not in inside:
+            inside[node] = None
+            pending += node.inputs
+    return tuple(leaves), tuple(inside)
+
+
+def _is_approximate(node: Node) -> bool:
+    return function_of(node) in APPROXIMATE | OF_TWO
 
 
 def _work(node: Node) -> int:

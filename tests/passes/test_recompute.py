@@ -62,7 +62,29 @@ def _of_function(x: Any, g: Any) -> list[Any]:
     return [grown * _total(grown, 0), _total(grown * g, 1)]
 
 
-CASES: list[Make] = [_centred_columns, _centred_rows, _through_a_reshape, _read_twice, _result_too, _of_function]
+def _of_one_function(x: Any, g: Any) -> list[Any]:
+    """The derivative of a GELU."""
+    t = apply("tanh", x)
+    back = apply("cumsum", x * (1.0 + t), axis=0, dtype=None) * g  # in another region
+    return [back * (1.0 - t * t) + back * (1.0 + t)]
+
+
+def _of_a_function_that_is_read(x: Any, g: Any) -> list[Any]:
+    t = apply("tanh", x)
+    back = apply("cumsum", x * t, axis=0, dtype=None) * g
+    return [back * (1.0 - t * t), apply("cumsum", back * t, axis=0, dtype=None)]
+
+
+def _of_two_functions(x: Any, g: Any) -> list[Any]:
+    """One for each result: nothing would be saved."""
+    back = apply("cumsum", x, axis=0, dtype=None) * g
+    return [back * (1.0 + apply("tanh", x * 2)) + (2.0 + apply("exp", x)) * back]
+
+
+CASES: list[Make] = [
+    _of_one_function, _of_a_function_that_is_read, _of_two_functions, _centred_columns, _centred_rows,
+    _through_a_reshape, _read_twice, _result_too, _of_function,
+]  # fmt: skip
 
 
 def _graph(make: Make) -> Graph:
@@ -93,9 +115,12 @@ def test_values_are_those_of_before_to_the_bit(make: Make) -> None:
 
 @pytest.mark.parametrize(
     ("make", "before", "after"),
-    [(_centred_columns, 4, 1), (_centred_rows, 2, 1), (_through_a_reshape, 1, 0), (_result_too, 2, 2)],
+    [
+        (_of_one_function, 4, 3), (_of_a_function_that_is_read, 5, 4), (_centred_columns, 4, 1), (_centred_rows, 2, 1),
+        (_through_a_reshape, 1, 0), (_result_too, 2, 2),
+    ],
     ids=lambda value: getattr(value, "__name__", str(value)),
-)
+)  # fmt: skip
 def test_fewer_large_arrays_are_written(make: Make, before: int, after: int) -> None:
     graph = _graph(make)
     assert _stored(optimise(graph, passes=BEFORE)) == before
