@@ -20,12 +20,14 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler, products
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
+from futurex.kernels.numba_.products import Steps
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.tiled import updating
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
-from futurex.tree.node import Node
+from futurex.ops.views import around, keep, view
+from futurex.tree.node import Node, apply
 
 _FLOAT32 = np.dtype(np.float32)
 LEAST_PRODUCT = 64**3
@@ -65,22 +67,35 @@ class GemmBackend:
             return None
         if node.op == "rank_update":
             return self._update(node, threads)
-        if node.op not in ("matmul", "matmul_epilogue"):
-            return None
+        if node.op == "matmul_store":
+            return self._store(node, threads)
+        return self._product(node, threads) if node.op in ("matmul", "matmul_epilogue") else None
+
+    def _product(self, node: Node, threads: int) -> Kernel | None:
+        """A product alone."""
         if node.attrs.get("activation", "none") != "none" or min(each.ndim for each in node.inputs[:2]) < 2:
             return None
         if any(each.dtype != _FLOAT32 or each.aval.weak for each in (node, *node.inputs)):
             return None
         x, y = map(_stand_in, node.inputs[:2])
         sizes = _sizes(x, y) if x is not None and y is not None else None
-        lies = [lie(each) for each in (x, y) if each is not None]
-        if sizes is None or None in lies:
+        lies = [found for each in (x, y) if each is not None and (found := lie(each)) is not None]
+        if sizes is None or len(lies) < 2 or _steps(lies, sizes[0]) is None:
             return None
-        turned = lies[0].turned, lies[1].turned  # type: ignore[union-attr]
+        turned = lies[0].turned, lies[1].turned
         if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
             return None
         product = Product(node, sizes, turned, threads)
         return Kernel(product, self.name, into=True, late=product, bind=product.bind)
+
+    def _store(self, node: Node, threads: int) -> Kernel | None:
+        """A product that is written through a view of rows of an array."""
+        kernel = self._product(apply("matmul", *node.inputs[1:]), threads)
+        target = lie(view(np.empty(node.shape, _FLOAT32), node.attrs["chain"], ()))  # nobody touches its pages
+        if kernel is None or target is None or target.turned:
+            return None
+        stored = Stored(node, kernel.call)  # type: ignore[arg-type]
+        return replace(kernel, call=stored, late=stored, bind=stored.bind, inplace=(0,))
 
     def _update(self, node: Node, threads: int) -> Kernel | None:
         """What elementwise operations make of a product, tile by tile."""
@@ -105,15 +120,24 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
 
 @dataclass(frozen=True)
 class Lie:
-    """How matrices lie in memory: are their axes swapped, and elements from one row, and one matrix, to the next."""
+    """How matrices lie in memory: are their axes swapped, elements from one row to the next, and of the stack, and of
+    the stack of stacks, the elements from one to the next and how many there are."""
 
     turned: bool
     row: int
-    step: int
+    levels: tuple[tuple[int, int], ...]
+
+    def steps(self, together: int) -> Steps | None:
+        """For stacks of so many matrices; None where these are others."""
+        if len(self.levels) > 1:
+            (step, count), (outer, _) = self.levels
+            return Steps(self.row, step, outer) if count == together else None
+        step = self.levels[0][0] if self.levels else 0
+        return Steps(self.row, step, step * together)
 
 
 def lie(array: Any) -> Lie | None:
-    """None where neither axis is dense, or where a stack of matrices has not one step."""
+    """None where neither axis is dense, or where matrices lie neither in a stack nor in a stack of stacks."""
     strides = [each // 4 for each in array.strides]
     if not array.flags.aligned or any(each % 4 or each < 0 for each in array.strides):
         return None
@@ -121,14 +145,28 @@ def lie(array: Any) -> Lie | None:
     if turned and strides[-2] != 1:
         return None
     row = strides[-1] if turned else strides[-2]
-    step, count = 0, 0
+    levels: list[tuple[int, int]] = []
     for stride, extent in zip(reversed(strides[:-2]), reversed(array.shape[:-2]), strict=True):
-        if extent == 1:
-            continue
-        if count and stride != step * count:
-            return None
-        step, count = (step, count * extent) if count else (stride, extent)
-    return Lie(turned, row, step)
+        if levels and stride == levels[-1][0] * levels[-1][1]:
+            levels[-1] = levels[-1][0], levels[-1][1] * extent
+        elif extent > 1:
+            levels.append((stride, extent))
+    return Lie(turned, row, tuple(levels)) if len(levels) < 3 else None
+
+
+Lies = tuple[Lie, Lie, Lie]
+"""Of the result and both operands."""
+
+
+def together(lies: Sequence[Lie]) -> int:
+    """How many matrices are in one stack, where one of these lies in a stack of stacks; 0 where none does."""
+    return max((each.levels[0][1] for each in lies if len(each.levels) > 1), default=0)
+
+
+def _steps(lies: Sequence[Lie], batch: int) -> list[Steps] | None:
+    """From matrix to matrix; None where two of them lie in stacks of different sizes."""
+    found = [each.steps(together(lies) or batch) for each in lies]
+    return None if None in found else found  # type: ignore[return-value]
 
 
 def _sizes(x: Any, y: Any) -> tuple[int, int, int, int] | None:
@@ -177,31 +215,32 @@ class Product:
     def ready(self) -> bool:
         return all(entry.ready for entry in list(self.entries.values()))
 
-    def block(self, lies: tuple[Lie, Lie], arrays: Sequence[Any]) -> bytes:
+    def block(self, lies: Lies, arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""
-        turned = lies[0].turned, lies[1].turned
+        turned = lies[1].turned, lies[2].turned
         form, count = products.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
-        numbers = products.numbers(self.sizes, form, count, self.threads, *((each.step, each.row) for each in lies))
+        out, x, y = _steps(lies, self.sizes[0])  # type: ignore[misc]
+        numbers = products.numbers(self.sizes, form, count, self.threads, x, y, out, together(lies))
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
         return products.share_of(self.sizes, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
 
-    def lies(self, arrays: Sequence[Any]) -> tuple[Lie, Lie] | None:
-        """How the operands lie; None where the code cannot read one of them."""
+    def lies(self, arrays: Sequence[Any]) -> Lies | None:
+        """How the result and the operands lie; None where the code cannot read one of them."""
         for array, shape in zip(arrays, self.shapes, strict=True):
             if array.shape != shape or array.dtype != _FLOAT32:
                 raise ValueError(
                     f"{self.node.op} kernel: built for float32 arrays of shapes {self.shapes} (the result first), got "
                     f"{array.dtype} {array.shape}"
                 )
-        if not all(array.flags.c_contiguous and array.flags.aligned for array in (arrays[0], *arrays[3:])):
+        if not all(array.flags.c_contiguous and array.flags.aligned for array in arrays[3:]):
             return None
-        x, y = lie(arrays[1]), lie(arrays[2])
-        if x is None or y is None:
+        out, x, y = map(lie, arrays[:3])
+        if out is None or out.turned or x is None or y is None or _steps((out, x, y), self.sizes[0]) is None:
             return None
-        return None if self.flattens and not arrays[1].flags.c_contiguous else (x, y)
+        return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
         lies = self.lies((out, *inputs))
@@ -209,7 +248,7 @@ class Product:
             inputs = tuple(np.array(array, order="C") for array in inputs)
             lies = self.lies((out, *inputs))
             assert lies is not None
-        entry = self.entry((lies[0].turned, lies[1].turned), wait=self.wait)
+        entry = self.entry((lies[1].turned, lies[2].turned), wait=self.wait)
         if not entry.ready:
             self.interpreted += 1
             np.copyto(out, self.node.record.run(inputs, self.node.attrs))
@@ -238,7 +277,7 @@ class _BoundProduct:
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The step on these arrays; None where they lie otherwise, or the code is not there."""
         lies = self.product.lies((out, *inputs))
-        entry = self.product.entry((lies[0].turned, lies[1].turned), wait=self.product.wait) if lies else None
+        entry = self.product.entry((lies[1].turned, lies[2].turned), wait=self.product.wait) if lies else None
         if lies is None or entry is None or not entry.ready:
             return None
         block = np.frombuffer(self.product.block(lies, (out, *inputs)), np.int64)
@@ -250,9 +289,53 @@ class _BoundProduct:
         return self.steps
 
 
+class Stored:
+    """The kernel of a product that is written through a view, in the array that the node makes."""
+
+    def __init__(self, node: Node, product: Product) -> None:
+        self.product, self.chain = product, node.attrs["chain"]
+        self.blocks = around(node.shape, self.chain)
+        self.threads = product.threads
+
+    @property
+    def interpreted(self) -> int:
+        return self.product.interpreted
+
+    @property
+    def ready(self) -> bool:
+        return self.product.ready
+
+    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
+        """Have the product compiled."""
+        self.product.prepare((), wait=wait)
+
+    def __call__(self, out: Any, base: Any, x: Any, y: Any) -> Any:
+        if address_of(out) != address_of(base):
+            keep(out, base, self.blocks)
+        self.product(view(out, self.chain, ()), x, y)
+        return out
+
+    def bind(self, workspace: Workspace) -> Bound:
+        """The product as a step."""
+        return _BoundStored(self)
+
+
+class _BoundStored:
+    """A product into a view of an array at a fixed address."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored, self.bound = stored, _BoundProduct(stored.product)
+
+    def aim(self, out: Any, base: Any, x: Any, y: Any) -> Sequence[Step] | None:
+        """The step on these arrays; None where another array is to be copied before."""
+        same = address_of(out) == address_of(base)
+        return self.bound.aim(view(out, self.stored.chain, ()), x, y) if same else None
+
+
 def _stand_in(node: Node) -> Any:
     """An array, never written, that lies in memory as the node's will; None for views that are rarely dense."""
     if node.record.view is None or node.op in ("param", "const", "item"):
         return np.empty(node.shape, _FLOAT32)
-    source = _stand_in(node.inputs[node.record.view]) if node.op in _DENSE_VIEWS else None
+    fixed = node.op in _DENSE_VIEWS or (node.op == "load" and len(node.inputs) == 1)
+    source = _stand_in(node.inputs[node.record.view]) if fixed else None
     return None if source is None else node.record.run([source], node.attrs)

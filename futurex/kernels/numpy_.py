@@ -311,6 +311,7 @@ _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     **{name: _transform(getattr(np.fft, name)) for name in ("fft", "ifft", "rfft", "irfft")},
     "sort": _sort,
     "full": _full,
+    "room": lambda node: lambda out: out,
     "store": _store,
     "fused_store": _fused_store,
     "scatter": _scatter,

@@ -95,24 +95,40 @@ def _load(base: Any, *dynamic: Any, chain: Chain) -> Any:
     return view(np.asarray(base), chain, dynamic)
 
 
+def box(shape: Sequence[int], chain: Chain) -> list[tuple[int, int]] | None:
+    """For each axis of an array the first element of a view of neighbours, and the one behind the last; None for other
+    views.
+
+    >>> box((4, 5, 6), (("index", (("s", 1, 3, None), ("i", 0))),))
+    [(1, 3), (0, 1), (0, 6)]
+    """
+    if len(chain) != 1 or chain[0][0] != "index":
+        return None
+    bounds: list[tuple[int, int]] = []
+    for entry, extent in zip(chain[0][1], shape, strict=False):
+        if entry[0] == "i":
+            first = entry[1] % max(extent, 1)
+            bounds.append((first, first + 1))
+        elif entry[0] == "s" and entry[3] in (None, 1) and all(isinstance(each, int | None) for each in entry[1:]):
+            first, last, _ = slice(*entry[1:]).indices(extent)
+            bounds.append((first, max(first, last)))
+        else:
+            return None
+    return [*bounds, *((0, extent) for extent in shape[len(bounds) :])]
+
+
 def around(shape: Sequence[int], chain: Chain) -> list[tuple[slice, ...]] | None:
     """The blocks of an array that a view of neighbours leaves out, each element in one of them; None for other views.
 
     >>> around((4, 5), (("index", (("s", 1, 3, None), ("i", 0))),))
     [(slice(0, 1, None),), (slice(3, 4, None),), (slice(1, 3, None), slice(1, 5, None))]
     """
-    if len(chain) != 1 or chain[0][0] != "index":
+    bounds = box(shape, chain)
+    if bounds is None:
         return None
     blocks: list[tuple[slice, ...]] = []
     inside: list[slice] = []
-    for entry, extent in zip(chain[0][1], shape, strict=False):
-        if entry[0] == "i":
-            bounds = slice(entry[1] % max(extent, 1), entry[1] % max(extent, 1) + 1)
-        elif entry[0] == "s" and entry[3] in (None, 1) and all(isinstance(each, int | None) for each in entry[1:]):
-            bounds = slice(*slice(*entry[1:]).indices(extent))
-        else:
-            return None
-        first, last = bounds.start, max(bounds.start, bounds.stop)
+    for (first, last), extent in zip(bounds, shape, strict=True):
         blocks += [(*inside, part) for part in (slice(0, first), slice(last, extent)) if part.start < part.stop]
         inside.append(slice(first, last))
     return blocks

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
+from futurex.passes.assemble import assemble
 from futurex.passes.common import share
 from futurex.passes.contractions import lower_contractions
 from futurex.passes.dead import prune
@@ -36,7 +37,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
     keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows, arrange_reductions, keep_orders,
-    fuse, join_updates, recompute, join_siblings, write_through,
+    assemble, fuse, join_updates, recompute, join_siblings, write_through,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
@@ -66,7 +67,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     """
     graph = inline_regions(graph)
     chosen = PASSES if passes is None else passes
-    inside = [each for each in chosen if each is not write_through]  # loops deliver to views in a way of their own
+    inside = [each for each in chosen if each not in (assemble, write_through)]  # loops deliver to views in their way
     graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=inside, check=check)))
     for each in chosen:
         graph = each(graph)

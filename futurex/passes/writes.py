@@ -1,5 +1,6 @@
-"""Regions whose one result is stored through a view become one node with the store: the result is written where it
-belongs, instead of to memory of its own and from there."""
+"""Regions and products whose one result is stored through a view become one node with the store: the result is written
+where it belongs, instead of to memory of its own and from there. So do products whose axes come in another order, and
+are made one."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from futurex.ops.strides import lies_in_rows
-from futurex.ops.views import around, view
+from futurex.ops.views import Chain, around, view
+from futurex.passes.assemble import product_of
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
@@ -22,16 +24,19 @@ _LEAST_ROW = 16
 
 
 def write_through(graph: Graph) -> Graph:
-    """The graph with ``fused_store`` in the place of large regions that only a store reads, and that store."""
-    stores = [node for node in graph.nodes if node.op == "store"]
-    if not stores:
-        return graph
+    """The graph with ``fused_store`` in the place of large regions that only a store reads, and that store, and with
+    ``matmul_store`` in that of such products."""
     users = users_of(graph)
-    makers = {
-        node: functools.partial(_joined, node)
-        for node in stores
-        if node.inputs[1] not in graph.outs and len(users[node.inputs[1]]) == 1 and _suits(node)
-    }
+    makers = {}
+    for node in graph.nodes:
+        if node.op == "store" and users[node.inputs[1]] == [node] and node.inputs[1] not in graph.outs:
+            if _suits(node):
+                makers[node] = functools.partial(_joined, node)
+            elif _stores_product(node, users, graph):
+                makers[node] = functools.partial(_multiplied, node, node.inputs[0], node.attrs["chain"])
+        elif node.op == "reshape" and _merges_heads(node, users, graph):
+            room = apply("room", shape=node.shape, dtype=node.dtype, number=-len(makers) - 1)
+            makers[node] = functools.partial(_multiplied, node, room, (("reshape", node.inputs[0].shape),))
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
@@ -53,3 +58,51 @@ def _joined(store: Node, new: Mapping[Node, Node]) -> Node:
     base, value = store.inputs
     inputs = (new[each] for each in (base, *value.inputs))
     return apply("fused_store", *inputs, graph=value.attrs["graph"], chain=store.attrs["chain"])
+
+
+def _stores_product(store: Node, users: Mapping[Node, list[Node]], graph: Graph) -> bool:
+    """Does it set all of a view of dense rows to a product that nobody else reads, its axes in any order?"""
+    base, value = store.inputs[:2]
+    if store.attrs["mode"] != "set" or len(store.inputs) != 2 or not store.is_static or value.dtype != base.dtype:
+        return False
+    found = view(np.empty(base.shape, base.dtype), store.attrs["chain"], ())
+    return found.shape == value.shape and _is_written(value, found, users, graph)
+
+
+def _merges_heads(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> bool:
+    """Is it a copy of a product, whose axes come in another order, for the sake of the shape?"""
+    value = node.inputs[0]
+    if value.op != "transpose" or not node.is_static or users[value] != [node] or value in graph.outs:
+        return False
+    return _is_written(value, np.empty(node.shape, node.dtype).reshape(value.shape), users, graph)
+
+
+def _is_written(value: Node, found: np.ndarray, users: Mapping[Node, list[Node]], graph: Graph) -> bool:
+    """Is it a large product that nobody else reads, and whose rows lie dense where ``value`` lies as ``found`` does?"""
+    product = product_of(value)
+    if product is None or value.size < ALONE_ELEMENTS:
+        return False
+    target, inner = view(found, _turns(value), ()), value
+    while inner is not product:
+        inner = inner.inputs[0]
+        if len(users[inner]) != 1 or inner in graph.outs:
+            return False
+    return target.shape[-1:] >= (_LEAST_ROW,) and lies_in_rows(target)
+
+
+def _multiplied(node: Node, base: Node, chain: Chain, new: Mapping[Node, Node]) -> Node:
+    value = node.inputs[-1]
+    product = product_of(value)
+    assert product is not None
+    inputs = (new.get(each, each) for each in (base, *product.inputs))
+    return apply("matmul_store", *inputs, chain=(*chain, *_turns(value)))
+
+
+def _turns(value: Node) -> Chain:
+    """The steps from an array with the axes of a turned product to one with the product's own."""
+    chain: list[tuple[str, tuple[int, ...]]] = []
+    while value.op == "transpose":
+        axes = value.attrs["axes"]
+        chain.append(("transpose", tuple(sorted(range(len(axes)), key=axes.__getitem__))))
+        value = value.inputs[0]
+    return tuple(chain)

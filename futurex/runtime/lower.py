@@ -20,7 +20,7 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
-JOINED = ("rank_update",)
+JOINED = ("matmul_store", "rank_update")
 """What passes join for kernels of compiled code: without those its parts are lowered."""
 COMMUNICATOR = 0  #: the slot that holds the communicator of a run
 _SECONDS_PER_FLOP, _SECONDS_PER_BYTE, _SECONDS_PER_CALL = 1 / 20e9, 1 / 8e9, 0.5e-6
@@ -154,7 +154,8 @@ class Lowering:
     def _lower_parts(self, node: Node) -> None:
         """What was joined for a kernel that is not there."""
         assert node.record.decompose is not None
-        parts = node.record.decompose(*node.inputs, **node.attrs)
+        made = node.record.decompose(*node.inputs, **node.attrs)
+        parts = made if isinstance(made, tuple) else (made,)
         for each in Graph((), parts).nodes:
             if each not in self._of:
                 self._lower(each)

@@ -182,6 +182,43 @@ def test_a_stack_that_is_no_matrix_shares_what_is_packed(columns, y_turned):
         np.testing.assert_array_equal(out.reshape(whole.shape), whole)
 
 
+@pytest.mark.parametrize("columns", [48, 70])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_is_written_through_a_view(columns, threads):
+    """And nothing else of the array, whether it lies in the operand's memory or not."""
+    rng = np.random.default_rng(columns)
+    x, y = rng.standard_normal((2, 3, 50, 64), dtype=FLOAT32), rng.standard_normal((2, 3, 64, columns), dtype=FLOAT32)
+    base = rng.standard_normal((2, 50, 3, 3, columns), dtype=FLOAT32)
+    chain = (("index", (("s", None, None, None),) * 2 + (("i", 1),)), ("transpose", (0, 2, 1, 3)))
+    node = apply("matmul_store", *(param(Aval(each.shape, FLOAT32)) for each in (base, x, y)), chain=chain)
+    kernel = backend().claim(node, threads)
+    expected = base.copy()
+    expected[:, :, 1] = (x.astype("f8") @ y).transpose(0, 2, 1, 3)
+    out = np.empty_like(base)
+    assert kernel.call(out, base, x, y) is out
+    assert kernel.late.interpreted == 0
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+    for part in (0, 2):
+        np.testing.assert_array_equal(out[:, :, part], base[:, :, part])
+    assert kernel.bind(Workspace()).aim(out, base, x, y) is None  # another array would have to be copied
+    over = base.copy()
+    run_bound(kernel, over, over, x, y)
+    np.testing.assert_array_equal(over, out)
+
+
+def test_a_view_whose_rows_are_not_dense_is_left_to_others():
+    base, x, y = (param(Aval(shape, FLOAT32)) for shape in ((90, 80), (80, 64), (64, 90)))
+    assert backend().claim(apply("matmul_store", base, x, y, chain=(("transpose", (1, 0)),)), 1) is None
+
+
+def test_a_product_through_a_view_without_generated_products(monkeypatch):
+    monkeypatch.setenv("FUTUREX_BACKENDS", "numba,numpy")
+    heads = fx.futurize(lambda x, y: (x @ y).transpose(0, 2, 1, 3).reshape(4, 90, 3 * 70))
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((4, 3, 90, 64), dtype=FLOAT32), rng.standard_normal((4, 3, 64, 70), dtype=FLOAT32)
+    np.testing.assert_array_equal(heads(x, y), (x @ y).transpose(0, 2, 1, 3).reshape(4, 90, 210))
+
+
 def test_windows_are_rows_that_overlap():
     rng = np.random.default_rng(4)
     x, w = rng.standard_normal((32, 50, 6), dtype=FLOAT32), rng.standard_normal((60, 48), dtype=FLOAT32)
@@ -234,8 +271,46 @@ def test_what_lies_otherwise_is_copied_or_left_to_others():
     copied = apply("reshape", apply("transpose", param(Aval((8, 90, 70), FLOAT32)), axes=(0, 2, 1)), shape=(560, 90))
     assert backend().claim(apply("matmul", copied, param(Aval((90, 64), FLOAT32))), 1) is not None
     heads = apply("transpose", param(Aval((8, 90, 4, 70), FLOAT32)), axes=(0, 2, 1, 3))
-    node = apply("matmul", heads, param(Aval((8, 4, 70, 90), FLOAT32)))
-    assert backend().claim(node, 1) is None
+    three = apply("transpose", param(Aval((70, 4, 8, 90), FLOAT32)), axes=(2, 1, 0, 3))
+    assert backend().claim(apply("matmul", heads, param(Aval((8, 4, 70, 90), FLOAT32))), 1) is not None
+    assert backend().claim(apply("matmul", heads, three), 1) is not None
+    apart = param(Aval((3, 90, 2, 5, 70), FLOAT32))
+    assert backend().claim(apply("matmul", apply("transpose", apart, axes=(3, 0, 2, 1, 4)),
+                                 param(Aval((5, 3, 2, 70, 90), FLOAT32))), 1) is None  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_stacks_of_stacks_are_read_where_they_lie(data):
+    """Heads of attention: side by side in rows, in the order of heads or of examples, beside a dense operand or not."""
+    outer, together = data.draw(st.integers(2, 4)), data.draw(st.integers(2, 5))
+    rows, inner, columns = (data.draw(st.integers(45, 130)) for _ in range(3))
+    threads = data.draw(st.integers(1, 2))
+    rng = np.random.default_rng(rows)
+
+    def heads(first, second):
+        """A node of shape (outer, together, first, second), and an array that lies as it does."""
+        shapes = {
+            (0, 1, 2, 3): (outer, together, first, second), (0, 2, 1, 3): (outer, first, together, second),
+            (0, 2, 3, 1): (outer, second, together, first), (1, 0, 2, 3): (together, outer, first, second),
+        }  # fmt: skip
+        axes = data.draw(st.sampled_from(sorted(shapes)))
+        below = rng.standard_normal((*shapes[axes][:-1], 2, shapes[axes][-1]), dtype=FLOAT32)
+        chain = (("index", (*(("s", None, None, None),) * 3, ("i", 1))), ("transpose", axes))
+        return apply("load", param(Aval(below.shape, FLOAT32)), chain=chain), below[..., 1, :].transpose(axes)
+
+    (x_node, x), (y_node, y) = heads(rows, inner), heads(inner, columns)
+    node = apply("matmul", x_node, y_node)
+    kernel = backend().claim(node, threads)
+    assert kernel is not None
+    scale = np.abs(x).astype("f8") @ np.abs(y).astype("f8") + 1
+    framed = np.full(node.size + 64, np.nan, FLOAT32)
+    out = framed[32 : 32 + node.size].reshape(node.shape)
+    run_bound(kernel, out, x, y)
+    assert kernel.late.interpreted == 0
+    assert (np.abs(out - x.astype("f8") @ y) <= 1e-6 * scale).all()
+    assert np.isnan(framed[:32]).all()
+    assert np.isnan(framed[-32:]).all()
 
 
 @pytest.mark.parametrize("x, y, dtype", [

@@ -57,7 +57,7 @@ WITHOUT_DERIVATIVE = {
     "local_batch_norm_grad": "in terms of whole batches it would be that of another function on several localities",
     "native": "NumPy's own code; what should have a derivative has an op of its own",
     **dict.fromkeys(("narrow", "widen", "narrow_product", "attention", "attention_grad"), "made after differentiation"),
-    **dict.fromkeys(("max_pool_places", "max_pool_spread"), "made after differentiation"),
+    **dict.fromkeys(("max_pool_places", "max_pool_spread", "room"), "made after differentiation"),
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
 }
 

@@ -16,6 +16,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
@@ -46,8 +47,17 @@ _AHEAD = 20
 _TASKS, _SHORTEST, _LONG = 8, 48, 240
 """Tasks for each thread that are enough, rows of one that are worth the packing, and so many that it hardly costs,
 unless the inner axis is long: then the second operand comes from memory again."""
-_NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "x_step", "y_step", "out_step",
-          "x_row", "y_row", "out_row", "others")  # fmt: skip
+_NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "together", "x_step", "y_step", "out_step",
+          "x_outer", "y_outer", "out_outer", "x_row", "y_row", "out_row", "others")  # fmt: skip
+
+
+class Steps(NamedTuple):
+    """Elements from one row of a matrix to the next, from one matrix of a stack to the next, and from one to that with
+    the same number in the next stack of stacks: heads of attention lie side by side in the rows of one example."""
+
+    row: int
+    step: int = 0
+    outer: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,12 @@ def panels_of(rows: int, inner: int, columns: int) -> tuple[Panel, Panel | None,
 
 
 def numbers(
-    sizes: tuple[int, int, int, int], form: Form, count: int, threads: int, x: tuple[int, int], y: tuple[int, int]
-) -> tuple[int, ...]:
-    """What the code of a form is given for ``threads`` threads and operands with these steps from one matrix, and one
-    row, to the next."""
-    batch, rows, inner, columns = sizes
+    sizes: tuple[int, int, int, int], form: Form, count: int, threads: int, x: Steps, y: Steps, out: Steps,
+    together: int = 0,
+) -> tuple[int, ...]:  # fmt: skip
+    """What the code of a form is given for ``threads`` threads and matrices that lie so; ``together``: as many are in
+    one stack of a stack of stacks (0: all)."""
+    batch, rows, inner, _ = sizes
     height = rows
     # each thread takes as many tasks, one after the other
     if threads > 1 and batch * count < _TASKS * threads:
@@ -137,9 +148,10 @@ def numbers(
     chunks = -(-rows // height)
     depth = -(-inner // -(-inner // DEEPEST))
     depth = -(-depth // LANES) * LANES  # what is turned while it is packed are squares
+    steps = zip(*((each.step, each.outer, each.row) for each in (x, y, out)), strict=True)
     return (
-        batch * count * chunks, rows, inner, depth, height, chunks, count, x[0], y[0], rows * columns, x[1], y[1],
-        columns, threads - 1,
+        batch * count * chunks, rows, inner, depth, height, chunks, count, together or batch,
+        *(number for kind in steps for number in kind), threads - 1,
     )  # fmt: skip
 
 
@@ -213,11 +225,18 @@ class Writer:
         code = self.code
         chunk = code.do(f"srem i64 {place}, %chunks")
         batch = code.do(f"sdiv i64 {place}, %chunks")
-        self.x = code.at("float", "%x", code.multiply(batch, "%x_step"))
-        self.y_batch = code.at("float", "%y", code.multiply(batch, "%y_step"))
-        self.out_batch = code.multiply(batch, "%out_step")
+        self.x = code.at("float", "%x", self._before("x", batch))
+        self.y_batch = code.at("float", "%y", self._before("y", batch))
+        self.out_batch = self._before("out", batch)
         first = code.multiply(chunk, "%height")
         return first, code.least(code.add(first, "%height"), "%rows")
+
+    def _before(self, name: str, batch: str) -> str:
+        """Where the matrix with this number of an operand begins."""
+        code = self.code
+        outer = code.do(f"sdiv i64 {batch}, %together")
+        inner = code.do(f"srem i64 {batch}, %together")
+        return code.add(code.multiply(outer, f"%{name}_outer"), code.multiply(inner, f"%{name}_step"))
 
     def _look_ahead(self, task: str, place: str, first: str) -> None:
         """What the task needs that this thread will probably do next: the one behind this in its ticket; behind the
@@ -231,11 +250,11 @@ class Writer:
         place_there = code.do(f"sdiv i64 {following}, %panels")
         batches = [code.do(f"sdiv i64 {each}, %chunks") for each in (place, place_there)]
         column = code.multiply(code.do(f"srem i64 {following}, %panels"), str(form.whole.width))
-        y = code.add(code.multiply(batches[1], "%y_step"), code.multiply(column, "%y_row" if form.y_turned else "1"))
+        y = code.add(self._before("y", batches[1]), code.multiply(column, "%y_row" if form.y_turned else "1"))
         self.y_ahead = code.at("float", "%y", y), code.do(f"zext i1 {there} to i64")
         row = code.multiply(code.do(f"srem i64 {place_there}, %chunks"), "%height")
         rows = code.multiply(code.do(f"sub i64 {row}, {first}"), "1" if form.x_turned else "%x_row")
-        steps = code.multiply(code.do(f"sub i64 {batches[1]}, {batches[0]}"), "%x_step")
+        steps = code.do(f"sub i64 {self._before('x', batches[1])}, {self._before('x', batches[0])}")
         moves = code.do(f"and i1 {there}, {code.do(f'icmp ne i64 {place_there}, {place}')}")
         self.x_ahead = code.add(rows, steps), code.do(f"zext i1 {moves} to i64")
 

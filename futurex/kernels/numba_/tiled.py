@@ -15,7 +15,7 @@ import numpy as np
 from futurex.kernels.numba_ import products
 from futurex.kernels.numba_.emit import Region, analyse, inner
 from futurex.kernels.numba_.layout import Layout, collapse
-from futurex.kernels.numba_.products import LANES, VECTOR, Form, Panel, Writer
+from futurex.kernels.numba_.products import LANES, VECTOR, Form, Panel, Steps, Writer
 from futurex.kernels.numba_.program import Program
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.threads import openmp
@@ -43,7 +43,7 @@ def updating(node: Node, threads: int) -> Program:
     if form.deep:
         raise ValueError(f"{node.op}: sums in several parts")
     threads = threads if openmp() is not None else 1
-    numbers = products.numbers(sizes, form, count, threads, (0, x.shape[1]), (0, columns))
+    numbers = products.numbers(sizes, form, count, threads, Steps(x.shape[1]), Steps(columns), Steps(columns))
     return Program(
         numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (), {},
         tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),

@@ -1,0 +1,113 @@
+"""Arrays that are put together of parts, as the gradients of slices are: what would be added to zeros is written in
+their place, and zeros of which none is left are never written.
+
+Sums with zero are those of the program to the bit: what is written is the value and zero, which turns -0.0 into 0.0,
+as one more operation of the region that makes it. Products in single precision, whose last bits are their own, and
+which are no -0.0 unless they are below the smallest number, are written as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from futurex.ops.views import Chain, box
+from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.rewrite import rewrite, users_of
+from futurex.passes.simplify import scalar_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, const
+
+Bounds = list[tuple[int, int]]
+
+
+def assemble(graph: Graph) -> Graph:
+    """The graph with such arrays written part by part."""
+    users = users_of(graph)
+    makers: dict[Node, Callable[[Mapping[Node, Node]], Node]] = {}
+    for zeros in graph.nodes:
+        if zeros.op != "full" or not zeros.is_static or zeros.size < ALONE_ELEMENTS or not _is_zero(zeros):
+            continue
+        for first in dict.fromkeys(users[zeros]):
+            stores = list(_stores(zeros, first, users, graph))
+            covered = sum(store.inputs[1].size for store in stores) == zeros.size
+            if covered or any(store.inputs[1].size >= ALONE_ELEMENTS for store in stores):
+                base = functools.partial(_room, len(makers)) if covered else _full
+                makers |= {store: functools.partial(_written, store, None) for store in stores}
+                makers[stores[0]] = functools.partial(_written, stores[0], base)
+                makers[stores[-1]] = functools.partial(_reshaped, makers[stores[-1]], zeros)
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def product_of(value: Node) -> Node | None:
+    """The product in single precision whose axes come in another order, or which it is."""
+    while value.op == "transpose":
+        value = value.inputs[0]
+    return value if value.op == "matmul" and value.dtype == np.float32 and value.ndim > 1 else None
+
+
+def _is_zero(node: Node) -> bool:
+    value = scalar_of(node)
+    return value is not None and not value and not np.signbit(np.real(value)) and not np.signbit(np.imag(value))
+
+
+def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> Iterator[Node]:
+    """The stores into zeros one after the other, from this one on, as long as none meets what is written already and
+    nobody else reads the array between them, or what is computed for them."""
+    base, before, space = zeros, list[Bounds](), None
+    while node.op == "store" and node.inputs[0] is base and len(node.inputs) == 2:
+        value, (shape, chain) = node.inputs[1], _apart(node)
+        bounds = box(shape, chain)
+        if bounds is None or space not in (None, shape) or not isinstance(value.aval, Aval) or not value.is_static:
+            return
+        whole = value.size == math.prod(high - low for low, high in bounds) and value.dtype == base.dtype
+        alone = not value.inputs or (users[value] == [node] and value not in graph.outs)
+        if not (whole and alone) or any(_meet(bounds, others) for others in before):
+            return
+        yield node
+        before.append(bounds)
+        space = shape
+        if len(users[node]) != 1 or node in graph.outs:
+            return
+        base, node = node, users[node][0]
+
+
+def _apart(store: Node) -> tuple[tuple[int, ...], Chain]:
+    """The shape that the array is given first, and the rest of the chain."""
+    chain = store.attrs["chain"]
+    return (chain[0][1], chain[1:]) if chain and chain[0][0] == "reshape" else (store.shape, chain)
+
+
+def _meet(one: Bounds, other: Bounds) -> bool:
+    return all(max(a[0], b[0]) < min(a[1], b[1]) for a, b in zip(one, other, strict=True))
+
+
+def _room(number: int, zeros: Node, shape: tuple[int, ...]) -> Node:
+    return apply("room", shape=shape, dtype=zeros.dtype, number=number)
+
+
+def _full(zeros: Node, shape: tuple[int, ...]) -> Node:
+    return apply("full", zeros.inputs[0], shape=shape, dtype=zeros.dtype)
+
+
+Base = Callable[[Node, tuple[int, ...]], Node]
+
+
+def _written(store: Node, base: Base | None, new: Mapping[Node, Node]) -> Node:
+    """``base``: makes what the first one writes to."""
+    before, value = (new[each] for each in store.inputs)
+    shape, chain = _apart(store)
+    if base is not None:
+        before = base(before, shape)
+    if store.attrs["mode"] == "add" and value.dtype.kind in "fc" and product_of(value) is None:
+        value = apply("add", value, const(np.zeros((), value.dtype)[()]))
+    return apply("store", before, value, chain=chain, mode="set")
+
+
+def _reshaped(make: Callable[[Mapping[Node, Node]], Node], zeros: Node, new: Mapping[Node, Node]) -> Node:
+    made = make(new)
+    return made if made.shape == zeros.shape else apply("reshape", made, shape=zeros.shape)
