@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import math
 import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,7 @@ import numpy as np
 
 import futurex as fx
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare
+from benchmarks.harness import Child, Comparison, Effort, Peer, PeerFailed, compare
 from benchmarks.workloads import networks
 from benchmarks.workloads.cases import disagreement
 from futurex.kernels import cupy_
@@ -32,6 +34,7 @@ SUBJECT = "futurex"
 MINUTES = 7.2
 STARTED_WITHIN = 5.8  # minutes, after which no further network is started: a cold torch.compile may take one
 KERNELS_WITHIN = 2.5  # minutes, after which no further kernel is: there are networks to come
+PATIENCE = 45.0  # seconds for a kernel, with all that is compiled for it
 STUCK = 0.5  # minutes after the end: who waits for a driver is stopped, and says where it waited
 BATCHES, SETTLED = 3, 8  # a plan times its kernels one by one in its first four runs, and captures them in the next
 CHECKED_STEPS = 2
@@ -204,13 +207,71 @@ def kernel(work: Work, sizes: Sizes, reached: dict[str, float]) -> dict[str, Any
     run = fx.futurize(work.function, device="gpu")
     run = fx.autocast(run, work.precision) if work.precision else run
     taken = seconds(lambda: run(*there), sizes.repeat)
-    product = reached["product, float16" if work.precision else "product, float32"]
+    copy, product = (
+        reached.get(each, math.nan)  # where the device's own rates could not be found
+        for each in ("copy", "product, float16" if work.precision else "product, float32")
+    )
     return {
         "name": work.name, "seconds": taken, "bytes_per_second": work.moved / taken,
-        "of_copy": work.moved / taken / reached["copy"], "operations_per_second": work.flops / taken,
+        "of_copy": work.moved / taken / copy, "operations_per_second": work.flops / taken,
         "of_product": work.flops / taken / product, "backends": sorted({row.backend for row in run.profile()}),
         "reasons": run.trace(*there).plan.reasons(),
     }  # fmt: skip
+
+
+class Kernels:
+    """The rates of the device and the kernels, one after the other, in a process of their own.
+
+    A kernel that reads where it must not leaves its process no device, and one that hangs no time; ``skip``: works
+    that are done.
+    """
+
+    def __init__(self, quick: bool, skip: int, reached: dict[str, float]) -> None:
+        self.sizes, self.reached = TINY if quick else Sizes(), reached
+        self.left = itertools.islice(works(self.sizes), skip, None)
+        self.work: Work | None = None
+
+    def rates(self) -> dict[str, float]:
+        """Return what the device reaches."""
+        self.reached = rates(self.sizes)
+        return self.reached
+
+    def next(self) -> str | None:
+        """Return the name of the next work, or None after the last one."""
+        self.work = next(self.left, None)
+        return None if self.work is None else self.work.name
+
+    def measure(self) -> dict[str, Any]:
+        """Return what there is to say of that work."""
+        assert self.work is not None  # next() gave its name
+        return kernel(self.work, self.sizes, self.reached)
+
+
+def measure_kernels(found: Findings, quick: bool, deadline: float) -> None:
+    """Measure rates and kernels until the ``deadline``; what comes after a failure has a new process."""
+    cpus, done, child = len(os.sched_getaffinity(0)), -1, None
+    name: str | None = ""
+    while name is not None and time.monotonic() < deadline:
+        name = "rates" if done < 0 else f"kernel {done}"
+        try:
+            if child is None:
+                options = {"quick": quick, "skip": max(0, done), "reached": found.rates}
+                child = Child(Peer("kernels", "benchmarks.gpu:Kernels", options, cpus), PATIENCE)
+            if done < 0:
+                found.rates = child.call("rates")
+            elif (name := child.call("next")) is not None:
+                found.kernels.append(child.call("measure"))
+        except PeerFailed as error:
+            found.fail(str(name), error)
+            if child is not None:
+                child.close()
+            child = None
+        done += 1
+        found.write()
+    if child is not None:
+        child.close()
+    if name is not None:
+        found.left.append(f"kernels after {name}")
 
 
 def kernel_table(rows: list[dict[str, Any]]) -> str:
@@ -256,7 +317,7 @@ class Findings:
             for one in self.compared for name, reasons in one.remarks.get("reasons", {}).items()
             for op, why in reasons.items()
         ]  # fmt: skip
-        notes += [f"- {name} failed: {why}" for name, why in self.failed.items()]
+        notes += [f"- {name} failed: {why.splitlines()[0]}" for name, why in self.failed.items()]
         notes += [f"- no time was left for {', '.join(self.left)}: name them with --cases"] if self.left else []
         body = "\n\n".join([report.comparison_table(self.compared), kernel_table(self.kernels), "\n".join(notes)])
         data = {
@@ -270,9 +331,14 @@ class Findings:
         try:
             work()
         except Exception as error:  # of a driver, a compiler, a library: whatever it is, the next case may do
-            self.failed[name] = f"{type(error).__name__}: {error}"
-            print(f"  {name} failed: {self.failed[name]}", flush=True)
+            self.fail(name, error)
         self.write()
+
+    def fail(self, name: str, error: Exception) -> None:
+        """Note that a part failed; where it did is printed."""
+        self.failed[name] = f"{type(error).__name__}: {error}"
+        print(f"  {name} failed:", flush=True)
+        traceback.print_exception(error, file=sys.stdout)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -295,18 +361,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, start: float) -> int:
-    sizes = TINY if arguments.quick else Sizes()
     effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.3, warm_steps=8)
     found = Findings(arguments.out)
-    found.attempt("rates", lambda: found.rates.update(rates(sizes)))
-    for work in works(sizes) if found.rates else ():
-        if time.monotonic() - start > KERNELS_WITHIN * 60:
-            found.left.append(work.name)
-            continue
-        found.attempt(
-            work.name,
-            lambda work=work: found.kernels.append(kernel(work, sizes, found.rates)),  # type: ignore[misc]
-        )
+    measure_kernels(found, arguments.quick, start + KERNELS_WITHIN * 60)
     for name in arguments.cases or NETWORKS[: 1 if arguments.quick else None]:
         passed = time.monotonic() - start
         if passed > STARTED_WITHIN * 60:

@@ -7,7 +7,9 @@
 # three minutes it says whether kernels, graphs and training steps give on this GPU what they give on the processor.
 # WHEELS is a folder of wheels for what that machine's Python lacks (CuPy, Numba, pytest, ...); they are unpacked beside
 # the results and nothing of the machine's own is changed. RESULTS (default: gpu-results) takes logs and figures, which
-# are written as they come: a run that is cut off leaves what it found. PYTHON names another interpreter.
+# are written as they come: a run that is cut off leaves what it found, and tests that are interrupted tell what failed by
+# then. With pytest-xdist several processes share the GPU, and a test that leaves its process none ends that one only.
+# PYTHON names another interpreter.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 wheels=${1:-} results=$(realpath -m "${2:-gpu-results}") python=${PYTHON:-python3} failed=0
@@ -28,17 +30,21 @@ part() {  # part NAME SECONDS COMMAND...: run it, keep what it says, and go on i
     shift 2
     [[ $wanted =~ ^" "*$ || $wanted == *" $name "* ]] || return 0
     echo "== $name (at most $seconds s)"
-    timeout "$seconds" "$@" 2>&1 | tee "$results/$name.log"
+    timeout --foreground --signal=INT --kill-after=20 "$seconds" "$@" 2>&1 | tee "$results/$name.log"
     [ "${PIPESTATUS[0]}" = 0 ] || { echo "== $name failed"; failed=1; }
 }
 
+several=()
+"$python" -c 'import xdist' 2> /dev/null && several=(-n "${PROCESSES:-8}")
+tests=("$python" -m pytest -q --tb=short -p no:cacheprovider "${several[@]}")
+
 part device 30 nvidia-smi
 part doctor 90 "$python" -m futurex doctor
-part first 180 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_{sweeps,capture,training_on_device}.py \
+part first 180 "${tests[@]}" tests/gpu/test_{sweeps,capture,training_on_device}.py \
     tests/gpu/test_attention.py::test_{cudnn_computes_what_the_op_means,a_block_of_a_transformer_trains_on_a_gpu}
 part benchmark 490 "$python" -m benchmarks gpu --out "$results"
-part every-op 240 "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_every_op.py
-part tests 420 "$python" -m pytest -q -p no:cacheprovider tests/gpu tests/test_autocast.py --deselect tests/gpu/test_every_op.py \
-    --deselect tests/gpu/test_planned.py  # which is for machines without a GPU
+part every-op 240 "${tests[@]}" tests/gpu/test_every_op.py
+part tests 420 "${tests[@]}" tests/gpu tests/test_autocast.py --ignore=tests/gpu/test_every_op.py \
+    --ignore=tests/gpu/test_planned.py --ignore=tests/gpu/test_compiles.py  # which are for machines without a GPU
 rm -rf "$results/site"
 exit "$failed"

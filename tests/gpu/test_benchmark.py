@@ -65,6 +65,49 @@ def test_a_part_that_fails_is_noted_and_the_others_are_kept(gpu, tmp_path):
     assert (written["failed"], written["rates"]) == ({"softmax": "RuntimeError: no memory is left"}, {"copy": 1e9})
 
 
+def test_the_next_kernel_after_one_that_fails_or_hangs_has_a_process_of_its_own(gpu, tmp_path, monkeypatch):
+    (tmp_path / "some_kernels.py").write_text(KERNELS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    plain = gpu.Peer
+    monkeypatch.setattr(gpu, "Peer", lambda name, factory, *rest: plain(name, "some_kernels:Kernels", *rest))
+    monkeypatch.setattr(gpu, "PATIENCE", 5.0)
+    found = gpu.Findings(tmp_path)
+    gpu.measure_kernels(found, True, time.monotonic() + 60)
+    assert [row["name"] for row in found.kernels] == ["first", "last"]
+    assert list(found.failed) == ["lost", "broken", "endless"]
+    assert "ended during 'call'" in found.failed["lost"]
+    assert "ValueError: no such luck" in found.failed["broken"]
+    assert "in measure" in found.failed["broken"]  # the traceback says where
+    assert "within 5 s" in found.failed["endless"]
+    assert (found.rates, found.left) == ({"copy": 1.0}, [])
+
+
+KERNELS = """
+import os, threading
+
+class Kernels:
+    def __init__(self, quick, skip, reached):
+        self.left = ["first", "lost", "broken", "endless", "last"][skip:]
+
+    def rates(self):
+        return {"copy": 1.0}
+
+    def next(self):
+        self.name = self.left.pop(0) if self.left else None
+        return self.name
+
+    def measure(self):
+        if self.name == "lost":
+            os._exit(1)
+        if self.name == "broken":
+            raise ValueError("no such luck")
+        if self.name == "endless":
+            threading.Event().wait()
+        return {
+            "name": self.name, "seconds": 1.0, "bytes_per_second": 1.0, "of_copy": 1.0, "operations_per_second": 1.0,
+            "of_product": 1.0, "backends": [], "reasons": {},
+        }
+"""
 PEERS = """
 import threading
 
