@@ -54,7 +54,8 @@ def test_an_op_on_the_device_is_the_op(case, device):
             continue
         assert result.dtype == expected.dtype
         assert np.shape(result) == np.shape(expected)
-        exact = expected.dtype.kind not in "fc" or case.name in EXACT
+        complex_ = any(np.asarray(value).dtype.kind == "c" for value in case.inputs)  # CuPy's compiler joins roundings
+        exact = expected.dtype.kind not in "fc" or (case.name in EXACT and not complex_)
         eps = 0 if exact else float(np.finfo(expected.dtype).eps)
         np.testing.assert_allclose(result, expected, rtol=100 * eps, atol=100 * eps)
 
@@ -66,7 +67,8 @@ def test_an_op_that_is_said_to_run_on_the_device_does(case, device):
         return
     kernel = CupyBackend(device).claim(case.node, 1).call
     kernel(None, *inputs)
-    assert (getattr(kernel, "trips", 0), kernel.reason or None) == (0, None)
+    assert not kernel.reason, kernel.reason
+    assert getattr(kernel, "trips", 0) == 0
 
 
 

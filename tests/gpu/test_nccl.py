@@ -24,6 +24,12 @@ from futurex.tree.pytree import flatten
 DEVICE = Device(NAMESPACE, "emulated")
 
 
+@pytest.fixture(autouse=True)
+def _emulated(monkeypatch):
+    """What stands for NCCL reads and writes memory of the host, also on a machine with a GPU."""
+    monkeypatch.setenv("FUTUREX_GPU", "emulated")
+
+
 def equip(group, library=fake_nccl, names=None):
     """Give every rank a GPU of its own and NCCL; returns their collectives."""
     made = []
