@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from futurex.frontend.array import Array
 from futurex.kernels.recycling import kept
 from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.graph import Graph
+
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 def parameters(function: Callable[..., Any], donate: Any) -> tuple[str, ...]:
@@ -87,11 +90,14 @@ def taken_over(inputs: Sequence[Any], donated: Mapping[int, str]) -> list[Any] |
     return taken if len(owners) == len(donated) else None
 
 
-def give_away(inputs: Sequence[Any], donated: Mapping[int, str]) -> None:
-    """From now on the futures among these inputs, which have names, tell whoever reads them what became of them."""
+def give_away(inputs: Sequence[Any], donated: Mapping[int, str], given: Mapping[int, Any] = _NOTHING) -> None:
+    """From now on the futures among these inputs, which have names, tell whoever reads them what became of them.
+
+    ``given`` is what the run has in their place: the value, or a future that has still to give it.
+    """
     for k, name in donated.items():
         if type(inputs[k]) is Array:
-            inputs[k]._future.give_away(name)
+            inputs[k]._future.give_away(name, taken=not isinstance(given.get(k), Future))
 
 
 def _surrendered(value: Any, often: Mapping[int, int]) -> Any:

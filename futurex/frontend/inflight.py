@@ -43,7 +43,7 @@ def launched(
             taken[k] = each._pending()
         for k, value in given.items():
             taken[k] = value
-        give_away(inputs, donated)
+        give_away(inputs, donated, given)
         inputs = taken
         pending = any(isinstance(each, Future) for each in inputs)
     copied = [k for k, value in enumerate(inputs) if isinstance(value, np.ndarray) and k not in lent and k not in given]

@@ -71,10 +71,13 @@ class Lendable:
         """Is a run under way that was given the result uncopied?"""
         return any(map(_under_way, self.readers))
 
-    def give_away(self, name: str) -> None:
-        """Let nobody have the result from now on; ``name`` is what they are told it was."""
+    def give_away(self, name: str, taken: bool = True) -> None:
+        """Let nobody have the result from now on; ``name`` is what they are told it was.
+
+        ``taken``: the run has it already. Else it takes it from here once it is there, which may be by now.
+        """
         self.gone, self.exposed, self.readers = name, False, ()
-        if self.done():  # type: ignore[attr-defined]
+        if taken and self.done():  # type: ignore[attr-defined]
             self.replace(None)  # type: ignore[attr-defined]
 
     def refusal(self) -> Donated:

@@ -12,6 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
+from futurex.errors import Donated
+from futurex.frontend import inflight
+from futurex.frontend.array import Array
+from futurex.runtime.futures import Future
+from futurex.tree import Aval
 
 SIZE = 60_000
 
@@ -196,6 +201,22 @@ def test_a_call_that_waits_for_its_effects_gives_nothing_away() -> None:
     with fx.disable():
         assert fx.futurize(lambda w: w + 1.0, donate="w")(old)[0] == 2.0
     assert np.asarray(old)[0] == 1.0
+
+
+def test_a_result_that_arrives_while_it_is_given_away_reaches_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run gives out its results one after the other: who waited for the last one calls while others are to come."""
+    future: Future[Any] = Future()
+    w, plain = Array(future, Aval((SIZE,), np.dtype(float)), None, True), inflight.give_away
+
+    def meanwhile(*args: Any) -> None:
+        future.set_result(np.linspace(0.0, 1.0, SIZE))
+        plain(*args)
+
+    monkeypatch.setattr(inflight, "give_away", meanwhile)
+    result = fx.futurize(lambda w: w * 0.5 + 1.0, donate="w")(w)
+    np.testing.assert_array_equal(np.asarray(result), np.linspace(0.0, 1.0, SIZE) * 0.5 + 1.0)
+    with pytest.raises(Donated, match="given away"):
+        np.asarray(w)
 
 
 def test_a_failed_run_raises_what_failed() -> None:
