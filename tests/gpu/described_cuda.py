@@ -1,0 +1,212 @@
+"""CuPy itself on a GPU that is described, not there: what its functions ask of CUDA, as a process of its own.
+
+CuPy's extension modules hold CUDA's runtime. Its functions are replaced in memory by stand-ins of C: device memory is
+the host's, kernels are neither compiled nor run, and the rules of a capture are kept ("CUDA Graphs" in the CUDA C++
+Programming Guide: a stream that is captured is neither waited for nor asked how far it is). Prints one line of JSON for
+each sample of each op: its name, why it does not run on the device, and why it cannot be part of a graph.
+"""
+
+import ctypes
+import importlib.util
+import json
+import mmap
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
+
+RUNTIME = r"""
+#include <stdlib.h>
+#include <string.h>
+#define F(name) int fake_cuda##name
+struct Stream { int captured; };
+struct Event { struct Stream *in; int captured; };
+static struct Stream legacy;
+static struct Stream *at(void *s) { return (size_t)s <= 2 ? &legacy : (struct Stream *)s; }
+static int busy(void *s) { return at(s)->captured ? 900 : 0; }
+F(GetDevice)(int *d) { *d = 0; return 0; }
+F(SetDevice)(int d) { return 0; }
+F(GetDeviceCount)(int *n) { *n = 1; return 0; }
+F(DriverGetVersion)(int *v) { *v = VERSION; return 0; }
+F(RuntimeGetVersion)(int *v) { *v = VERSION; return 0; }
+F(DeviceGetAttribute)(int *v, int name, int d) {  /* blocks, grids, shared memory, warps, registers, processors */
+    *v = name == 75 ? 9 : name == 16 ? 132 : name == 10 ? 32 : name == 8 ? 49152 : name == 97 ? 232448
+        : name == 39 ? 2048 : name == 5 ? 2147483647 : name >= 6 && name <= 7 ? 65535 : name >= 1 && name <= 4 ? 1024
+        : name == 12 ? 65536 : 0;
+    return 0; }
+F(DeviceSynchronize)(void) { return 0; }
+F(Malloc)(void **p, size_t n) { if (posix_memalign(p, 512, n + 1)) return 2; memset(*p, 0, n); return 0; }
+F(Free)(void *p) { free(p); return 0; }
+F(HostAlloc)(void **p, size_t n, unsigned f) { return posix_memalign(p, 512, n + 1) ? 2 : 0; }
+F(FreeHost)(void *p) { free(p); return 0; }
+F(PointerGetAttributes)(void *a, void *p) { memset(a, 0, 24); return 0; }
+F(MemGetInfo)(size_t *a, size_t *b) { *a = *b = (size_t)1 << 36; return 0; }
+F(MemcpyAsync)(void *d, void *s, size_t n, int kind, void *stream) { memmove(d, s, n); return 0; }
+F(Memcpy)(void *d, void *s, size_t n, int kind) { memmove(d, s, n); return 0; }
+F(MemsetAsync)(void *d, int v, size_t n, void *stream) { memset(d, v, n); return 0; }
+F(StreamCreateWithPriority)(void **s, unsigned f, int p) { *s = calloc(1, sizeof(struct Stream)); return 0; }
+F(StreamDestroy)(void *s) { return 0; }
+F(StreamSynchronize)(void *s) { return busy(s); }
+F(StreamQuery)(void *s) { return busy(s); }
+F(StreamIsCapturing)(void *s, int *status) { *status = at(s)->captured != 0; return 0; }
+F(StreamGetCaptureInfo_v2)(void *s, int *status) { *status = at(s)->captured != 0; return 0; }
+F(StreamBeginCapture)(void *s, int mode) { at(s)->captured = 1; return 0; }
+F(StreamEndCapture)(void *s, void **g) { at(s)->captured = 0; *g = malloc(1); return 0; }
+F(StreamWaitEvent)(void *s, void *e, unsigned f) {
+    return at(s)->captured != ((struct Event *)e)->captured ? 905 : 0; }
+F(EventCreateWithFlags)(void **e, unsigned f) { *e = calloc(1, sizeof(struct Event)); return 0; }
+F(EventDestroy)(void *e) { free(e); return 0; }
+F(EventRecord)(void *e, void *s) { ((struct Event *)e)->captured = at(s)->captured; return 0; }
+F(EventQuery)(void *e) { return ((struct Event *)e)->captured ? 907 : 0; }
+F(EventSynchronize)(void *e) { return ((struct Event *)e)->captured ? 907 : 0; }
+F(GraphInstantiate)(void **x, void *g, unsigned long long f) { *x = g; return 0; }
+F(GraphDestroy)(void *g) { return 0; }
+F(GraphExecDestroy)(void *g) { return 0; }
+const char *fake_cudaGetErrorName(int e) { return e == 999 ? "not described" : "cudaError"; }
+const char *fake_cudaGetErrorString(int e) { return e >= 900 && e < 910 ? "not while capturing" : "of no device"; }
+F(GetLastError)(void) { return 0; }
+F(PeekAtLastError)(void) { return 0; }
+F(LaunchKernel)(void) { return 0; }
+F(LaunchKernelExC)(void) { return 0; }
+F(FuncSetAttribute)(void) { return 0; }
+F(FuncGetAttributes)(int *a, void *f) { memset(a, 0, 40); a[6] = 1024; a[7] = 32; a[8] = a[9] = 90; return 0; }
+F(OccupancyMaxActiveBlocksPerMultiprocessor)(int *n) { *n = 4; return 0; }
+F(OccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int *n) { *n = 4; return 0; }
+int undescribed(void) { return 999; }
+int cuInit(unsigned f) { return 100; }
+int cuGetErrorName(int e, const char **s) { *s = "CUDA_ERROR"; return 0; }
+int cuGetErrorString(int e, const char **s) { *s = "of no device"; return 0; }
+int cuCtxGetCurrent(void **c) { *c = (void *)64; return 0; }
+int cuCtxGetDevice(int *d) { *d = 0; return 0; }
+int cuModuleLoadData(void **m, void *image) { *m = malloc(1); return 0; }
+int cuModuleUnload(void *m) { return 0; }
+int cuModuleGetFunction(void **f, void *m, char *name) { *f = malloc(1); return 0; }
+int cuLaunchKernel(
+    void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned room) {
+    return gy > 65535 || gz > 65535 || bx * by * bz > 1024 || room > 49152 ? 1 : 0; }
+int cuFuncGetAttribute(int *v, int name, void *f) { *v = name ? 32 : 1024; return 0; }
+"""
+
+CUBLAS = """
+int cublasCreate_v2(void **h) { *h = (void *)64; return 0; }
+int cublasGetMathMode(void *h, int *m) { *m = 0; return 0; }
+int cublasGetPointerMode_v2(void *h, int *m) { *m = 0; return 0; }
+"""
+
+
+def built(folder, name, text, *more):
+    """A library of C functions, loaded."""
+    source = folder / f"{name}.c"
+    source.write_text(text)
+    command = ["cc", "-w", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", *more, "-o", folder / name, source]
+    subprocess.run(command, check=True, timeout=60)
+    return ctypes.CDLL(str(folder / name))
+
+
+def symbols(path, *options):
+    """Name, kind and place of each symbol of a library; those that it lacks have no place."""
+    lines = subprocess.run(["nm", *options, path], capture_output=True, text=True, check=True).stdout.splitlines()
+    for fields in map(str.split, lines):
+        yield fields[-1].partition("@")[0], fields[-2], int(fields[0], 16) if len(fields) == 3 else None
+
+
+def replace(path, stand_ins):
+    """Have the functions of CUDA's runtime in an extension module jump to their stand-ins."""
+    found = [(name, place) for name, kind, place in symbols(path) if kind in "tT" and name.startswith("cuda")]
+    if not found:
+        return
+    try:
+        ctypes.CDLL(str(path))
+    except OSError:  # of a library that is not installed: nobody calls it
+        return
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    base = min(int(line.partition("-")[0], 16) for line in maps if line.endswith(str(path.resolve())))
+    protect = ctypes.CDLL(None).mprotect
+    for name, place in found:
+        target = getattr(stand_ins, f"fake_{name}", stand_ins.undescribed)
+        address = ctypes.cast(target, ctypes.c_void_p).value
+        page = (base + place) & -mmap.PAGESIZE
+        if protect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) != 0:
+            raise OSError("code cannot be replaced on this machine")
+        ctypes.memmove(base + place, b"\x48\xb8" + address.to_bytes(8, "little") + b"\xff\xe0", 12)  # mov rax; jmp rax
+
+
+def install(folder):
+    """Put the described GPU under CuPy, which must not have been imported."""
+    site = Path(importlib.util.find_spec("cupy_backends").origin).parent.parent
+    [cublas] = site.glob("cupy_backends/cuda/libs/cublas.*.so")
+    asked = {name for name, kind, _ in symbols(cublas, "-D") if kind == "U" and name.startswith("cublas")}
+    [major] = {line.rpartition(".")[2] for line in dynamic(cublas) if line.startswith("libcublas.so.")}
+    stand_ins = built(folder, "libcuda.so.1", f"#define VERSION {major}000\n{RUNTIME}")
+    asked |= {"cublasGemmStridedBatchedEx", "cublasSetWorkspace_v2"}
+    others = (f"int {name}() {{ return 0; }}" for name in asked if f" {name}(" not in CUBLAS)
+    versions = folder / "versions"
+    versions.write_text(f"libcublas.so.{major} {{ global: *; }};")
+    built(folder, f"libcublas.so.{major}", "\n".join([CUBLAS, *others]), f"-Wl,--version-script={versions}")
+    for path in sorted(site.glob("cupy*/**/*.so")):
+        replace(path, stand_ins)
+    from cupy.cuda import compiler, function
+
+    def uncompiled(*_, name_expressions=None, **__):
+        module = function.Module()
+        module.load(b"")
+        module._set_mapping({name: name for name in name_expressions or ()})
+        return module
+
+    compiler._compile_module_with_cache = uncompiled
+
+
+def dynamic(path):
+    """The libraries that a library needs."""
+    text = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+    return [line.rpartition("[")[2].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line]
+
+
+def judged(device):
+    """Of each sample of an op that is said to run on the device: its name, why it does not, why no graph holds it."""
+    from op_cases import cases, copies
+
+    from futurex.kernels.cupy_ import CupyBackend
+    from futurex.kernels.cupy_.rules import refusal
+
+    backend = CupyBackend(device)
+    for case in cases():
+        if case.record.structured or refusal(case.node) is not None:
+            continue
+        stream = device.xp.cuda.Stream(non_blocking=True)
+        with stream:
+            inputs = [device.to_device(value) for value in copies(case.inputs)]
+            if not any(map(device.holds, inputs)):
+                continue
+            kernel = backend.claim(case.node, 1).call
+            kernel(None, *inputs)
+            if kernel.reason or getattr(kernel, "trips", 0):
+                yield str(case), kernel.reason, None
+                continue
+            said = None
+            with device.captures():
+                stream.begin_capture()
+                try:
+                    kernel(None, *inputs)
+                except Exception as error:
+                    said = f"{type(error).__name__}: {error}"
+                stream.end_capture()
+            yield str(case), None, said
+
+
+def main(folder):
+    warnings.simplefilter("ignore")
+    os.environ.pop("FUTUREX_GPU", None)
+    install(Path(folder))
+
+    from futurex.kernels.cupy_ import device
+
+    for name, *said in judged(device()):
+        print(json.dumps([name, *said]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
