@@ -456,7 +456,7 @@ class Tracer:
         return call_numpy(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, call_method
+        from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, call_method, missing
 
         if name in METHODS:
             return lambda *args, **kwargs: call_method(name, self, *args, **kwargs)
@@ -467,20 +467,20 @@ class Tracer:
             raise Escape(f"the array attribute {name!r}", why, "np.stack of them before the call")
         if name in dir(np.ndarray):  # not what a class has beside
             raise Escape(f"the array attribute {name!r}", "it is not traced")
-        raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+        raise missing(self, lambda like: getattr(like, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Tracer.__slots__:
             object.__setattr__(self, name, value)
             return
-        from futurex.frontend.numpy_api.registry import SETTERS
+        from futurex.frontend.numpy_api.registry import SETTERS, missing
 
         if name in ("real", "imag"):
             getattr(self, name)._write(value)
         elif name in SETTERS:
             SETTERS[name](self, value)
         else:
-            raise Escape(f"assigning the attribute {name!r} of an array", "it has no form in the tree")
+            raise missing(self, lambda like: setattr(like, name, value))
 
 
 def fresh(node: Node) -> Tracer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, mark
 
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
@@ -59,3 +59,14 @@ def call_method(name: str, array: Any, *args: Any, **kwargs: Any) -> Any:
         if inner in str(error):
             raise TypeError(str(error).replace(inner, f"{name}()")) from None
         raise
+
+
+def missing(array: Any, ask: Callable[[Any], Any]) -> Exception:
+    """NumPy's error for an attribute that such an array does not have; the handlers of a ``try`` may catch it."""
+    like = array.dtype.type(0) if array.is_scalar else np.empty(0, array.dtype)
+    try:
+        ask(like.item() if array.aval.weak else like)
+    except AttributeError as error:
+        mark(error)
+        return error
+    raise Escape("an attribute of an array that the tracer does not have", "it has no form in the tree")
