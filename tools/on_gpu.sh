@@ -5,9 +5,9 @@
 #
 # Parts are device, doctor, first, benchmark, every-op and tests; all of them if none is named. `first` comes first: in
 # three minutes it says whether kernels, graphs and training steps give on this GPU what they give on the processor.
-# WHEELS is a folder of wheels for what that machine's Python lacks (CuPy, Numba, pytest, ...); they are unpacked beside
-# the results and nothing of the machine's own is changed. RESULTS (default: gpu-results) takes logs and figures, which
-# are written as they come: a run that is cut off leaves what it found, and tests that are interrupted tell what failed by
+# WHEELS is a folder of wheels for what that machine's Python lacks (CuPy, Numba, pytest, ...); they are unpacked
+# aside and nothing of the machine's own is changed. RESULTS (default: gpu-results) takes logs and figures, which are
+# written as they come: a run that is cut off leaves what it found, and tests that are interrupted tell what failed by
 # then. With pytest-xdist several processes share the GPU, and a test that leaves its process none ends that one only.
 # PYTHON names another interpreter.
 set -uo pipefail
@@ -18,11 +18,13 @@ mkdir -p "$results"
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 FUTUREX_COMPILE=wait
 unset FUTUREX_GPU
 if [ -n "$wheels" ]; then
+    site=$(mktemp -d)  # not among the results, of which a run that is cut off may bring back a few files only
+    trap 'rm -rf "$site"' EXIT
     for wheel in "$wheels"/*.whl; do  # one by one: another's failure is no reason to do without it
-        "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$results/site" "$wheel" ||
+        "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" "$wheel" ||
             { echo "== without $wheel"; failed=1; }
     done
-    export PYTHONPATH=$PYTHONPATH:$results/site
+    export PYTHONPATH=$PYTHONPATH:$site
 fi
 
 part() {  # part NAME SECONDS COMMAND...: run it, keep what it says, and go on if it fails
@@ -46,5 +48,4 @@ part benchmark 490 "$python" -m benchmarks gpu --out "$results"
 part every-op 240 "${tests[@]}" tests/gpu/test_every_op.py
 part tests 420 "${tests[@]}" tests/gpu tests/test_autocast.py --ignore=tests/gpu/test_every_op.py \
     --ignore=tests/gpu/test_planned.py --ignore=tests/gpu/test_compiles.py  # which are for machines without a GPU
-rm -rf "$results/site"
 exit "$failed"
