@@ -23,8 +23,8 @@ NEVER_RUN = (KeyError, AttributeError, ImportError, NotImplementedError, StopIte
 def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     """The body of a ``try``: an exception in it, now or at run time, would have to reach the handlers.
 
-    ``caught``: the types that handlers catch; None for all. Exceptions of the user's own, and of Python's containers,
-    happen at every run as they do now; others may belong to the trace.
+    ``caught``: the types that handlers catch; None for all. Exceptions of the user's own, of Python's containers and of
+    imports happen at every run as they do now; others may belong to the trace.
     """
     trace = current()
     shields = not _surely_not_at_run_time(caught)
@@ -32,7 +32,7 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not is_own(error):
+        if not (is_own(error) or isinstance(error, ImportError)):
             raise Escape(
                 f"{type(error).__name__} in a try statement: {error}", "its handlers run as plain Python"
             ) from error

@@ -1,4 +1,4 @@
-"""Attributes that arrays do not have: code that is written for pandas, too, tries them, and goes on without."""
+"""What code tries that is written for other libraries and releases, too: attributes of arrays, and imports."""
 
 import numpy as np
 import pytest
@@ -34,6 +34,14 @@ def asks(x):
     return x * (2 if hasattr(x, "index") else 3), x[0] * (2 if hasattr(x[0], "is_integer") else 3)
 
 
+def imports(x):
+    try:
+        from numpy import product_of_old as prod
+    except (ModuleNotFoundError, ImportError):
+        from numpy import prod
+    return prod(x)
+
+
 def not_caught(x):
     x.name = "x"
     return x
@@ -42,8 +50,10 @@ def not_caught(x):
 X = np.arange(1.0, 4)
 
 
-@pytest.mark.parametrize("function, args", [(labelled, (X, X)), (says, (X,)), (says_of_a_sum, (X,)), (asks, (X,))])
-def test_handlers_see_numpy_s_own_error(function, args):
+@pytest.mark.parametrize(
+    "function, args", [(labelled, (X, X)), (says, (X,)), (says_of_a_sum, (X,)), (asks, (X,)), (imports, (X,))]
+)
+def test_handlers_see_what_they_see_in_plain_numpy(function, args):
     futurized = fx.futurize(function)
     for _ in range(3):
         found, expected = futurized(*args), function(*args)
