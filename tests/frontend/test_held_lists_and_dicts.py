@@ -123,6 +123,20 @@ def bound_in_a_loop(net, x):
     return net.alias[0] + net.n
 
 
+def replaced_in_a_branch(net, x):
+    if x.sum() > 0:
+        net.layers[0].params = {"w": x[:3] * 2, "b": x[0] * 2}
+    return x
+
+
+def replaced_in_a_loop(net, x):
+    k = 0
+    while x[0, 0] + k < 1:
+        net.layers[0].params = {"w": x[:3] * k, "b": x[0] * 2}
+        k += 1
+    return x
+
+
 def returned(net, x):
     net.state["inner"][0] = x[0]
     return net.state, net.layers[0].params, net.state["pair"]
@@ -163,7 +177,7 @@ STAGED = [
     whole_step, swaps, one_of_two_names, another_name, written_in_place, in_a_loop, returned, of_globals, by_name,
     is_it, beside_a_loop, bound_in_a_loop,
 ]  # fmt: skip
-PLAIN = [counts, grows, of_attributes, in_a_branch, until_small]
+PLAIN = [counts, grows, of_attributes, in_a_branch, until_small, replaced_in_a_branch, replaced_in_a_loop]
 
 
 def values(thing):

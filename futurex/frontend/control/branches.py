@@ -237,6 +237,8 @@ class _Outputs:
         found, own, alone = list(objects), self.branches[branch], True
         if any(id(each) in one.objects for each in found for one in self.branches):
             raise Escape("an object that a branch changes and gives another name", "it is another one elsewhere")
+        if any(id(each) in current().held.nests for each in found):
+            raise Escape("a list or dict of an object that one branch replaces", "elsewhere it stays what it is")
         for each in found:
             if id(each) not in own.born or own.held[id(each)] > 1:
                 current().freeze([each], self.site)

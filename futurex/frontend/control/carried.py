@@ -469,6 +469,8 @@ def _after_loop(
         return _known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
+    if not runs_once and any(id(each) in current().held.nests for each in containers(original)):
+        return Conflict(f"{entry.name}, which rounds replace by another list or dict", "without any it stays", None)
     finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
