@@ -14,6 +14,7 @@ from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
+from futurex.frontend.reads import IsSame
 from futurex.ops.control import Failure
 from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
@@ -296,12 +297,15 @@ class Trace:
     def captured(
         self, array: Any, read: Callable[[], Any] | None = None, key: Any = None, guard: Guard | None = None
     ) -> Any:
-        """The tracer of an array from outside the function. An array of several names must stay the same one."""
+        """The tracer of an array from outside the function. An array of several names must stay one array."""
         if key is None:
             read, key, guard = self.held.place_of(array, self.guards)
         found = self.captures.get(id(array))
         if found is None:
             found = self.captures[id(array)] = self._capture(array, read, key, guard)
+        elif found.key != key and found.read is not None and read is not None:
+            what = f"{guard.name if guard else key} is {found.guard.name if found.guard else found.key}"
+            self.guards["same", key] = Guard(what, IsSame(found.read, read), True, (bool, "True"), True)
         elif found.key != key:
             for place, one in ((found.key, found.guard), (key, guard)):
                 if one is not None:

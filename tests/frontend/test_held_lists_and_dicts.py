@@ -173,9 +173,24 @@ def of_attributes(net, x):
     return net.n
 
 
+def under_two_names(net, x):
+    y = np.zeros_like(x)
+    for layer in net.layers:
+        y = y + layer.moments[1] * x
+    net.layers[0].saved = net.alias = y
+    net.layers[1].saved = net.alias
+    return y.sum()
+
+
+def read_under_two_names(net, x):
+    seen = 0.0 if net.alias is None else net.alias.sum() + net.layers[0].saved[0].sum()
+    net.layers[0].saved = net.alias = x * 2
+    return x + seen
+
+
 STAGED = [
     whole_step, swaps, one_of_two_names, another_name, written_in_place, in_a_loop, returned, of_globals, by_name,
-    is_it, beside_a_loop, bound_in_a_loop,
+    is_it, under_two_names, read_under_two_names, beside_a_loop, bound_in_a_loop,
 ]  # fmt: skip
 PLAIN = [counts, grows, of_attributes, in_a_branch, until_small, replaced_in_a_branch, replaced_in_a_loop]
 
