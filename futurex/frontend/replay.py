@@ -107,7 +107,8 @@ def _entry(trace: Trace, value: Any, key: Any, entry: Any, before: dict[Any, Any
         if key in before and before[key] is entry:
             kept = (key,)
     else:
-        own = entry._cell.origin if isinstance(entry, Tracer) and not entry._chain else entry
+        given = isinstance(entry, Tracer) and not entry._chain and entry._cell.origin is not None
+        own = entry._cell.origin if given else entry
         kept = (key,) if key in before and before[key] is own and (id(value), key) not in trace.assigned else None
     return kept, entry if kept is not None else found_apart(entry, trace)
 

@@ -40,7 +40,7 @@ class Layer:
 class Net:
     def __init__(self):
         self.layers, self.rate, self.alias, self.n = [Layer(0), Layer(1)], 0.1, None, 0
-        self.shared = self.layers[0].params
+        self.shared, self.empty = self.layers[0].params, {"w": None, "b": None}
         self.state = {"pair": (np.ones(3), "a"), "inner": [np.zeros(3)], "words": ["x"]}
 
 
@@ -188,9 +188,15 @@ def read_under_two_names(net, x):
     return x + seen
 
 
+def filled_in(net, x):
+    net.empty["w"] = x * 2
+    net.empty["b"] = net.empty["b"]
+    return x
+
+
 STAGED = [
     whole_step, swaps, one_of_two_names, another_name, written_in_place, in_a_loop, returned, of_globals, by_name,
-    is_it, under_two_names, read_under_two_names, beside_a_loop, bound_in_a_loop,
+    is_it, filled_in, under_two_names, read_under_two_names, beside_a_loop, bound_in_a_loop,
 ]  # fmt: skip
 PLAIN = [counts, grows, of_attributes, in_a_branch, until_small, replaced_in_a_branch, replaced_in_a_loop]
 
