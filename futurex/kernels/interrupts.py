@@ -30,6 +30,7 @@ _desk[FUNCTIONS : FUNCTIONS + len(_NAMES)] = [address_of_function(getattr(_api, 
 _desk[TRUTH] = id(True)
 _restore = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(("PyErr_Restore", _api))
 _told: list[int] = []
+_working: list[int] = []  # the threads inside of a stop
 _lock = threading.Lock()
 
 
@@ -60,6 +61,7 @@ class Stop:
     def __enter__(self) -> None:
         with _lock:
             self._threads.append(threading.get_ident())
+            _working.append(threading.get_ident())
             if self.asked:
                 _told.append(threading.get_ident())
                 _publish()
@@ -67,9 +69,17 @@ class Stop:
     def __exit__(self, *_: object) -> None:
         with _lock:
             self._threads.remove(threading.get_ident())
+            _working.remove(threading.get_ident())
             if self.asked:
                 _told.remove(threading.get_ident())
                 _publish()
+
+
+def end_all() -> None:
+    """Tell every thread that works on a run to end it, for good: the process ends, and takes apart what they run."""
+    with _lock:
+        _told.extend(set(_working) - set(_told))
+        _publish()
 
 
 def _publish() -> None:
@@ -93,6 +103,7 @@ def _in_process() -> None:
     global _lock
     _lock = threading.Lock()
     _told.clear()
+    _working.clear()
     _publish()
     _desk[MAIN] = threading.main_thread().ident or 0
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from futurex.kernels.interrupts import Stop, look
+from futurex.kernels.interrupts import Stop, end_all, look
 from futurex.kernels.threads import obey, rouse_by
 from futurex.runtime import trace
 from futurex.runtime.floating import carried
@@ -27,6 +27,7 @@ from futurex.runtime.scheduler import Scheduler
 
 Task = Callable[[], None]
 _EXIT_SECONDS = 5.0
+_END_SECONDS = 2.0  # beyond these, for runs that are told to end; loops look some twenty times a second
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
@@ -94,6 +95,10 @@ class Pool:
             if worker.thread is not None and worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, end - time.monotonic()))
 
+    def works(self) -> bool:
+        """Is there a thread yet?"""
+        return any(worker.thread is not None and worker.thread.is_alive() for worker in self._workers)
+
     def _start(self) -> None:
         with self._starting:
             if self._started or self._closed:
@@ -156,9 +161,14 @@ class Pool:
 
 @atexit.register
 def _join_all() -> None:
-    end = time.monotonic() + _EXIT_SECONDS
-    for pool in list(_pools):
+    end, pools = time.monotonic() + _EXIT_SECONDS, list(_pools)
+    for pool in pools:
         pool.shutdown(max(0.0, end - time.monotonic()))
+    end += _END_SECONDS
+    while any(pool.works() for pool in pools) and time.monotonic() < end:
+        end_all()  # those that wait for a thread, too, when they have one
+        for pool in pools:
+            pool.shutdown(0.05)
 
 
 class PoolRun:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,3 +257,26 @@ def test_ctrl_c_ends_a_script():
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=WAIT)
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+ENDS = """
+import atexit, sys, threading
+atexit.register(lambda: print([each.name for each in threading.enumerate() if each.name.startswith("compute")]))
+sys.path.insert(0, {folder!r})
+import numpy as np, futurex as fx
+from test_interrupts import until
+
+f, x = fx.futurize(until), np.ones(8)
+fx.precompile(f, x, 1.0)
+for _ in range(3):  # from now on it is no call to wait for
+    f(x, 1e7).result()
+under_way = [f(x, 1e13), f(x * 2.0, 1e13)]
+print([each.done() for each in under_way])
+"""
+
+
+def test_a_program_ends_while_a_compiled_loop_is_under_way():
+    """No thread is in code that the process takes apart, which ended in a crash at times; one run waits for another."""
+    script = ENDS.format(folder=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[False, False]\n[]\n", "")
