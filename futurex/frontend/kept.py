@@ -35,9 +35,9 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
     Raises Escape where one would have to be part of both the result and an object of the caller's.
     """
     often = Counter(id(value) for value in containers(result))
+    _refuse_two_owners(often, trace)
     if not often:
         return result, []
-    _refuse_two_owners(often, trace)
     outside = {} if all(trace.is_own(value) for value in containers(result)) else _outside(trace)
     if max(often.values()) == 1 and not often.keys() & (trace.arguments.keys() | outside.keys()):
         return result, []

@@ -194,11 +194,25 @@ def filled_in(net, x):
     return x
 
 
+def made_under_two_names(net, x):
+    net.empty = [x * 2, x]
+    net.state = (net.empty[0], net.empty)
+    return x.sum()
+
+
+def made_as_one(net, x):
+    net.alias = net.shared = {"w": x[0], "b": x[1]}
+    return x.sum()
+
+
 STAGED = [
     whole_step, swaps, one_of_two_names, another_name, written_in_place, in_a_loop, returned, of_globals, by_name,
     is_it, filled_in, under_two_names, read_under_two_names, beside_a_loop, bound_in_a_loop,
 ]  # fmt: skip
-PLAIN = [counts, grows, of_attributes, in_a_branch, until_small, replaced_in_a_branch, replaced_in_a_loop]
+PLAIN = [
+    counts, grows, of_attributes, in_a_branch, until_small, replaced_in_a_branch, replaced_in_a_loop,
+    made_under_two_names, made_as_one,
+]  # fmt: skip
 
 
 def values(thing):
