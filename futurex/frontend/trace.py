@@ -333,14 +333,18 @@ class Trace:
         cell.born = -1  # it was there before any branch that it is first used in
         return Capture(array, node, Tracer(cell), read, key, guard)
 
-    def forget_unread(self, leaves: Sequence[Any]) -> None:
-        """Take no array from outside that neither a leaf of what the call leaves nor anything else depends on: what a
-        call only replaces may be of any shape."""
-        cells = {leaf._cell for leaf in leaves if hasattr(leaf, "_cell")}
-        nodes = [leaf._raw for leaf in leaves if hasattr(leaf, "_raw")]
+    def forget_unread(self, leaves: Sequence[Any], values: Sequence[Node]) -> None:
+        """Take no array from outside that neither a leaf of what the call leaves, nor one of the ``values`` that it
+        writes into arguments, nor anything else depends on: what a call only replaces may be of any shape."""
+        from futurex.frontend.generators import TracedGenerator
+        from futurex.frontend.tracer import Tracer
+
+        traced = [leaf for leaf in leaves if isinstance(leaf, Tracer | TracedGenerator)]
+        cells = {leaf._cell for leaf in traced}
+        nodes = [*values, *(leaf._raw if isinstance(leaf, Tracer) else leaf._cell.value for leaf in traced)]
         written = [capture.node for capture in self.captures.values() if capture.tracer._cell.written]
-        values = [capture.tracer._cell.value for capture in self.captures.values() if capture.tracer._cell.written]
-        read = {*_reachable([*nodes, *values, *self.effects, *self.failing], set(), 0), *written}
+        nodes += [capture.tracer._cell.value for capture in self.captures.values() if capture.tracer._cell.written]
+        read = {*_reachable([*nodes, *self.effects, *self.failing], set(), 0), *written}
         self.captures = {
             key: capture for key, capture in self.captures.items()
             if capture.node in read or capture.tracer._cell in cells or not isinstance(capture.array, np.ndarray)

@@ -403,7 +403,7 @@ def _collect(
     for leaf in everywhere:
         if isinstance(leaf, np.ndarray):
             trace.captured(leaf)
-    trace.forget_unread(everywhere)
+    trace.forget_unread(everywhere, [cell.value for cell in cells if cell.written])
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number

@@ -364,6 +364,21 @@ def test_what_is_only_replaced_may_be_of_any_shape():
     assert traces[-1] == traces[3]
 
 
+def test_what_only_an_argument_is_made_of_is_read():
+    def scaled(net, x):
+        net.n = 0
+        x *= CACHE["w"]
+        return net.rate
+
+    CACHE.update(w=np.ones(3))
+    futurized, net = fx.futurize(scaled, escape="error"), Net()
+    for round_ in range(1, 4):
+        x = np.ones(3)
+        CACHE["w"] = np.full(3, float(round_))
+        assert futurized(net, x) == net.rate
+        np.testing.assert_array_equal(x, np.full(3, float(round_)))
+
+
 def test_what_somebody_else_puts_there_between_calls():
     futurized, plain, net = fx.futurize(returned_sum), Net(), Net()
     future = fx.futurize(lambda x: x + 1)(np.ones(3))
