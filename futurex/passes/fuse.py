@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, loop_of
@@ -277,15 +277,7 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
     views = _with_sources([node for node in read if _is_view(node)], inside)
     bases = {node.inputs[0] for node in views} & inside
     outs = [node for node in group if not _is_view(node) and (node in read or node in bases)]
-    sources = dict.fromkeys(source for node in group for source in node.inputs if source not in inside)
-    inner: dict[Node, Node] = {}
-    inputs: list[Node] = []
-    for source in sources:
-        if source.op == "const" and source.shape == ():
-            inner[source] = source
-        else:
-            inner[source] = param(source.aval, f"a{len(inputs)}")
-            inputs.append(new[source])
+    inner, inputs = taken_in(group, new, lambda constant: constant.shape == ())
     params = [each for each in inner.values() if each.op == "param"]
     for node in group:
         inner[node] = rebuilt(node, [inner[source] for source in node.inputs])
@@ -296,6 +288,21 @@ def _make_region(group: list[Node], graph: Graph, users: dict[Node, list[Node]],
     for node in group:
         if node in views:
             new[node] = rebuilt(node, [new[source] for source in node.inputs])
+
+
+def taken_in(
+    group: Sequence[Node], new: Mapping[Node, Node], is_part: Callable[[Node], bool]
+) -> tuple[dict[Node, Node], list[Node]]:
+    """What stands in a region for all that its nodes read from outside: a parameter, or a constant that is part of it.
+    And the new nodes that the parameters are given."""
+    inside, inner, inputs = set(group), dict[Node, Node](), list[Node]()
+    for source in dict.fromkeys(source for node in group for source in node.inputs if source not in inside):
+        if source.op == "const" and is_part(source):
+            inner[source] = source
+        else:
+            inner[source] = param(source.aval, f"a{len(inputs)}")
+            inputs.append(new[source])
+    return inner, inputs
 
 
 def region_of(params: Sequence[Node], outs: Sequence[Node], inputs: Sequence[Node]) -> Node:

@@ -14,12 +14,12 @@ import numpy as np
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, function_of, loop_of
 from futurex.ops.spectra import work_of
-from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, Regions, program_order, rebuild
+from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, Regions, program_order, rebuild, taken_in
 from futurex.passes.rewrite import users_of
 from futurex.passes.simplify import scalar_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt
-from futurex.tree.node import Node, apply, item, param
+from futurex.tree.node import Node, apply, item
 from futurex.tree.source import at
 
 LONGEST, MOST_WORK = 5000, 20000
@@ -131,14 +131,7 @@ def _make(group: list[Node], graph: Graph, users: dict[Node, list[Node]], new: d
     views = [node for node in read if node.op == "reshape"]
     bases = {_base(node) for node in views}
     outs = [node for node in group if node in bases or (node in read and node not in views)]
-    inner: dict[Node, Node] = {}
-    inputs: list[Node] = []
-    for source in dict.fromkeys(source for node in group for source in node.inputs if source not in inside):
-        if source.op == "const" and source.size == 1:
-            inner[source] = source
-        else:
-            inner[source] = param(source.aval, f"a{len(inputs)}")
-            inputs.append(new[source])
+    inner, inputs = taken_in(group, new, lambda constant: constant.size == 1)
     params = [each for each in inner.values() if each.op == "param"]
     for node in group:
         sources = [inner[source] for source in node.inputs]
