@@ -82,6 +82,8 @@ class Tracer:
         """The value now, unchecked (to be merged or carried, not used)."""
         if not self._chain:
             return self._cell.value
+        if len(self._chain) == 1 and self._chain[0][0] == "reshape":
+            return emit("reshape", self._cell.value, shape=self._chain[0][1])
         return emit("load", self._cell.value, *self._dynamic, chain=self._chain)
 
     @property

@@ -179,6 +179,25 @@ def test_traces_that_compute_the_same_share_a_plan():
     assert len(step.profile()) == len(first.plan.instructions)
 
 
+def test_a_view_of_weights_is_the_same_of_an_array_and_of_a_future():
+    """Of a future nobody knows how it lies in memory, so that its view is made where it is written, not where it is
+    read; NumPy's array is both."""
+
+    def step(w, x):
+        rows = w.reshape(6, 8)
+        y = x @ rows
+        return w - 0.1 * (x.T @ y).reshape(6, 2, 4)
+
+    w, x = np.ones((6, 2, 4)), np.arange(30.0).reshape(5, 6)
+    futurized = fx.futurize(step, donate=("w",))
+    held, expected = w, w
+    for _ in range(3):
+        held, expected = futurized(held, x), step(expected, x)
+    np.testing.assert_allclose(held, expected, rtol=1e-12)
+    first, second = futurized._traces()
+    assert first.plan is second.plan
+
+
 def test_traces_of_equal_trees_from_other_lines_keep_their_errors_apart():
     @fx.futurize
     def pick(x, i, upper):
