@@ -90,7 +90,8 @@ def of_class(kind: type, name: str) -> Any:
     if kind.__flags__ & _HEAP_TYPE and kind.__module__.partition(".")[0] not in _LIBRARIES and not current().walking:
         key = id(kind), "class", name
         if key not in current().guards:
-            _guard(f"{kind.__qualname__}.{name}", lambda: getattr(kind, name, None), found, key)
+            read = attribute(kind, name) if found is not None else lambda: getattr(kind, name, None)
+            _guard(f"{kind.__qualname__}.{name}", read, found, key)
     return found
 
 
@@ -147,7 +148,7 @@ def guard_method(value: Any, method: types.MethodType, name: str) -> None:
     elif not current().walking:
         key = id(value), "method", name
         what = f"{type(value).__qualname__}.{name}"
-        current().guards.setdefault(key, guard_of(what, lambda: getattr(value, name, None), method))
+        current().guards.setdefault(key, guard_of(what, attribute(value, name), method))
 
 
 def guard_function(function: types.FunctionType) -> None:

@@ -83,7 +83,7 @@ def unchanged(
     known: dict[str, Any] = {f"{_OURS}builtins": _BUILTINS, f"{_OURS}error": Exception, f"{_OURS}otherwise": otherwise}
     tests: dict[Any, str] = {}
     for read, value in asked:
-        written = _written(read, known, own)
+        written = _written(read, value, known, own)
         if written is None or len(tests) > _MOST:
             return otherwise
         key, text = written
@@ -94,9 +94,10 @@ def unchanged(
     return types.FunctionType(made["same"].__code__, own, "same", tuple(known.values()))
 
 
-def _written(read: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
-    """What is read, and the test whether that is still ``{}``. Names of the scope ``own`` are names of the function
-    itself, which the interpreter finds in a few nanoseconds."""
+def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
+    """What is read, and the test whether that is still ``{}``, the constant of ``value``. Names of the scope ``own`` are
+    names of the function itself, which the interpreter finds in a few nanoseconds. A bound method is made anew whenever
+    somebody looks: the same are those of one function and one object."""
     if type(read) is GlobalName:
         scope, name = _constant(read.scope, known), read.name
         if read.scope is own and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith(_OURS):
@@ -111,6 +112,10 @@ def _written(read: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tup
         owner, name = read.args
         if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
             holder = _constant(owner, known)
+            if type(value) is types.MethodType:
+                kind, parts = _constant(types.MethodType, known), ("__func__", "__self__")
+                same = " and ".join(f"{_OURS}method.{part} is {_constant(getattr(value, part), known)}" for part in parts)
+                return (holder, name), f"type({_OURS}method := {holder}.{name}) is {kind} and {same}"
             return (holder, name), f"{holder}.{name} is {{}}"
     return None
 
