@@ -1,4 +1,4 @@
-"""Have the values of a run moved? Found by machine code that looks at the objects, right before it makes its steps.
+"""Have the values of a run moved? Found by machine code that is called with them, right before it makes its steps.
 
 Python takes some 0.5 µs to find where an array lies, several times that where a kernel has used the caches up; the code
 reads the same from the object in a few nanoseconds. Numbers, and arrays of one element, are copied to where they go,
@@ -8,7 +8,6 @@ and so are the addresses of arrays that only kernels read which find them in the
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,25 +47,19 @@ Copy = tuple[int, int, int, int]
 class Watch:
     """What is known of the values of a run. Numbers and addresses among them go to places that :meth:`copy` names.
 
-    ``words``: how many values, where their objects stand and what is known of each, room for those that have moved and
-    how many they are, how many copies are made, and which.
+    ``words``: what is known of each value, room for those that have moved and how many they are, how many copies are
+    made, and which.
     """
 
     def __init__(self, count: int) -> None:
-        self._pack = struct.Struct(f"={count}Q").pack_into
-        self._objects, self._moved = (ctypes.c_uint64 * count)(), (ctypes.c_int64 * count)()
+        self._moved = (ctypes.c_int64 * count)()
         self._seen = np.zeros((count, _RECORD), np.int64)
         self._copies = np.zeros((0, _COPY), np.int64)
-        objects, moved = ctypes.addressof(self._objects), ctypes.addressof(self._moved)
-        self.words = (ctypes.c_int64 * 7)(count, objects, address_of(self._seen), moved)
-
-    def take(self, values: Sequence[Any]) -> None:
-        """Let these be the values that are looked at; they must live until that is over."""
-        self._pack(self._objects, 0, *map(id, values))
+        self.words = (ctypes.c_int64 * 5)(address_of(self._seen), ctypes.addressof(self._moved))
 
     def moved(self) -> list[int]:
         """Which values had moved when they were last looked at."""
-        return self._moved[: self.words[4]]
+        return self._moved[: self.words[2]]
 
     def note(self, place: int, value: Any, *, number: bool, copied: bool) -> None:
         """Know a value, by where it lies. One that is ``copied`` may lie anywhere: a number, or an array of the same
@@ -83,7 +76,7 @@ class Watch:
     def copy(self, copies: Sequence[Copy]) -> None:
         """Make these copies at every look."""
         self._copies = np.array(copies, np.int64).reshape(-1, _COPY)
-        self.words[5], self.words[6] = len(copies), address_of(self._copies)
+        self.words[3], self.words[4] = len(copies), address_of(self._copies)
 
 
 def address_to(place: int, target: int, offset: int) -> Copy:
@@ -100,19 +93,16 @@ def how_to_copy(value: Any, dtype: np.dtype[Any]) -> int:
     return size + _IN_ARRAY if fits and size in (4, 8) else 0
 
 
-# From block %entry on, with the address of a watch's words in %watch; ends in a block that knows how many have %moved.
+# From block %entry on, with so many %values at %objects and the address of a watch's words in %watch; ends in a block that
+# knows how many have %moved.
 LOOK = f"""
-  %values = load i64, ptr %watch, align 8
-  %objects.at = getelementptr i64, ptr %watch, i64 1
-  %objects = load ptr, ptr %objects.at, align 8
-  %seen.at = getelementptr i64, ptr %watch, i64 2
-  %seen = load ptr, ptr %seen.at, align 8
-  %places.at = getelementptr i64, ptr %watch, i64 3
+  %seen = load ptr, ptr %watch, align 8
+  %places.at = getelementptr i64, ptr %watch, i64 1
   %places = load ptr, ptr %places.at, align 8
-  %moved.at = getelementptr i64, ptr %watch, i64 4
-  %numbers.at = getelementptr i64, ptr %watch, i64 5
+  %moved.at = getelementptr i64, ptr %watch, i64 2
+  %numbers.at = getelementptr i64, ptr %watch, i64 3
   %numbers = load i64, ptr %numbers.at, align 8
-  %table.at = getelementptr i64, ptr %watch, i64 6
+  %table.at = getelementptr i64, ptr %watch, i64 4
   %table = load ptr, ptr %table.at, align 8
   br label %value
 value:

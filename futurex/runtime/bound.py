@@ -84,9 +84,15 @@ class Together:
         """Steps with the part of each, and parts that are called."""
         self._watch = Watch(values)
         self._copies: list[list[Copy]] = [[] for _ in range(values)]
-        self._guard: Row | None = None
+        self._guard = Row((), self._watch) if steps.ready() else None
         """Looks whether a value has moved; makes all steps if none has, and nothing is called."""
+        self._known = False  # where values lie
         self._owners = [0]  # of these steps
+        self.play: Callable[..., bool] = lambda *values: False
+        """Runs all parts, where that takes no lock, or tells that a call has to."""
+        if self._guard is not None:
+            self._guard.arm(False)
+            self.play = self._guard.play
 
     def _only_numbers(self) -> list[list[tuple[int, np.dtype[Any]]]]:
         """For each value that is only read as a number where it is written; those kernels need not fetch."""
@@ -133,10 +139,10 @@ class Together:
             lock.acquire()
         owners = self._owners
         try:
-            if self._guard is not None and self._guard.run(values) and not self._called:
-                return
-            if steps.ready():
-                self._aim(values)
+            if self._guard is not None:
+                if self._guard.run(values):
+                    return
+                self._aim(self._guard, values)
             for row, owners in self._rows:
                 if row is not None:
                     row.run()
@@ -163,11 +169,11 @@ class Together:
             error.part = failure.part  # type: ignore[attr-defined]
             raise error from None
 
-    def _aim(self, values: Sequence[Any]) -> None:
+    def _aim(self, guard: Row, values: Sequence[Any]) -> None:
         """Aim what has moved, and try again what could not be aimed."""
-        guard, self._guard = self._guard, None  # should a kernel raise, all are aimed anew
-        moved = range(len(values)) if guard is None else self._watch.moved()
-        changed = guard is None
+        guard.arm(False)
+        moved = self._watch.moved() if self._known else range(len(values))
+        changed, self._known = not self._known, False  # should a kernel raise, all are aimed anew
         for place in sorted(self._called.union(*(self._readers[number] for number in moved))):
             found = self._parts[place].aim(values)
             (self._called.add if found is None else self._called.discard)(place)
@@ -178,10 +184,11 @@ class Together:
         self._watch.copy([each for copies in self._copies for each in copies])
         if changed:
             self._rows = self._joined()
-            made = [] if self._called else [(step, k) for k, found in enumerate(self._steps) for step in found or ()]
-            guard, self._owners = Row([step for step, _ in made], self._watch), [k for _, k in made] or [0]
-        if KNOWN:
-            self._guard = guard
+            made = [(step, k) for k, found in enumerate(self._steps) for step in found or ()]
+            self._owners = [k for _, k in made] or [0]
+            guard.aim([step for step, _ in made])
+        guard.arm(KNOWN and not self._called)
+        self._known = KNOWN
 
     def _note(self, number: int, value: Any) -> None:
         """Know where a value lies, or what to copy of it."""

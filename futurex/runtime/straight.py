@@ -81,7 +81,8 @@ class Straight:
         if self._rows:  # all of it at once: what is too small for a later kernel would be kept, too
             workspace.take(max(kernel.scratch for kernel in instance.kernels))
         for number, row in enumerate(self._rows):
-            known[f"r{number}"] = self._row(instance, workspace, *row)
+            known[f"r{number}"] = made = self._row(instance, workspace, *row)
+            known[f"p{number}"] = made.play
         return types.FunctionType(self.code, known, "program")
 
     def failed(self, error: BaseException) -> tuple[int, dict[int, Any]] | None:
@@ -201,7 +202,11 @@ class Straight:
         named = [self._names[self._views.get(slot, (slot,))[0]] for slot in slots]
         brought = list(dict.fromkeys(name for name in named if name[0] != "c"))
         self._rows.append((group, brought))
-        self._lines.append(f"r{len(self._rows) - 1}({', '.join(brought)})")
+        values = ", ".join(brought)
+        line = f"r{len(self._rows) - 1}({values})"
+        if not any(self._low.drafts[index].kernel.exclusive for index in group):
+            line = f"p{len(self._rows) - 1}({values}) or {line}"
+        self._lines.append(line)
         self._instructions[len(self._lines) + 1] = group
 
     def _row(self, instance: Instance, workspace: Workspace, group: Sequence[int], brought: Sequence[str]) -> Together:

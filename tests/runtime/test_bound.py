@@ -1,9 +1,11 @@
 """Instructions that run as machine code together, and the one team of OpenMP threads that they run on."""
 
+import ctypes
 import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from futurex.kernels.numba_.labels import BoundLabels
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Row, StepFailed, Workspace, clearing, copying
 from futurex.kernels.watch import AXES, Watch, address_to, how_to_copy
+from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.straight import SHORT
 from futurex.tree import Aval, Graph, apply, param
@@ -410,6 +413,68 @@ def test_steps_are_made_in_order():
     at = words.ctypes.data
     Row([copying(at, at + 24, 8), clearing(at + 24, 8), copying(at + 8, at, 8)]).run()
     assert words.tolist() == [3, 3, 2, 0]
+
+
+def test_a_row_that_is_not_armed_looks_and_does_nothing():
+    words = np.arange(2, dtype=np.int64)
+    at, value = words.ctypes.data, np.ones(3)
+    watch = Watch(1)
+    row = Row([copying(at, at + 8, 8)], watch)
+    watch.note(0, value, number=False, copied=False)
+    row.arm(False)
+    assert row.play(value) is False
+    assert (words[0], watch.moved()) == (0, [])
+    row.arm(True)
+    assert row.play(np.ones(3)) is False
+    assert (words[0], watch.moved()) == (0, [0])
+    assert row.play(value) is True
+    assert words[0] == 1
+
+
+def test_a_step_that_failed_is_told_by_the_next_look():
+    copy, words = steps._libc()[0], np.zeros(2, np.int64)
+    row = Row([(copy, words.ctypes.data, words.ctypes.data + 8, 8, 0, 1)])
+    assert row.play() is False
+    with pytest.raises(StepFailed):
+        row.run()
+
+
+def test_other_threads_run_while_a_row_does():
+    """A step that waits for another thread of Python ends, and does not fail after its deadline."""
+    library, word = ctypes.CDLL(None), (ctypes.c_int64 * 8)()
+    library.sem_init(word, 0, 0)
+    until = (ctypes.c_int64 * 2)(int(time.time()) + 60, 0)
+    wait = ctypes.cast(library.sem_timedwait, ctypes.c_void_p).value
+    row = Row([(wait, ctypes.addressof(word), ctypes.addressof(until), 0, 0, 1)])
+    other = threading.Timer(0.05, lambda: library.sem_post(word))
+    other.start()
+    row.run()
+    other.join(60)
+
+
+class Refusing:
+    """Aims at what it has seen before."""
+
+    def aim(self, out, source):
+        if source[0] < 0:
+            raise ArithmeticError("no")
+        return [copying(out.ctypes.data, source.ctypes.data, 8)]
+
+
+def test_after_an_aim_that_failed_all_are_aimed_anew():
+    """Arrays that lie where they lay before are no reason to go on with what was aimed halfway."""
+    out, ones, minus = np.zeros(1), np.ones(1), -np.ones(1)
+    parts = [Part(Refusing(), None, (Operand(None, out),), (Operand(0),), several=False)]
+    row = Together(parts, 1, [])
+    assert row.play(ones) is False
+    row(ones)
+    assert (row.play(ones), out[0]) == (True, 1.0)
+    with pytest.raises(ArithmeticError):
+        row(minus)
+    assert row.play(ones) is False
+    out[0] = 0.0
+    row(ones)
+    assert (row.play(ones), out[0]) == (True, 1.0)
 
 
 def test_workspaces_are_as_large_as_the_neediest_wants():
