@@ -66,30 +66,6 @@ def surrendered(inputs: Sequence[Any], donated: Iterable[int]) -> dict[int, Any]
     return {k: _surrendered(inputs[k], often) for k in donated}
 
 
-def taken_over(inputs: Sequence[Any], donated: Mapping[int, str]) -> list[Any] | None:
-    """The inputs with the values of futures; None unless each is there, and is the caller's to give away if donated."""
-    taken, owners = list(inputs), set()
-    for k, each in enumerate(inputs):
-        if type(each) is not Array:
-            if k in donated:
-                return None
-            continue
-        future = each._future
-        if type(future) is not Done or future.gone is not None or each._view is not None:
-            return None
-        mine = k in donated
-        if mine and (future.readers or not future.private()):
-            return None
-        value = taken[k] = future.value
-        if mine:
-            owners.add(id(future))
-            if type(value) is not np.ndarray or value.base is not None or not value.flags.carray:
-                return None
-        elif type(value) is not np.ndarray and isinstance(value, np.ndarray | Resident):
-            return None
-    return taken if len(owners) == len(donated) else None
-
-
 def give_away(inputs: Sequence[Any], donated: Mapping[int, str], given: Mapping[int, Any] = _NOTHING) -> None:
     """From now on the futures among these inputs, which have names, tell whoever reads them what became of them.
 
@@ -98,6 +74,12 @@ def give_away(inputs: Sequence[Any], donated: Mapping[int, str], given: Mapping[
     for k, name in donated.items():
         if type(inputs[k]) is Array:
             inputs[k]._future.give_away(name, taken=not isinstance(given.get(k), Future))
+
+
+def hand_over(owners: Iterable[Done[Any]], names: Iterable[str]) -> None:
+    """The same of futures that are done, and in nobody's hands, whose values a run has."""
+    for owner, name in zip(owners, names, strict=True):
+        owner.gone, owner.exposed, owner.value = name, False, None
 
 
 def _surrendered(value: Any, often: Mapping[int, int]) -> Any:

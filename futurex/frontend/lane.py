@@ -7,6 +7,7 @@ long way then decides. The second puts the results of a run into the nest that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import IN_ORDER
-from futurex.runtime.futures import Done
+from futurex.runtime.futures import OWN_REFERENCES, Done, Resident
 from futurex.tree.pytree import Structure
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], "list[Any] | None"]
 Pack = Callable[..., Any]
+Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None"]
 _LONGEST = 400
 """Leaves of a call or result for which such a function is made."""
 _CONTAINERS = (tuple, list, dict)
@@ -33,13 +35,14 @@ class Lane:
 
     ``fits``: leaves that match are all that a run takes, as it takes them.
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
-    ``pack(results, call)`` where somebody wants to know when the results are asked for. ``takes``: futures are among
-    the inputs. ``read``: bytes of the arrays that a run reads and does not own.
+    ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
+    are among them or are given away: their values, and the futures that own what is given away; None if not all is
+    there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
     ``choice``, where there is one: calls may go as plain NumPy. ``plain``: all of them do.
     ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "fits", "inputs", "match", "pack", "plain", "read", "takes", "valid", "variant")
+    __slots__ = ("choice", "fits", "inputs", "match", "pack", "plain", "read", "take", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -50,8 +53,9 @@ class Lane:
         self.plain = PlainCalls() if variant.graph is None else None
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
-        self.takes = any(key[0] is Array for key in variant.leaves)
-        self.fits = not (self.takes or variant.gives or variant.captures)
+        takes = any(key[0] is Array for key in variant.leaves)
+        self.fits = not (takes or variant.gives or variant.captures)
+        self.take = _take(variant) if takes or variant.gives else None
         self.read = 0
         if self.pack is not None:
             params = enumerate(variant.graph.params)  # type: ignore[union-attr]
@@ -166,6 +170,29 @@ class _Matcher:
         elif kind not in (float, complex, type(None)):
             raise _Unsure
         self._unless(test)
+
+
+def _take(variant: Variant) -> Take:
+    """Writes ``take``. Who else has a value is a matter of how many refer to it: all values have names by then, so one
+    that is among the inputs twice is not given away."""
+    kinds = [*(variant.leaves[k][0] for k in variant.inputs), *(type(each.array) for each in variant.captures)]
+    futures = [k for k, kind in enumerate(kinds) if kind is Array]
+    given = variant.gives
+    names = "".join(f"x{k}, " for k in range(len(kinds)))
+    lines = ["def take(inputs):", f" {names} = inputs"]
+    for k in futures:
+        there = f"type(f{k}) is Done and f{k}.gone is None and x{k}._view is None"
+        unread = f" and not f{k}.readers" if k in given else ""
+        lines += [f" f{k} = x{k}._future", f" if not ({there}{unread}): return None", f" x{k} = f{k}.value"]
+    for k in futures:
+        mine = f"type(x{k}) is ndarray and refs(x{k}) == {OWN_REFERENCES} and x{k}.base is None and x{k}.flags.carray"
+        other = f"type(x{k}) is ndarray or not isinstance(x{k}, others)"
+        lines.append(f" if not ({mine if k in given else other}): return None")
+    owners = "".join(f"f{k}, " for k in given)
+    lines.append(f" return [{names}], ({owners})" if given.keys() <= set(futures) else " return None")
+    known: dict[str, Any] = {"Done": Done, "ndarray": np.ndarray, "others": (np.ndarray, Resident), "refs": getrefcount}
+    exec("\n".join(lines), known)
+    return known["take"]
 
 
 def _pack(variant: Variant) -> Pack | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _BUILTINS = vars(builtins)
+_METHOD = "__func__", "__self__"
 _OURS = "_fx_"  # what begins like this is no name of the user's
 _MOST = 200
 """Things from outside that are asked about in one expression."""
@@ -95,9 +96,9 @@ def unchanged(
 
 
 def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) -> tuple[tuple[Any, ...], str] | None:
-    """What is read, and the test whether that is still ``{}``, the constant of ``value``. Names of the scope ``own`` are
+    """What is read, and the test whether that is still ``{}``, which is the ``value``. Names of the scope ``own`` are
     names of the function itself, which the interpreter finds in a few nanoseconds. A bound method is made anew whenever
-    somebody looks: the same are those of one function and one object."""
+    somebody looks: those of one function and one object are the same."""
     if type(read) is GlobalName:
         scope, name = _constant(read.scope, known), read.name
         if read.scope is own and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith(_OURS):
@@ -113,9 +114,9 @@ def _written(read: Any, value: Any, known: dict[str, Any], own: dict[str, Any]) 
         if name.isidentifier() and not keyword.iskeyword(name) and not read.keywords:
             holder = _constant(owner, known)
             if type(value) is types.MethodType:
-                kind, parts = _constant(types.MethodType, known), ("__func__", "__self__")
-                same = " and ".join(f"{_OURS}method.{part} is {_constant(getattr(value, part), known)}" for part in parts)
-                return (holder, name), f"type({_OURS}method := {holder}.{name}) is {kind} and {same}"
+                kind, now = _constant(types.MethodType, known), f"{_OURS}method"
+                parts = (f"{now}.{part} is {_constant(getattr(value, part), known)}" for part in _METHOD)
+                return (holder, name), f"type({now} := {holder}.{name}) is {kind} and {' and '.join(parts)}"
             return (holder, name), f"{holder}.{name} is {{}}"
     return None
 

@@ -21,7 +21,7 @@ from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
 from futurex.frontend.assembly import change, returned
 from futurex.frontend.choice import Choice, Misfit
-from futurex.frontend.donation import give_away, parameters, taken_over
+from futurex.frontend.donation import hand_over, parameters
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
@@ -189,13 +189,16 @@ class Futurized(Standing, Generic[P, R]):
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
             inputs = inputs + variant.captured()
-        taken = taken_over(inputs, variant.gives) if lane.takes or variant.gives else inputs
+        taken = lane.take(inputs) if lane.take is not None else (inputs, ())
         if taken is None:
             return self._run(variant, leaves, args, kwargs)
+        values, owners = taken
         try:
             if lane.fits and (results := run_quickly(plan, inputs)) is not None:
                 return lane.pack(results)
-            found = run_at_once(executor(), plan, taken, lane.read, lambda: give_away(inputs, variant.gives))
+            found = run_at_once(
+                executor(), plan, values, lane.read, lambda: hand_over(owners, variant.gives.values())
+            )
         except Exception as error:
             return returned(variant, leaves, [], failed(plan, error), (args, kwargs))
         return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)

@@ -209,8 +209,8 @@ def _native() -> tuple[_Method, list[int]]:
 class Row:
     """Steps that are made one after the other, without the interpreter's lock.
 
-    ``play(*values)`` makes them all if no watched value has moved, and is true if it did. It costs Python as much as any
-    function of its own: a call by ``ctypes`` takes 15 µs where a kernel has used the caches up.
+    ``play(*values)`` makes them all if no watched value has moved, and is true if it did. It costs Python what any
+    function of its own does: a call by ``ctypes`` takes 15 µs where a kernel has used the caches up.
     """
 
     def __init__(self, steps: Sequence[Step], watch: Watch | None = None) -> None:

@@ -93,8 +93,8 @@ def how_to_copy(value: Any, dtype: np.dtype[Any]) -> int:
     return size + _IN_ARRAY if fits and size in (4, 8) else 0
 
 
-# From block %entry on, with so many %values at %objects and the address of a watch's words in %watch; ends in a block that
-# knows how many have %moved.
+# From block %entry on, with so many %values at %objects, and the address of a watch's words in %watch; ends in a block
+# that knows how many have %moved.
 LOOK = f"""
   %seen = load ptr, ptr %watch, align 8
   %places.at = getelementptr i64, ptr %watch, i64 1

@@ -51,6 +51,7 @@ class Lendable:
     away to a run. ``call`` wants to know when somebody asks for the result.
     """
 
+    __slots__ = tuple[str, ...]()  # a future has a dict, a result that is there has slots
     exposed: bool = False
     passed_on: bool = False
     gone: str | None = None
@@ -63,7 +64,7 @@ class Lendable:
             return False
         if self.exposed and self.done():  # type: ignore[attr-defined]
             value = self.result()  # type: ignore[attr-defined]
-            holders = sys.getrefcount(value) - _OWN_REFERENCES
+            holders = sys.getrefcount(value) - OWN_REFERENCES
             self.exposed = type(value) is not np.ndarray or value.base is not None or holders > 0
         return not self.exposed
 
@@ -108,7 +109,7 @@ class Lendable:
         return value
 
 
-_OWN_REFERENCES = 3  # to a result while it is looked at: the future's, a name's, and that of the function that counts
+OWN_REFERENCES = 3  # to a result while it is looked at: the future's, a name's, and that of the function that counts
 
 
 def _under_way(reader: weakref.ref[Any]) -> bool:
@@ -197,10 +198,14 @@ class Done(Lendable, Generic[T]):
     (3, True, False)
     """
 
+    __slots__ = ("call", "exposed", "gone", "readers", "value")  # they are asked for often, some twenty at every step
+
     def __init__(self, value: T, call: Call | None = None) -> None:
         self.value = value
-        if call is not None:
-            self.call = call
+        self.call = call
+        self.exposed = False
+        self.gone = None
+        self.readers = ()
 
     def handed_out(self) -> bool:
         """Hand the result out if nobody has to be asked before: it is :attr:`value` then."""

@@ -240,9 +240,9 @@ class Plan:
 
         An output that was donated is the argument itself. A result of shape () may be an array of shape () or a NumPy
         scalar. ``outs`` are arrays that may be overwritten with the results. ``checked`` arguments are known to have
-        the types, shapes and dtypes of the graph's. Donated arguments share no memory with others. Raises TypeError for
-        arguments that do not fit, what a kernel raises with a note that names the user's line, and RunTimeout if other
-        localities do not answer. After an error donated arguments hold no valid values.
+        the types, shapes and dtypes of the graph's, and donated ones to lie in C order, apart from all others. Raises
+        TypeError for arguments that do not fit, what a kernel raises with a note that names the user's line, and
+        RunTimeout if other localities do not answer. After an error donated arguments hold no valid values.
         """
         if self.threads > 1:
             take_team(library=self.library)
@@ -264,12 +264,13 @@ class Plan:
             if instance.program is not None and (counters.runs + 1) % RARELY and trace.active() is None:
                 counters.runs += 1
                 try:
-                    results: list[Any] = instance.program(taken, communicator, outs)
+                    results: list[Any] = instance.program(taken, communicator, outs, checked)
                 except BaseException as error:
                     self._failed(self._straight, instance, error)
                     raise
                 self._instances.append(instance)
-                return self.delivery.hand_back(results, args)
+                in_place = checked and self.delivery.in_place
+                return results if in_place else self.delivery.hand_back(results, args)
             self._instances.append(instance)
         instance, values = self.begin(args, communicator, outs)
         start = time.perf_counter()

@@ -29,6 +29,8 @@ class Delivery:
         self._expected: list[tuple[Any, Any, Any]] = [_expected(aval) for aval in self._avals]
         self._fresh = [(root, low.slots[root].aval, out) for root, out in layout.fresh.items()]
         self._donated = [(root, low.slots[root].aval, param) for root, param in layout.donated.items()]
+        self.in_place = set(donate.values()) <= set(layout.donated.values())
+        """Is every donated result written where it belongs, if nothing else lies there?"""
         self._low, self._layout = low, layout
         given: set[int] = set()
         self.outs = [(index, self._copies(number, given)) for number, index in enumerate(low.outs)]

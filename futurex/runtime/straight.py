@@ -37,12 +37,12 @@ end."""
 _BY_NAME = (np.maximum, np.minimum)  # NumPy warns where these take their result by position
 _FILE = os.path.join(os.path.dirname(__file__), "<plan>")
 
-Program = Callable[[Sequence[Any], Any, Any], list[Any]]
+Program = Callable[[Sequence[Any], Any, Any, bool], list[Any]]
 
 
 class Straight:
-    """The code of one plan. :meth:`bind` makes the function ``program(args, communicator, outs) -> results`` of an
-    instance; ``args`` have been checked."""
+    """The code of one plan. :meth:`bind` makes the function ``program(args, communicator, outs, checked) -> results``
+    of an instance; ``args`` fit, and if they were ``checked`` before the run, donated ones may be written to."""
 
     def __init__(self, plan: Plan) -> None:
         self._low, self._layout, self._outs = plan.low, plan.layout, plan.delivery.outs
@@ -57,7 +57,7 @@ class Straight:
         binds = [draft.kernel.bind for draft in self._low.drafts] if plan.grain.seconds < SHORT else []
         self._steps = {index: bind for index, bind in enumerate(binds) if bind is not None}
         self._write(plan)
-        text = "def program(args, communicator, outs):\n" + "".join(f" {line}\n" for line in self._lines)
+        text = "def program(args, communicator, outs, checked):\n" + "".join(f" {line}\n" for line in self._lines)
         module = compile(text, _FILE, "exec")
         self.code = next(each for each in module.co_consts if isinstance(each, types.CodeType))
 
@@ -131,7 +131,7 @@ class Straight:
                 "".join(f"{names[slot]}, " for slot in slots)
                 for slots in (self._layout.donated, map(self._low.params.__getitem__, self._layout.donated.values()))
             )
-            self._lines.append(f"{targets} = all_given(({sources}), args, kinds)")
+            self._lines.append(f"{targets} = ({sources}) if checked else all_given(({sources}), args, kinds)")
         for slot in self._low.slots:
             if slot.derive is not None and self._per_run(slot.root) and slot.index not in self._layout.shared:
                 self._lines.append(f"{names[slot.index]} = k_{slot.index}(None, {self._list(slot.derive[1])})")

@@ -15,6 +15,7 @@ import futurex as fx
 from futurex.errors import Donated
 from futurex.frontend import inflight
 from futurex.frontend.array import Array
+from futurex.runtime.counters import HOT
 from futurex.runtime.futures import Future
 from futurex.tree import Aval
 
@@ -72,7 +73,7 @@ def test_a_call_unlike_the_ones_before(held: str, size: int) -> None:
     step = fx.futurize(shift, donate=("w", "m"))
     w, m, x = np.linspace(-1.0, 1.0, size), np.zeros(size), np.linspace(0.0, 2.0, 50)
     wide_w, wide_m = w, m
-    for _ in range(12):
+    for _ in range(HOT + 8):
         w, m = step(w, m, x)
         wide_w, wide_m = shift(wide_w, wide_m, x)
         w.result(), m.result()
@@ -267,8 +268,8 @@ ACTIONS = ("step", "hold", "view", "drop", "share", "wait")
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.sampled_from(ACTIONS), max_size=14), st.sampled_from([64, 5000]), st.booleans())
-def test_whatever_the_caller_holds_keeps_its_elements(actions: list[str], size: int, wait: bool) -> None:
+@given(st.lists(st.sampled_from(ACTIONS), max_size=14), st.sampled_from([64, 5000]), st.booleans(), st.booleans())
+def test_whatever_the_caller_holds_keeps_its_elements(actions: list[str], size: int, wait: bool, hot: bool) -> None:
     """The judge is NumPy, and copies of everything that was in the caller's hands."""
 
     def function(w: Any, x: Any) -> Any:
@@ -280,6 +281,9 @@ def test_whatever_the_caller_holds_keeps_its_elements(actions: list[str], size: 
     w: Any = np.arange(float(size))
     value = w.copy()
     held: list[tuple[Any, Any]] = []
+    for _ in range((HOT + 2) * hot):
+        w, _ = step(w, x)
+        value = value * 0.5 + x
     for action in actions:
         if action == "step":
             w, _ = step(w, x)
