@@ -43,13 +43,13 @@ class NumpyBackend:
                 return Kernel(
                     writer(node), self.name, into=True, inplace=record.inplace, threads=used, overlaps=overlaps
                 )
-        written = _OF_FLOATS.get(node.op, "")
-        if written and all(each.aval.weak and each.dtype == float for each in (node, *node.inputs)):
+        written = _written(node)
+        if written and "{call}" not in written:
             return Kernel(_evaluating(written, len(node.inputs)), self.name, threads=used, written=written)
         call = _load(node) if node.op == "load" else _plain(node)
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
-        return Kernel(call, self.name, view=record.view, threads=used)
+        return Kernel(call, self.name, view=record.view, threads=used, written=written)
 
 
 def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
@@ -68,8 +68,34 @@ def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
     return replace(kernel, call=call, view=None, into=True)
 
 
-_OF_FLOATS = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "negative": "-{}", "absolute": "abs({})"}
+_OF_FLOATS = {
+    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "negative": "-{}", "absolute": "abs({})",
+    "divide": "{0} / {1} if {1} else {call}", "scalar_power": "{} ** {}",
+    "equal": "{} == {}", "not_equal": "{} != {}",
+    "less": "{} < {}", "less_equal": "{} <= {}", "greater": "{} > {}", "greater_equal": "{} >= {}",
+}  # fmt: skip
 """What Python computes of its own floats as NumPy does, without a look for a loop. A quotient may raise there."""
+_EXACT = 1 << 53
+"""Python's ints to here are floats, too."""
+
+
+def _written(node: Node) -> str:
+    """The node as a Python expression, where it has one that is as good as its kernel."""
+    if node.op == "check":
+        return "{0} or {call}"
+    known = [each.attrs["value"].value if each.op == "const" else None for each in node.inputs]
+    numbers = all(
+        each.aval.weak and (each.dtype == float or (type(value) is int and abs(value) < _EXACT))
+        for each, value in zip(node.inputs, known, strict=True)
+    )
+    if not (numbers and isinstance(node.aval, Aval) and node.aval.weak and node.dtype in (float, bool)):
+        return ""
+    if node.op == "scalar_power":  # which is complex where a root of a negative number is
+        base, exponent = known
+        real = node.inputs[0].op == "absolute" or (base is not None and base >= 0)
+        if not (real or (exponent is not None and exponent == exponent // 1)):
+            return ""
+    return _OF_FLOATS.get(node.op, "")
 
 
 @functools.cache

@@ -55,10 +55,10 @@ class Kernel:
     rows whose elements are so many elements apart (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call
     at a time per kernel object. ``threads``: how many one call uses, if that is not what was asked for. ``late``: what
     is compiled behind the first calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does; ``written``: so is
-    this Python expression, with the inputs in the place of its braces. ``bind(workspace)`` gives the kernel as calls
-    of machine code, which must not run beside a call of it. ``parts``: into how many calls of a NumPy function one call
-    may be cut, each on a thread of its own; ``contest`` tells whether it is. ``overlaps``: inputs that may share
-    memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
+    this Python expression, with the inputs in the place of its braces, and such a call in that of ``{call}``.
+    ``bind(workspace)`` gives the kernel as calls of machine code, which must not run beside a call of it. ``parts``:
+    into how many calls of a NumPy function one call may be cut, each on a thread of its own; ``contest`` tells whether
+    it is. ``overlaps``: inputs that may share memory with ``out`` in any way. ``own``: bytes that the kernel keeps for
     itself between calls; ``scratch``: bytes that it needs during a call, where all kernels of a thread use the same.
     """
 

@@ -145,8 +145,14 @@ class Straight:
             elif self._low.drafts[group[0]].outs[0] not in self._views:
                 self._instruction(group[0], self._low.drafts[group[0]])
             self._lines += [f"{names[gone]} = None" for gone in drops[number] if gone not in self._views]
-        results = (f"copied({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
+        results = (self._copied(slot) if copy else names[slot] for slot, copy in self._outs)
         self._lines.append(f"return [{', '.join(results)}]")
+
+    def _copied(self, index: int) -> str:
+        """A result in memory of its own: of a number in the arena, a NumPy scalar."""
+        slot, name = self._low.slots[index], self._names[index]
+        is_number = slot.kind is Kind.BUFFER and slot.aval.shape == () and slot.aval.dtype.kind in "biufc"
+        return f"{name}[()]" if is_number else f"copied({name})"
 
     def _groups(self, plan: Plan) -> list[list[int]]:
         """The instructions in an order in which those that are steps stand together, as far as they may."""
@@ -240,7 +246,8 @@ class Straight:
         targets = f"({''.join(f'{out}, ' for out in outs)})" if several else outs[0]
         numbers = [self._low.slots[out].kind is Kind.SCALAR for out in draft.outs]
         if kernel.written:
-            line = f"{targets} = {kernel.written.format(*inputs.split(', '))}"
+            call = f"k{index}(None, {inputs})"
+            line = f"{targets} = {kernel.written.format(*inputs.split(', '), call=call)}"
         elif kernel.ufunc in _BY_NAME:
             line = f"k{index}({inputs}, out={targets})"
         elif kernel.ufunc is not None:
