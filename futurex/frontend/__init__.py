@@ -4,7 +4,8 @@ from futurex.frontend.array import Array
 from futurex.frontend.autocast import autocast
 from futurex.frontend.errors import StagingError
 from futurex.frontend.program import Program, lower, precompile
-from futurex.frontend.staging import Futurized, disable, futurize
+from futurex.frontend.staging import Futurized, futurize
+from futurex.frontend.switch import disable
 from futurex.frontend.transforms import (
     checkpoint,
     custom_vjp,

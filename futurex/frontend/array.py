@@ -64,8 +64,12 @@ class Array:
     def result(self, timeout: float | None = None) -> Any:
         """The ndarray (or NumPy or Python scalar). Waits at most ``timeout`` seconds, then raises TimeoutError."""
         future = self._future
-        if type(future) is Done and future.handed_out():
+        if type(future) is Done and future.gone is None and not future.readers and type(future.value) is not Resident:
             value = future.value
+            if not future.exposed:
+                if future.call is not None:
+                    future.call.asked()
+                future.exposed = True
         else:
             if future.call is not None:
                 future.call.asked()

@@ -104,7 +104,8 @@ class _Matcher:
         if len(self._arrays) > 1:
             if len({id(leaf) for leaf in leaves if type(leaf) is np.ndarray}) < len(self._arrays):
                 raise _Unsure
-            self._unless(f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}")
+            others = f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}"
+            self._unless(others if len(self._arrays) > 2 else " is not ".join(self._arrays))
 
     def function(self) -> Match:
         text = "".join(f" {line}\n" for line in self._lines)
@@ -142,7 +143,7 @@ class _Matcher:
                 raise _Unsure
             if structure.keys:
                 self._unless(f"tuple({name}) == {self._constant(structure.keys)}")
-                self._unless(f"set(map(type, {name})) == {self._constant({str})}")
+                self._unless(f"tuple(map(type, {name})) == {self._constant((str,) * len(structure.keys))}")
         self._children(structure, f"{name}.values()" if kind is dict else name)
 
     def _leaf(self, name: str) -> None:
@@ -160,8 +161,8 @@ class _Matcher:
             test = f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {shape}"
             test += f" and {name}.flags.num & {IN_ORDER} == {IN_ORDER}"
         elif kind is Array:
-            aval, is_array = self._constant(leaf.aval), self._constant(leaf._is_array)
-            test = f"type({name}) is Array and {name}._is_array is {is_array}"
+            aval = self._constant(leaf.aval)
+            test = f"type({name}) is Array and {name}._is_array is {leaf._is_array}"
             test += f" and ({name}._aval is {aval} or {name}._aval == {aval})"
         elif issubclass(kind, np.generic):
             test += f" and {name}.dtype is {self._constant(values[0])}"

@@ -11,8 +11,8 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
@@ -33,8 +33,9 @@ from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
+from futurex.frontend.switch import disabled, disabling
 from futurex.frontend.symbolic import Families, needs_sizes
-from futurex.frontend.trace import tracing
+from futurex.frontend.trace import tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
 from futurex.kernels.blas_threads import keep_blas_within
@@ -59,38 +60,6 @@ REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
 _GIVE_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 OPTIONS = ("device", "donate", "escape", "memory_limit")
-
-
-def _is_off() -> bool:
-    """Does the environment turn futurex off? FUTUREX: ``on`` (default) or ``off``."""
-    text = os.environ.get("FUTUREX") or "on"
-    if text.lower() not in ("on", "off"):
-        raise ValueError(f"FUTUREX={text!r} must be on or off")
-    return text.lower() == "off"
-
-
-class _Settings(threading.local):
-    disabled = _is_off()
-
-
-_settings = _Settings()
-
-
-@contextmanager
-def disable() -> Iterator[None]:
-    """Run futurized functions as plain Python inside the block (``FUTUREX=off`` does it for the whole process).
-
-    >>> import futurex as fx
-    >>> f = fx.futurize(lambda x: x + 1)
-    >>> with fx.disable():
-    ...     f(1)
-    2
-    """
-    before, _settings.disabled = _settings.disabled, True
-    try:
-        yield
-    finally:
-        _settings.disabled = before
 
 
 @functools.cache
@@ -142,9 +111,9 @@ class Futurized(Standing, Generic[P, R]):
     # -- calling -----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        if tracing():
+        if under_way and tracing():
             return self.__fx_stage__(args, kwargs)
-        if (_settings.disabled or floating.strict()) and not self._strict:
+        if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:
             lane = self._lane

@@ -410,7 +410,7 @@ class _Stack(threading.local):
 
 
 _stack = _Stack()
-_under_way: list[Trace] = []
+under_way: list[Trace] = []
 """The traces of all threads: where there is none, a call need not ask for those of its own."""
 
 
@@ -422,19 +422,19 @@ def current() -> Trace:
 
 
 def tracing() -> bool:
-    return bool(_under_way) and bool(_stack.traces)
+    return bool(under_way) and bool(_stack.traces)
 
 
 @contextmanager
 def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
     """Make ``trace`` the current one; yields the id from which its nodes count."""
     _stack.traces.append(trace)
-    _under_way.append(trace)
+    under_way.append(trace)
     try:
         with interning_scope(fresh=not nested) as first:
             yield first
     finally:
-        _under_way.remove(trace)
+        under_way.remove(trace)
         _stack.traces.pop()
 
 

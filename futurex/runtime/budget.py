@@ -46,7 +46,7 @@ class Budget(Generic[R]):
         if not self.running:
             raise ValueError("no run is under way")
         self.running -= 1
-        return self._start()
+        return self._start() if self._waiting else []
 
     def forget(self) -> list[R]:
         """Runs that had entered and will not start any more."""

@@ -207,17 +207,6 @@ class Done(Lendable, Generic[T]):
         self.gone = None
         self.readers = ()
 
-    def handed_out(self) -> bool:
-        """Hand the result out if nobody has to be asked before: it is :attr:`value` then."""
-        if self.exposed:
-            return True
-        if self.gone is None and not self.readers and type(self.value) is not Resident:
-            if self.call is not None:
-                self.call.asked()
-            self.exposed = True
-            return True
-        return False
-
     def replace(self, value: T) -> None:
         """Let the result be another object of the same value."""
         self.value = value

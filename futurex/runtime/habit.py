@@ -10,6 +10,8 @@ import time
 
 SOON, AFTER = 0.2, 8
 """Of the time of a run; calls in a row that were waited for that soon."""
+EVERY = 8
+"""Of so many calls by somebody who is known to wait one is looked at."""
 LONGEST = 20e-3
 """Seconds of a run from which a hand-over does not matter."""
 
@@ -22,14 +24,15 @@ class Habit:
     ...     habit.called(1.0).asked()
     >>> habit.waits
     True
-    >>> unasked = habit.called(1.0), habit.called(1.0)
+    >>> unasked = [habit.called(1.0) for _ in range(2 * EVERY)]
     >>> habit.waits
     False
     """
 
-    __slots__ = ("_last", "_soon")
+    __slots__ = ("_calls", "_last", "_soon")
 
     def __init__(self) -> None:
+        self._calls = 0
         self._soon = 0
         self._last: Call | None = None
 
@@ -38,8 +41,12 @@ class Habit:
         """Is the next call one to run where it is made?"""
         return self._soon >= AFTER
 
-    def called(self, seconds: float) -> Call:
-        """A run that takes this long begins, or was over when its call returned."""
+    def called(self, seconds: float) -> Call | None:
+        """A run that takes this long begins, or was over when its call returned; None if nobody needs to know when its
+        results are asked for."""
+        self._calls += 1
+        if self._soon >= AFTER and self._calls % EVERY:
+            return None
         if self._last is not None and self._last.open:
             self._soon = 0
         self._last = call = Call(self, SOON * seconds)
