@@ -346,14 +346,10 @@ class Tracer:
         return self._extended(("index", entries), dynamic=tuple(encoded.dynamic))
 
     def _check_bounds(self, index: Index) -> None:
-        axis = 0
-        for entry in index.entries:
-            if entry[0] == "n":
-                continue
+        for axis, entry in enumerate(entry for entry in index.entries if entry[0] != "n"):
             extent = self.shape[axis]
             if entry[0] == "i" and is_static((extent,)) and not -extent <= entry[1] < extent:
-                raise IndexError(f"index {entry[1]} is out of bounds for axis {axis} with size {self.shape[axis]}")
-            axis += 1
+                raise IndexError(f"index {entry[1]} is out of bounds for axis {axis} with size {extent}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_scalar:
