@@ -14,9 +14,10 @@ import numpy as np
 from futurex.kernels.recycling import LEAST_BYTES, kept, maker
 from futurex.kernels.registry import Kernel
 from futurex.ops.strides import lies_in_rows
+from futurex.runtime.arenas import LEAST_LENT, allocate, lent
 from futurex.runtime.counters import Counters
 from futurex.runtime.lower import Kind, Lowering, Slot
-from futurex.runtime.memory import Layout, allocate
+from futurex.runtime.memory import Layout
 
 Values = list[Any]
 Step = Callable[[Values], None]
@@ -31,22 +32,26 @@ class Home(Protocol):
     def empty(self, shape: Any, dtype: Any) -> Any: ...
 
 
-def _allocate(nbytes: int, home: Home | None) -> Any:
-    return allocate(nbytes) if home is None else home.empty(nbytes, np.uint8)
-
-
 class Instance:
     """``template`` holds constants and arena arrays; a run copies it, fills in its arguments and executes ``calls``.
 
-    The arena lies in ``home`` where one is given: arrays that ranks exchange are then read where they are made.
+    The arena lies in ``home`` where one is given: arrays that ranks exchange are then read where they are made. A large
+    one is ``lent``, and taken when the instance has been made; not if others than the run, which is then not ``alone``,
+    may write to it.
     ``prologue`` makes what differs from run to run: fresh arrays for results, donated arguments, and views of both.
     """
 
     def __init__(
-        self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters, home: Home | None = None
-    ) -> None:
+        self, low: Lowering, layout: Layout, kernels: Sequence[Kernel], counters: Counters, home: Home | None = None,
+        *, alone: bool = True,
+    ) -> None:  # fmt: skip
         self.home = home
-        self.arena = _allocate(layout.arena, home) if layout.arena else None
+        self.lent = lent(layout.arena, self) if alone and layout.arena >= LEAST_LENT else None
+        self.arena: Any = None
+        if self.lent is not None:
+            self.arena = self.lent.memory[: layout.arena]
+        elif layout.arena:
+            self.arena = allocate(layout.arena) if home is None else home.empty(layout.arena, np.uint8)
         self.counters = counters
         self.kernels = kernels
         self.program: Any = None  # the whole run as one function, once that is worth making
@@ -63,6 +68,15 @@ class Instance:
             )
             for each, kernel in zip(low.drafts, kernels, strict=True)
         ]
+
+    def take(self) -> bool:
+        """Begin a run, if no other plan's works in the same arena."""
+        return self.lent is None or self.lent.take(self)
+
+    def give(self) -> None:
+        """End a run."""
+        if self.lent is not None:
+            self.lent.give()
 
     def _place(self, slot: Slot) -> None:
         layout = self._layout

@@ -6,23 +6,20 @@ writer), so that an executor which runs instructions in another order stays righ
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from futurex.runtime.arenas import ALIGNMENT
 from futurex.runtime.lower import Draft, Kind, Lowering, Slot
 from futurex.runtime.units import bytes_text
 
-ALIGNMENT = 64
 _SMALL, _SMALL_SHARE = 8192, 16
 """Bytes of values whose memory is used once, where all of them are this part of the largest value: what is saved is not
 worth that large instructions wait for those that read them, and that rows of machine code end there."""
-HUGE_PAGE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -351,17 +348,3 @@ def _reaches(start: int, goals: set[int], dependents: Sequence[set[int]]) -> boo
         seen |= fresh
         stack.extend(fresh)
     return False
-
-
-def allocate(nbytes: int) -> Any:
-    """``nbytes`` bytes that start on a 64-byte boundary; on huge pages where they are enough to gain by them."""
-    if nbytes < HUGE_PAGE // 2:
-        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        return raw[start : start + nbytes]
-    whole = -(-nbytes // HUGE_PAGE) * HUGE_PAGE  # the last one, too, is huge only if all of it is there
-    pages = mmap.mmap(-1, whole + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    start = -ctypes.addressof(ctypes.c_char.from_buffer(pages)) % HUGE_PAGE
-    return np.frombuffer(pages, np.uint8)[start : start + nbytes]

@@ -256,10 +256,7 @@ class Plan:
         """A run instruction by instruction."""
         if self._straight is not None:
             taken = args if checked else self.delivery.check(args)
-            try:
-                instance = self._instances.pop()
-            except IndexError:
-                instance = self._instance()
+            instance = self._pooled(None) or self._instance()
             counters = instance.counters
             if instance.program is not None and (counters.runs + 1) % RARELY and trace.active() is None:
                 counters.runs += 1
@@ -268,10 +265,10 @@ class Plan:
                 except BaseException as error:
                     self._failed(self._straight, instance, error)
                     raise
-                self._instances.append(instance)
+                self._give(instance)
                 in_place = checked and self.delivery.in_place
                 return results if in_place else self.delivery.hand_back(results, args)
-            self._instances.append(instance)
+            self._give(instance)
         instance, values = self.begin(args, communicator, outs)
         start = time.perf_counter()
         try:
@@ -316,21 +313,35 @@ class Plan:
     def end(self, instance: Instance, values: Values, args: Sequence[Any]) -> list[Any]:
         """The outputs of a run that went well; its memory may be used again."""
         results = self.delivery.deliver(values, args)
-        self._instances.append(instance)
+        self._give(instance)
         return results
 
     def abandon(self, instance: Instance) -> None:
         """Give up a run; its memory is not used again, because a collective may still write to it."""
+        if not self.collectives:
+            instance.give()
         self._orphans.append(instance.counters)
 
+    def _give(self, instance: Instance) -> None:
+        instance.give()
+        self._instances.append(instance)
+
     def _pooled(self, home: Home | None) -> Instance | None:
-        """Memory of an earlier run, if it lies where this one's must."""
+        """Memory of an earlier run, if it lies where this one's must and nobody else works there."""
+        elsewhere: list[Instance] = []
         try:
-            while (instance := self._instances.pop()).home is not home:
-                self._orphans.append(instance.counters)
+            while True:
+                instance = self._instances.pop()
+                if instance.home is not home or (instance.lent is not None and instance.lent.left):
+                    self._orphans.append(instance.counters)
+                elif instance.take():
+                    return instance
+                else:
+                    elsewhere.append(instance)
         except IndexError:
             return None
-        return instance
+        finally:
+            self._instances.extend(elsewhere)
 
     def _instance(self, home: Home | None = None) -> Instance:
         kernels = [each.kernel for each in self.instructions]
@@ -341,7 +352,7 @@ class Plan:
             self._counters.append(counters)
             if len(self._counters) > 1:
                 kernels = [self._another(each) if each.kernel.exclusive else each.kernel for each in self.instructions]
-        return Instance(self.low, self.layout, kernels, counters, home)
+        return Instance(self.low, self.layout, kernels, counters, home, alone=not self.collectives)
 
     def _another(self, instruction: Instruction) -> Kernel:
         return kernel_for(instruction.node, self.low.backends, self.low.threads)

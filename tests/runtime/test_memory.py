@@ -12,7 +12,8 @@ from plan_graphs import F8, ROWS, graphs, inputs, matrix
 
 import futurex as fx
 from futurex.kernels.numpy_ import NumpyBackend
-from futurex.runtime.memory import ALIGNMENT, HUGE_PAGE, allocate, packed
+from futurex.runtime.arenas import ALIGNMENT, HUGE_PAGE, allocate
+from futurex.runtime.memory import packed
 from futurex.runtime.plan import compile_plan
 from futurex.runtime.shadows import shadow
 from futurex.tree import Aval, Graph, apply, param

@@ -8,7 +8,7 @@ import pytest
 
 import futurex as fx
 from futurex.passes.rounds import rounds_of
-from futurex.runtime.memory import HUGE_PAGE
+from futurex.runtime.arenas import HUGE_PAGE
 from futurex.runtime.plan import compile_plan
 
 RNG = np.random.default_rng(0)
