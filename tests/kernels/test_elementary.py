@@ -125,7 +125,7 @@ def test_error_bound_of_the_logistic_function(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_parts_of_tanh_meet(dtype):
-    """With AVX-512 single precision has a polynomial for each of sixteen parts, none of which leads beyond one."""
+    """With AVX-512 single precision has a polynomial for each of 32 parts, none of which leads beyond one."""
     values = np.linspace(0, 10, 200_001).astype(dtype)
     actual = compute("tanh", values)
     assert units(actual, true_values("tanh", values)).max() <= BOUND

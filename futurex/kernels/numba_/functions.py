@@ -32,4 +32,14 @@ def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[st
     """The register of what a node of such a function gives, from operands of one dtype."""
     if node.op == "power":
         return powers.power_of(body, dtype, node.inputs[1], operands)
+    if node.op == "exp" and _never_above_zero(node.inputs[0]):
+        return exponentials.decayed(Real(body, format_of(dtype), operands[0])).name
     return FUNCTIONS[function_of(node)](*(Real(body, format_of(dtype), each) for each in operands)).name
+
+
+def _never_above_zero(x: Node) -> bool:
+    """Is it what numbers lack of the largest of their row? Integers may overflow."""
+    if x.op != "subtract" or x.dtype.kind != "f":
+        return False
+    source, top = x.inputs
+    return top.op in ("max", "free_max") and top.inputs[0] is source and bool(top.attrs["keepdims"])

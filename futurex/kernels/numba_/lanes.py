@@ -129,12 +129,17 @@ SCALED = {
 
 
 def table(name: str, values: Sequence[float]) -> Instruction:
-    """Picks one of sixteen numbers of single precision by the last four bits of an integer."""
+    """Picks one of sixteen numbers of single precision by the last four bits of an integer, of 32 by the last five."""
+    registers = [f"<16 x float> <{_listed(values[first : first + 16])}>" for first in range(0, len(values), 16)]
+    if len(registers) == 1:
+        return _add(f"fx_{name}", ("float", "i32"), "llvm.x86.avx512.permvar.sf.512", *registers, "<16 x i32> %a")
+    low, high = registers
+    return _add(f"fx_{name}", ("float", "i32"), "llvm.x86.avx512.vpermi2var.ps.512", low, "<16 x i32> %a", high)
+
+
+def _listed(values: Sequence[float]) -> str:
     singles = struct.unpack("=16f", struct.pack("=16f", *values))
-    vector = ", ".join(f"float 0x{word:016X}" for word in struct.unpack("=16Q", struct.pack("=16d", *singles)))
-    return _add(
-        f"fx_{name}", ("float", "i32"), "llvm.x86.avx512.permvar.sf.512", f"<16 x float> <{vector}>", "<16 x i32> %a"
-    )
+    return ", ".join(f"float 0x{word:016X}" for word in struct.unpack("=16Q", struct.pack("=16d", *singles)))
 
 
 def used(text: str) -> list[Instruction]:
