@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from futurex.kernels.numba_ import crossings, past
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.places import Elements, Values, joined, literal, parameters_of, report, start_of
+from futurex.kernels.numba_.places import Elements, Values, added, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.sweep import Operand, Sweep
 from futurex.ops.sweeps import REDUCTIONS, Level
@@ -158,9 +158,7 @@ class Columns:
                     place = code.at(memory_type(node.dtype), each.results[k], column)
                     each.body.store(node.dtype, value, place)
             for node, (place, total) in held.items():
-                source = node.inputs[0]
-                value = each.body.cast(each.value(source, source.dtype, node), source.dtype, node.dtype)
-                held[node] = place, joined(each.body, node, total, value)
+                held[node] = place, added(each.body, node, total, each.terms(node))
         for node, (place, total) in held.items():
             body.store(node.dtype, total, place)
 

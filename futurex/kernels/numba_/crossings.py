@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.pairwise import LINE
-from futurex.kernels.numba_.places import InCode, joined
+from futurex.kernels.numba_.places import InCode, added
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.tree.node import Node
 
@@ -76,16 +76,15 @@ class Totals:
             with code.loop("1", self.blocks) as (block, _):
                 for node, total, part in zip(self.nodes, first, self.of(block), strict=True):
                     with code.loop("0", self.width) as (column, _):
-                        add(code, node, total, column, InCode(code).load(
-                            node.dtype, code.at(memory_type(node.dtype), part, column)
-                        ))
+                        body = InCode(code)
+                        more = body.load(node.dtype, code.at(memory_type(node.dtype), part, column))
+                        add(body, node, total, column, (more,))
             for node, total, result in zip(self.nodes, first, results, strict=True):
                 size = code.multiply(self.width, str(node.dtype.itemsize))
                 code.run(f"call void @llvm.memcpy.p0.p0.i64(ptr {result}, ptr {total}, i64 {size}, i1 false)")
 
 
-def add(code: Code, node: Node, totals: str, place: str, value: str) -> None:
-    """Add a value to one element of totals."""
-    body = InCode(code)
-    pointer = code.at(memory_type(node.dtype), totals, place)
-    body.store(node.dtype, joined(body, node, body.load(node.dtype, pointer), value), pointer)
+def add(body: InCode, node: Node, totals: str, place: str, terms: tuple[str, ...]) -> None:
+    """Add a value, or a product, to one element of totals."""
+    pointer = body.code.at(memory_type(node.dtype), totals, place)
+    body.store(node.dtype, added(body, node, body.load(node.dtype, pointer), terms), pointer)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.crossings import add
-from futurex.kernels.numba_.places import literal, start_of
+from futurex.kernels.numba_.places import InCode, literal, start_of
 from futurex.kernels.numba_.scalar import register_type
 from futurex.tree.node import Node
 
@@ -42,9 +42,9 @@ class Running:
     def _across(self, node: Node) -> str:
         return f"llvm.vector.reduce.{_REDUCED[node.op]}.v{_LANES}f{8 * node.dtype.itemsize}"
 
-    def add(self, node: Node, slot: str, value: str) -> None:
+    def add(self, body: InCode, node: Node, slot: str, terms: tuple[str, ...]) -> None:
         """One more element, for the running value of this number."""
-        add(self.code, node, f"%f{self.nodes.index(node)}", slot, value)
+        add(body, node, f"%f{self.nodes.index(node)}", slot, terms)
 
     def finish(self, node: Node) -> str:
         """All joined to one."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.code import Code
+from futurex.kernels.numba_.compiler import has_fma
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.scalar import Body, memory_type, operate, register_type
 from futurex.kernels.numba_.sweep import Operand, Sweep
@@ -14,6 +15,7 @@ from futurex.ops.sweeps import aligned
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
+_PRODUCTS = ("multiply", "square")
 Values = dict[tuple[Node, Dtype], str]
 
 
@@ -75,6 +77,15 @@ def joined(body: Body, node: Node, total: str, value: str) -> str:
     if node.op in ("max", "free_max", "min") and node.dtype.kind == "b":
         return operate(body, "logical_and" if node.op == "min" else "logical_or", node.dtype, [total, value])
     return operate(body, _WORDS[node.op], node.dtype, [total, value])
+
+
+def added(body: Body, node: Node, total: str, terms: tuple[str, ...]) -> str:
+    """One more element, as :meth:`Elements.terms` has it."""
+    if len(terms) == 1:
+        return joined(body, node, total, terms[0])
+    kind, name = register_type(node.dtype), f"@llvm.fma.f{8 * node.dtype.itemsize}"
+    body.intrinsics.add(f"declare {kind} {name}({', '.join([kind] * 3)})")
+    return body.emit(f"call {kind} {name}({', '.join(f'{kind} {each}' for each in (*terms, total))})")
 
 
 def freely_joined(body: Body, node: Node, total: str, value: str) -> str:
@@ -139,6 +150,22 @@ class Elements:
             operand = self.sweep.operand[node, aligned(user, node, self.sweep.space)]
             return self.read(operand)
         return self.computed(node)
+
+    def taken(self, node: Node) -> str:
+        """What a reduction takes of this element, in its result's dtype."""
+        source = node.inputs[0]
+        return self.body.cast(self.value(source, source.dtype, node), source.dtype, node.dtype)
+
+    def terms(self, node: Node) -> tuple[str, ...]:
+        """The same for a total that is added to. Of a product that goes into a sum in a free order, whose bits are the
+        kernel's own, the two factors: it is added in one rounding."""
+        source, dtype = node.inputs[0], node.dtype
+        if node.op == "free_sum" and dtype.char in "fd" and source.op in _PRODUCTS and has_fma():
+            lies = source in self.sweep.kept_values or source in self.sweep.graph.outs
+            if not lies and {source.dtype, *helds_of(source)} == {dtype}:
+                factors = [self.value(each, dtype, source) for each in source.inputs]
+                return factors[0], factors[-1]
+        return (self.taken(node),)
 
     def computed(self, node: Node) -> str:
         key = node, node.dtype

@@ -123,7 +123,7 @@ def reducing(node: Node, threads: int) -> Program:
             numbers = (blocks, count, *outer, math.prod(outer), span)
             scratch += crossings.room(sweep.crossed, blocks, count)
         aside = not whole and count <= LONGEST_ROW and past.outgrows(full)
-        kernel = Staggered(sweep, aside) if staggers(sweep, count) else Rows(sweep, whole, aside)
+        kernel = Staggered(sweep, count, aside) if staggers(sweep, count) else Rows(sweep, whole, aside)
         if whole:
             scratch += PIECES * 8 * (len(sweep.reductions(0)) + 1)
     text = kernel.text(threaded=openmp() is not None)

@@ -176,16 +176,16 @@ class Rows:
             elements.values, elements.loaded = dict(common), {}
             elements.begin(place, code.do(f"sub i64 {place}, %start"))
             for k, node in enumerate(joins):
-                held[k] = freely_joined(elements.body, node, held[k], self._taken(elements, node))
+                held[k] = freely_joined(elements.body, node, held[k], elements.taken(node))
             for node in free.nodes:
-                free.add(node, slot, self._taken(elements, node))
+                free.add(elements.body, node, slot, elements.terms(node))
             for node in sweep.crossings(stage):
-                value = self._taken(elements, node)
-                crossings.add(code, node, f"%c{sweep.crossed.index(node)}", place, value)
+                total = f"%c{sweep.crossed.index(node)}"
+                crossings.add(elements.body, node, total, place, elements.terms(node))
             for k, node in enumerate(ordered):
                 if self._lies(node) is None:
                     pointer = code.at(register_type(node.dtype), f"%b{k}", elements.offset)
-                    elements.body.store(node.dtype, self._taken(elements, node), pointer)
+                    elements.body.store(node.dtype, elements.taken(node), pointer)
             for node in sweep.results(stage):
                 name, at = f"%o{sweep.graph.outs.index(node)}.row", place
                 if node in sent and in_piece:
@@ -294,11 +294,6 @@ class Rows:
         if streams:
             self.declared.add(pairwise.PREFETCH)
         return pairwise.named({"sum": "pairwise", "prod": "product"}.get(node.op, node.op), kind, streams)
-
-    def _taken(self, elements: Elements, node: Node) -> str:
-        """What a reduction takes of one element, in its result's dtype."""
-        source = node.inputs[0]
-        return elements.body.cast(elements.value(source, source.dtype, node), source.dtype, node.dtype)
 
     def _tree(self, stage: int, ordered: list[Node], given: list[tuple[str, str]]) -> str:
         """The function that gives the sums of a row, as a structure."""

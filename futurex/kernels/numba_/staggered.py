@@ -4,6 +4,9 @@ A pass that only reads memory and one that only computes take turns where a row 
 one begins. Here every trip over a row's elements runs each pass, on a row of its own: the first pass on the newest row,
 the last one on the oldest. Memory and the units that compute are busy at the same time, and results leave for
 memory as they are made. What a pass hands on lies in a ring of as many places as there are rows on their way.
+
+Where so many rows do not stay in the nearest cache, the last pass runs beside the first one of the next row, and what
+is between them alone.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ NEAR = 12 * 1024
 NEAREST = 16 * 1024
 """Bytes of the rows on their way up to which they stay in the nearest cache, beside what is asked for ahead."""
 MOST_PASSES = 4
+AHEAD = pairwise.AHEAD // 2
+"""Bytes that are asked for ahead, in all: the nearest cache holds the rows on their way, too."""
 
 
 def suits(sweep: Sweep, count: int) -> bool:
@@ -40,15 +45,32 @@ def suits(sweep: Sweep, count: int) -> bool:
     """
     reductions = [node for stage in range(sweep.stages) for node in sweep.reductions(stage)]
     full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL]
-    sizes = [each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))]
     return (
         2 <= sweep.stages <= MOST_PASSES
-        and TURN <= count <= NEAR // max(sizes, default=1)
-        and (sweep.approximate or sweep.stages * count * sum(sizes) <= NEAREST)
+        and TURN <= count <= NEAR // max(_sizes(sweep), default=1)
+        and (sweep.approximate or _stay(sweep, count, 2))
         and not sweep.guarded
         and all(map(freely.suits, reductions))
         and all(sweep.stage[node] == sweep.stages - 1 for node in full)
     )
+
+
+def _sizes(sweep: Sweep) -> list[int]:
+    """Bytes of an element of each operand that has rows of its own."""
+    return [each.node.dtype.itemsize for each in sweep.operands if all(sweep.mask(each))]
+
+
+def _stay(sweep: Sweep, count: int, rows: int) -> bool:
+    """Do so many rows stay in the nearest cache?"""
+    return rows * count * sum(_sizes(sweep)) <= NEAREST
+
+
+def trips(sweep: Sweep, count: int) -> list[dict[int, int]]:
+    """What is done for each new row, in turns: of the passes that run together, how many rows behind it each is."""
+    last = sweep.stages - 1
+    if sweep.approximate or _stay(sweep, count, sweep.stages):
+        return [{stage: stage for stage in range(sweep.stages)}]
+    return [{0: 0, last: 1}, *({stage: 0} for stage in range(1, last))]
 
 
 class _Pass(Elements):
@@ -90,19 +112,14 @@ class _Pass(Elements):
             return self.body.load(node.dtype, self.code.at(memory_type(node.dtype), name, self.place))
         return None
 
-    def taken(self, node: Node) -> str:
-        """What a reduction takes of this element."""
-        source = node.inputs[0]
-        return self.body.cast(self.value(source, source.dtype, node), source.dtype, node.dtype)
-
 
 @dataclass(frozen=True)
 class _Trip:
-    """A function that runs some passes over the elements of their rows; what it is given, and what of that are values
-    of rows: (pass, name, what)."""
+    """A function that runs some passes over the elements of rows, which lie so many rows behind the newest; what it is
+    given, and what of that are values of rows: (pass, name, what)."""
 
     name: str
-    stages: tuple[int, ...]
+    behind: dict[int, int]
     given: tuple[tuple[str, str], ...]
     asked: tuple[tuple[int, str, Any], ...]
 
@@ -117,20 +134,25 @@ class _Row(RowValues):
 class Staggered(Rows):
     """The text of one kernel."""
 
-    def __init__(self, sweep: Sweep, aside: bool) -> None:
+    def __init__(self, sweep: Sweep, count: int, aside: bool) -> None:
         super().__init__(sweep, False, aside)
         self.first: dict[Operand, int] = {}
+        self.order = trips(sweep, count)
+        self.places = 1 + max(max(trip.values()) for trip in self.order)
 
     def text(self, threaded: bool) -> str:
-        stages = tuple(range(self.sweep.stages))
-        together = self._trip(stages)
-        code = self._all_rows(together, [self._trip((stage,)) for stage in stages])
+        made = []
+        for trip in self.order:
+            alone = [{stage: behind} for stage, behind in trip.items() if len(trip) > 1]
+            made.append((self._trip(trip), [self._trip(each) for each in alone]))
+        code = self._all_rows(made)
         return module(self.parameters, code, threaded, [*sorted(self.declared), *self.functions])
 
     # -- one trip over the elements of rows ----------------------------------------------------------------------------
 
-    def _trip(self, stages: tuple[int, ...]) -> _Trip:
+    def _trip(self, behind: dict[int, int]) -> _Trip:
         sweep, last = self.sweep, self.sweep.stages - 1
+        stages = list(behind)
         number = 1 + stages[0] if len(stages) == 1 else 0
         code = Code(1 + number)
         passes = [_Pass(sweep, code, stage) for stage in stages]
@@ -142,9 +164,10 @@ class Staggered(Rows):
         def each(here: _Pass, place: str, slot: str, buffered: bool) -> None:
             here.begin(place)
             for node in sweep.reductions(here.stage):
-                running.add(node, slot, here.taken(node))
+                running.add(here.body, node, slot, here.terms(node))
             for node in sweep.crossings(here.stage):
-                crossings.add(code, node, f"%c{sweep.crossed.index(node)}", place, here.taken(node))
+                total = f"%c{sweep.crossed.index(node)}"
+                crossings.add(here.body, node, total, place, here.terms(node))
             for k, node in enumerate(sweep.kept_values):
                 if sweep.stage[node] == here.stage:
                     pointer = code.at(memory_type(node.dtype), here.named(f"%k{k}"), place)
@@ -174,7 +197,7 @@ class Staggered(Rows):
         for node in running.nodes:
             passes[0].body.store(node.dtype, running.finish(node), f"%j{self.joins.index(node)}")
         self.declared |= running.declared.union(*(here.body.intrinsics for here in passes))
-        return self._made(code, passes, running.nodes)
+        return self._made(code, passes, running.nodes, behind)
 
     def _ask(self, code: Code, passes: list[_Pass], block: str, mark: int) -> None:
         """Before line ``mark``: ask for what the passes that read an operand first will read, and for the lines of
@@ -200,11 +223,11 @@ class Staggered(Rows):
         for name, dtype, write in wanted:
             start = code.at(memory_type(dtype), name, block)
             for byte in range(0, TURN * dtype.itemsize, pairwise.LINE):
-                code.run(pairwise.prefetch(code.at("i8", start, str(pairwise.AHEAD // len(wanted) + byte)), write))
+                code.run(pairwise.prefetch(code.at("i8", start, str(AHEAD // len(wanted) + byte)), write))
             self.declared.add(pairwise.PREFETCH)
         code.lines += body
 
-    def _made(self, code: Code, passes: list[_Pass], reductions: Sequence[Node]) -> _Trip:
+    def _made(self, code: Code, passes: list[_Pass], reductions: Sequence[Node], behind: dict[int, int]) -> _Trip:
         sweep = self.sweep
         given = [("ptr", name) for here in passes for name in here.read_rows.values()]
         for here in passes:
@@ -222,32 +245,35 @@ class Staggered(Rows):
             *code.lines, "  ret void", "}", *code.notes,
         ]  # fmt: skip
         asked = tuple((here.stage, name, key) for here in passes for key, (_, name) in here.asked.items())
-        return _Trip(name, tuple(here.stage for here in passes), tuple(given), asked)
+        return _Trip(name, behind, tuple(given), asked)
 
     # -- all rows ------------------------------------------------------------------------------------------------------
 
-    def _all_rows(self, together: _Trip, alone: list[_Trip]) -> Code:
-        sweep, passes = self.sweep, self.sweep.stages
+    def _all_rows(self, order: list[tuple[_Trip, list[_Trip]]]) -> Code:
+        """``order``: the trips of each new row, and of those with several passes each one alone, for where there are no
+        rows for all of them."""
+        sweep = self.sweep
         code = Code()
         for k, node in enumerate(sweep.kept_values):
-            size = passes * (LONGEST_ROW + 3 * LANES)
+            size = self.places * (LONGEST_ROW + 3 * LANES)
             code.run(f"%k{k} = alloca [{size} x {memory_type(node.dtype)}], align 64")
         for k in range(len(self.joins)):
-            code.run(f"%j{k} = alloca [{passes} x i64], align 8")
+            code.run(f"%j{k} = alloca [{self.places} x i64], align 8")
         shared = Elements(sweep, code).scalars()
         stride = code.do(f"and i64 {code.add('%n', str(3 * LANES - 1))}, -{LANES}")
         with (
             self._shares(code) as (first, last, totals),
-            code.loop(first, code.add(last, str(passes - 1))) as (newest, _),
+            code.loop(first, code.add(last, str(self.places - 1))) as (newest, _),
         ):
-            every = _within(code, newest, code.add(first, str(passes - 1)), last)
-            with _where(code, every):
-                self._advance(code, together, newest, stride, shared, totals)
-            for trip in alone:
-                row = code.do(f"sub i64 {newest}, {trip.stages[0]}")
-                there = _within(code, row, first, last)
-                with _where(code, code.do(f"and i1 {there}, {code.do(f'xor i1 {every}, true')}")):
+            for trip, alone in order:
+                every = _within(code, newest, code.add(first, str(max(trip.behind.values()))), last)
+                with _where(code, every):
                     self._advance(code, trip, newest, stride, shared, totals)
+                for each in alone:
+                    (behind,) = each.behind.values()
+                    there = _within(code, code.do(f"sub i64 {newest}, {behind}"), first, last)
+                    with _where(code, code.do(f"and i1 {there}, {code.do(f'xor i1 {every}, true')}")):
+                        self._advance(code, each, newest, stride, shared, totals)
         if self.aside:
             code.run(past.FENCE)
         return code
@@ -259,9 +285,9 @@ class Staggered(Rows):
         sweep = self.sweep
         names = dict(totals)
         rows: dict[int, _Row] = {}
-        for stage in trip.stages:
-            row = code.do(f"sub i64 {newest}, {stage}")
-            spot = code.do(f"urem i64 {row}, {sweep.stages}")
+        for stage, behind in trip.behind.items():
+            row = code.do(f"sub i64 {newest}, {behind}")
+            spot = code.do(f"urem i64 {row}, {self.places}")
             cells = {node: code.at("i64", f"%j{k}", spot) for k, node in enumerate(self.joins)}
             rows[stage] = _Row(self, code, row, shared, cells)
             names |= {f"{name}.{stage}": pointer for name, pointer in rows[stage].pointers.items()}
