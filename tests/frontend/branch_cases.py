@@ -68,6 +68,18 @@ def nested_branches(x, a):
     return y, z
 
 
+@cases(V, 1.0, 1.0)
+@cases(V, 1.0, -1.0)
+@cases(V, -1.0, 1.0)
+def written_behind_branches_that_merged_it_twice(x, a, b):
+    if a > 0:
+        y = x if b > 0 else x + 1
+    else:
+        y = x * 3
+    y[0] = 100
+    return x.sum()
+
+
 @cases(V)
 @cases(-V)
 def bound_in_one_branch_and_used_there(x):

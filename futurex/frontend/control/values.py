@@ -115,10 +115,15 @@ Aliases = tuple[Cell, ...]
 
 
 def aliases_of(value: Any, owned: dict[Cell, int]) -> Aliases:
-    """The storage through which another name could see a write into this value, or this one a write into that."""
+    """The storage through which another name could see a write into this value, or this one a write into that.
+
+    What a branch has merged itself may be an array from before it.
+    """
     value = entered(value)
-    shared = isinstance(value, Tracer) and not value.is_scalar and owned.get(value._cell, 0) != 1
-    return (value._cell,) if shared else ()
+    if not isinstance(value, Tracer) or value.is_scalar:
+        return ()
+    cell = value._cell
+    return (cell,) if cell.entangled or owned.get(cell, 0) != 1 else ()
 
 
 def common_type(a: Aval, b: Aval, what: str) -> Aval:
