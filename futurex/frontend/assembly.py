@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,85 +14,122 @@ from futurex.frontend.kept import found_at
 from futurex.frontend.objects import fill
 from futurex.frontend.replay import Entry
 from futurex.frontend.variants import Output, Variant
+from futurex.frontend.which import NOBODYS, taken_apart
 from futurex.ops.streams import generator_of
 from futurex.ops.views import Chain, view
+from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Symbol, renamed, replaced
 from futurex.tree.pytree import unflatten
+
+_NUMBER = Aval((), np.dtype(np.int64))
 
 
 def _viewed(chain: Chain, value: Any) -> Any:
     return view(value, chain, ())
 
 
-def change(
-    variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result], arguments: Any
-) -> None:
-    """Change the caller's objects as the trace did. They are found by what others of them held before."""
-    own = functools.partial(_settled, leaves=leaves, captured=captured, futures=futures)
-    for target, entries in [each.made(arguments, own) for each in variant.changes]:
-        fill(target, entries)
-
-
-def _settled(entry: Entry, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> Any:
-    """What a run puts into the caller's object: arrays that the caller may change, not futures."""
-    found = _leaves(entry.outputs, leaves, captured, futures, {})
-    values = [leaf.result() if isinstance(leaf, Array) else leaf for leaf in found]
-    own = [np.array(v) if isinstance(v, np.ndarray) and not v.flags.writeable else v for v in values]
-    return unflatten(entry.structure, own)
-
-
-def returned(
+def left_behind(
     variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result], arguments: Any
 ) -> Any:
-    """The result of a call with these ``(args, kwargs)``."""
-    sizes = _sizes_of(variant, leaves) if variant.opened else {}
-    shared: list[Any] = []
-    for outputs, structure in variant.shared:
-        shared.append(unflatten(structure, _leaves(outputs, leaves, captured, futures, sizes, arguments, shared)))
-    return unflatten(
-        variant.structure, _leaves(variant.outputs, leaves, captured, futures, sizes, arguments, shared)
-    )
+    """The result of a call with these ``(args, kwargs)``; the caller's objects are changed as the trace did.
+
+    They are found by what others of them held before.
+    """
+    made = _Made(variant, leaves, captured, futures, arguments)
+    changed = [each.made(arguments, made.settled) for each in variant.changes]
+    result = made.result()
+    for target, entries in changed:
+        fill(target, entries)
+    return result
 
 
-def _leaves(
-    outputs: Sequence[Output],
-    leaves: list[Any],
-    captured: list[Any],
-    futures: Sequence[Result],
-    sizes: Mapping[Symbol, int],
-    arguments: Any = None,
-    shared: Sequence[Any] = (),
-) -> list[Any]:
-    """The leaves of a nest of a call; ``sizes`` says what the symbols of its trace are, ``shared`` are nests made
-    before."""
-    out = []
-    for output in outputs:
+class _Made:
+    """What one call makes of its outputs."""
+
+    def __init__(
+        self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result], arguments: Any
+    ) -> None:
+        self._variant, self._leaves, self._captured = variant, leaves, captured
+        self._futures, self._arguments = futures, arguments
+        self._sizes = _sizes_of(variant, leaves) if variant.opened else {}
+        self._shared: list[Any] = []  # nests in several places of the result
+        self._same: dict[Any, Any] = {}  # arrays that are left in several places
+
+    def result(self) -> Any:
+        for outputs, structure in self._variant.shared:
+            self._shared.append(unflatten(structure, map(self._leaf, outputs)))
+        return unflatten(self._variant.structure, map(self._leaf, self._variant.outputs))
+
+    def settled(self, entry: Entry) -> Any:
+        """What a run puts into the caller's object: arrays that the caller may change, not futures."""
+        return unflatten(entry.structure, map(self._value, entry.outputs))
+
+    def _value(self, output: Output) -> Any:
+        found = self._leaf(output)
+        if not isinstance(found, Array):
+            return found
+        value = found.result()
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            value = np.array(value)
+        return value
+
+    def _leaf(self, output: Output) -> Any:
+        if output.same is None:
+            return self._made(output)
+        if output.same not in self._same:
+            self._same[output.same] = self._made(output)
+        return self._same[output.same]
+
+    def _made(self, output: Output) -> Any:
         if output.kind == "static":
-            out.append(output.value)
-        elif output.kind == "given":
-            out.append(found_at(arguments, output.value.place))
-        elif output.kind == "outside":
-            out.append(found_at(output.value.read(), output.value.place))
-        elif output.kind == "shared":
-            out.append(shared[output.index])
-        elif output.kind == "set":
-            out.append(set(output.value))
-        elif output.kind == "generator":
-            out.append(generator_of(futures[output.index].result()))
-        elif output.kind == "arg":
-            target = leaves[output.index] if output.index >= 0 else captured[~output.index]
+            return output.value
+        if output.kind == "given":
+            return found_at(self._arguments, output.value.place)
+        if output.kind == "outside":
+            return found_at(output.value.read(), output.value.place)
+        if output.kind == "shared":
+            return self._shared[output.index]
+        if output.kind == "set":
+            return set(output.value)
+        if output.kind == "generator":
+            return generator_of(self._futures[output.index].result())
+        if output.kind == "one of":
+            return self._one_of(output)
+        if output.kind == "arg":
+            target = self._given(output)
             if isinstance(target, Array) and not output.chain:
-                out.append(target)
-            else:
-                out.append(_view_of(np.asarray(target), output, futures) if output.chain else target)
-        else:
-            assert output.aval is not None
-            chain = functools.partial(_viewed, output.chain) if output.chain else None
-            aval = output.aval
-            if sizes and not aval.static:
-                aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
-            out.append(Array(futures[output.index], aval, chain, output.is_array))
-    return out
+                return target
+            return _view_of(np.asarray(target), output, self._futures) if output.chain else target
+        assert output.aval is not None
+        chain = functools.partial(_viewed, output.chain) if output.chain else None
+        aval, sizes = output.aval, self._sizes
+        if sizes and not aval.static:
+            aval = aval.with_extents(lambda extent: renamed(extent, sizes) if isinstance(extent, Dim) else extent)
+        array = Array(self._futures[output.index], aval, chain, output.is_array)
+        is_object = chain is not None and output.same is not None and self._variant.changes
+        return array.result() if is_object else array  # each look at a future's view is a new object
+
+    def _given(self, output: Output) -> Any:
+        return self._leaves[output.index] if output.index >= 0 else self._captured[~output.index]
+
+    def _one_of(self, output: Output) -> Any:
+        """The array with the number that the run says. Of a run that failed, and of what was given away, the elements.
+        """
+        future = self._futures[output.index]
+        number = NOBODYS if future.exception() is not None else int(np.asarray(Array(future, _NUMBER).result()))
+        if number == NOBODYS:
+            return self._leaf(output.value)
+        key = number, output.chain
+        if key not in self._same:
+            self._same[key] = self._with_number(output, *taken_apart(number))
+        return self._same[key]
+
+    def _with_number(self, output: Output, number: int, row: int) -> Any:
+        other = output.among.get(number, output.value)
+        if other.kind == "row":
+            return view(np.asarray(self._given(other)), other.chain, (row,))
+        found = self._leaf(other)
+        return self._leaf(output.value) if isinstance(found, Array) and found._future.gone is not None else found
 
 
 def _view_of(target: Any, output: Output, futures: Sequence[Result]) -> Any:

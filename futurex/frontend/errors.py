@@ -37,6 +37,7 @@ class Escape(Signal):
         self.candidates: list[Any] = []  # functions whose calls could be fragments instead, innermost first
         self.unseen = False  # a fragment could stand here if it were known what the call returns
         self.numbers: set[Any] = set()  # numbers from outside that could be inputs, as guards know them
+        self.counts = False  # could a trace go on that numbers its arrays?
         self.source: Source | None = here()
         self.reached = reached_from(self.source)  # the line that called the library that the source is in
 

@@ -36,6 +36,7 @@ def kept_apart(result: Any, trace: Trace) -> tuple[Any, list[Any]]:
     """
     often = Counter(id(value) for value in containers(result))
     _refuse_two_owners(often, trace)
+    _refuse_mergers(list(containers(result)), trace)
     if not often:
         return result, []
     outside = {} if all(trace.is_own(value) for value in containers(result)) else _outside(trace)
@@ -82,6 +83,30 @@ def found_apart(nest: Any, trace: Trace) -> Any:
 def _outside(trace: Trace) -> dict[int, Kept]:
     """The containers that the trace was given by names and attributes outside of it, and how to come to them again."""
     return {key: Kept("outside", read=held.read) for key, held in trace.held.nests.items()}
+
+
+def _refuse_mergers(left: list[Any], trace: Trace) -> None:
+    """What branches or rounds have merged is made anew: it must be nobody else's in any run."""
+    entries = (entry for value, _ in trace.outside.values() for entry in entries_of(value).values())
+    left += [each for entry in entries for each in containers(entry)]
+    once = {id(value): value for value in left}
+    may_be = [each for value in once.values() for each in _among(value, trace)]
+    others = Counter(map(id, may_be)) + Counter(once.keys())
+    for each in may_be:
+        if id(each) in trace.arguments or id(each) in trace.held.nests or others[id(each)] > 1:
+            raise Escape(f"leaving {describe(each)} behind that is another one in some runs", "which depends on data")
+
+
+def _among(value: Any, trace: Trace) -> list[Any]:
+    """What an object may be that branches or rounds have merged."""
+    seen: dict[int, Any] = {}
+    todo = [*trace.frozen.get(id(value), (None, None, ()))[2]]
+    while todo:
+        each = todo.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each
+            todo += trace.frozen.get(id(each), (None, None, ()))[2]
+    return list(seen.values())
 
 
 def found_at(value: Any, place: Path) -> Any:

@@ -230,6 +230,8 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
     except (LookupError, AttributeError):
         pass
     if is_state(container) and (trace.change(container) or _adopted(container)):
+        if trace.scopes and id(container) in trace.outside and hasattr(container, "__dict__"):
+            _note_attributes(container)
         return True
     where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
     raise Escape(f"changing {what} {where}", "the change would happen once, while tracing, not at every run")
@@ -256,7 +258,7 @@ def _adopted(value: Any) -> bool:
         trace.outside[id(value)] = value, entries  # put back whatever happens
         for name, entry in entries.items():
             is_number = (id(value), name) in trace.numbers
-            if trace.scopes or is_number or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
+            if is_number or isinstance(entry, np.ndarray) or hasattr(type(entry), "__fx_future__"):
                 what = f"{type(value).__name__}.{name}"
                 try:
                     found = captured_value(what, entry, attribute(value, name), (id(value), name))
@@ -269,6 +271,15 @@ def _adopted(value: Any) -> bool:
                     object.__setattr__(value, name, found)
     trace.outside.setdefault(id(value), (value, entries))
     return trace.change(value)
+
+
+def _note_attributes(value: Any) -> None:
+    """Branches and rounds merge what the caller's object holds: where that is found each call has to know."""
+    trace = current()
+    for name, entry in trace.outside[id(value)][1].items():
+        found_already = id(value) in trace.arguments or isinstance(entry, np.ndarray)
+        if not found_already and vars(value).get(name) is entry:
+            captured_value(f"{type(value).__name__}.{name}", entry, attribute(value, name), (id(value), name))
 
 
 _LARGEST = 1 << 62  # an int that a plan takes

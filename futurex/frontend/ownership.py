@@ -1,6 +1,6 @@
 """Who else holds what a call returned: an array that nobody does may be handed on as the caller's own.
 
-A list, dict or dataclass that somebody else holds stays the one that it is, with all that is in it.
+A list, tuple, dict or dataclass that somebody else holds stays the one that it is, with all that is in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from futurex.tree.pytree import LEAF, Structure, opened
 class Looked:
     """What a call returned: as it is, and its leaves; ``alone`` says of which nobody else refers to the array.
 
-    A list, dict or dataclass that somebody else refers to is a leaf.
+    A list, tuple, dict or dataclass that somebody else refers to is a leaf.
     """
 
     result: Any
@@ -59,7 +59,7 @@ def _apart(values: Sequence[Any], leaves: list[Any]) -> tuple[Structure, ...]:
     structures = []
     for value in values:
         found = opened(value)
-        if found is None or (not isinstance(value, tuple) and sys.getrefcount(value) > _HELD):
+        if found is None or sys.getrefcount(value) > _HELD:
             leaves.append(value)
             structures.append(LEAF)
         else:

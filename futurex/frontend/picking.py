@@ -10,6 +10,8 @@ from futurex.frontend.lists import Entry, Tuple, joined
 from futurex.frontend.outside import own_container
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
+from futurex.frontend.which import UNKNOWN, Which, which
+from futurex.tree.node import next_id
 
 MOST_WRITTEN = 64
 """Entries of a list that is written so: each of them is read from the array afterwards."""
@@ -30,12 +32,24 @@ def picked(container: list[Any] | tuple[Any, ...], index: Any) -> Any:
     if isinstance(kind, Tuple):
         return tuple(picked([entry[k] for entry in container], index) for k in range(len(kind.kinds)))
     entries = [entered(entry) for entry in container]
-    node = fresh(node_of(entries))[index]._node
+    made = _entry(fresh(node_of(entries))[index]._node, kind)
     if kind.is_array:
+        made._cell.which = _which(entries, index)
         for entry in entries:
             if isinstance(entry, Tracer):
                 entry._cell.entangle(_ENTRY)
-    return _entry(node, kind)
+    return made
+
+
+def _which(entries: list[Any], index: Any) -> Which:
+    """Which array an entry is that the run picks."""
+    if current().numbering is None:
+        return UNKNOWN
+    found = [which(entry, {}, next_id()) for entry in entries]
+    numbers = [fresh(each.number) for each in found if each.number is not None]
+    if len(numbers) < len(entries):
+        return UNKNOWN
+    return Which(fresh(node_of(numbers))[index]._node, frozenset().union(*(each.among for each in found)))
 
 
 def put(container: list[Any], index: Any, value: Any) -> None:

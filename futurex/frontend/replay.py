@@ -14,7 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.kept import Path, found_apart, found_at
 from futurex.frontend.objects import describe, entries_of
 from futurex.frontend.outside import can_be_input, fingerprint
-from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Trace
+from futurex.frontend.trace import Trace
 from futurex.frontend.tracer import Tracer
 from futurex.tree.pytree import LEAF, Structure, containers, flatten
 
@@ -126,8 +126,6 @@ def _change(
         leaves, structure = flatten(nest)
         if any(id(inner) in trace.arguments for inner in containers(nest)):
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
-        if held is not None and any(_may_be_another(leaf) for leaf in leaves):
-            raise Escape(f"changing an item of {describe(value)} in a branch", "elsewhere it is the array that it was")
         entries.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
         guard = trace.guards.get((id(value), key)) if place is None else None
         static = all(each.kind == "static" for each in entries[-1].outputs)
@@ -137,11 +135,6 @@ def _change(
         _refuse_new_kinds(value, before, entries)
     read = None if held is None or not isinstance(value, list | dict) else held.read
     return Change(place, value if place is None and read is None else None, tuple(entries), read)
-
-
-def _may_be_another(leaf: Any) -> bool:
-    """Is it an array in some runs that is another name's?"""
-    return isinstance(leaf, Tracer) and leaf._cell.entangled == SAME_IN_SOME_BRANCHES
 
 
 def _is_there(read: Callable[[], Any], value: Any) -> bool:
@@ -159,6 +152,6 @@ def _refuse_new_kinds(value: Any, before: dict[Any, Any], entries: list[Entry]) 
     if not all(isinstance(key, str) for key in added) or (isinstance(value, list) and len(entries) < len(before)):
         raise Escape(f"changing how long {describe(value)} is that was not made by the function", _ANEW)
     for entry in entries:
-        kinds = {"array" if each.kind == "out" and each.is_array else each.kind for each in entry.outputs}
+        kinds = {"array" if each.kind in ("out", "one of") and each.is_array else each.kind for each in entry.outputs}
         if not (entry.is_kept or kinds <= {"array", "arg", "outside"} or (kinds == {"static"} and entry.key in added)):
             raise Escape(f"changing an item of {describe(value)} that was not made by the function", _ANEW)

@@ -81,8 +81,7 @@ class _Writer:
         kind, parts = structure.kind.__name__, [self._name() for _ in structure.children]
         of_keys = f"tuple({name}) == {self._constant(structure.keys)}"
         self._unless(f"type({name}) is {kind} and {of_keys if kind == 'dict' else f'len({name}) == {len(parts)}'}")
-        if kind != "tuple":
-            self._unless(f"refs({name}) == {_ALONE}")
+        self._unless(f"refs({name}) == {_ALONE}")
         if parts:
             self.lines.append(f"{', '.join(parts)}, = {name}{'.values()' if kind == 'dict' else ''}")
         inner = [self._tested(child, part) for child, part in zip(structure.children, parts, strict=True)]

@@ -19,7 +19,7 @@ import numpy as np
 
 from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
-from futurex.frontend.assembly import change, returned
+from futurex.frontend.assembly import left_behind
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import hand_over, parameters
 from futurex.frontend.errors import Escape
@@ -169,7 +169,7 @@ class Futurized(Standing, Generic[P, R]):
                 executor(), plan, values, lane.read, lambda: hand_over(owners, variant.gives.values())
             )
         except Exception as error:
-            return returned(variant, leaves, [], failed(plan, error), (args, kwargs))
+            return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
         return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)
 
     def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
@@ -334,7 +334,7 @@ class Futurized(Standing, Generic[P, R]):
             if variant.has_log:
                 futures = run_here(variant.plan, inputs)
             else:
-                futures = launched(executor(), variant.plan, inputs, variant.waits, variant.gives)
+                futures = launched(executor(), variant.plan, inputs, variant.waits or variant.chooses, variant.gives)
         if variant.waits:
             error = variant.error_of(futures)
             if isinstance(error, ChangedResult):
@@ -347,9 +347,7 @@ class Futurized(Standing, Generic[P, R]):
                 settle(error)
                 raise error
             self._write_back(variant, leaves, captured, futures)
-        result = returned(variant, leaves, captured, futures, (args, kwargs))
-        change(variant, leaves, captured, futures, (args, kwargs))
-        return result
+        return left_behind(variant, leaves, captured, futures, (args, kwargs))
 
     @staticmethod
     def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:

@@ -40,10 +40,10 @@ class Cell:
     ``is_array``: False for a NumPy or Python scalar, which is 0-dimensional and never changes.
     ``strides``: how NumPy lays the array out, None where that is not known.
     ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
-    the choice that made it so.
+    the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
     """
 
-    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "site", "strides", "written")
+    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
@@ -53,6 +53,7 @@ class Cell:
         self.strides = origin.strides if origin is not None else strides
         self.entangled = ""
         self.site: Any = None
+        self.which: Any = None
         self.written = False
 
     @property
@@ -106,6 +107,7 @@ class Scope:
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
+    clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
 @dataclass
@@ -160,6 +162,7 @@ class Trace:
         self.prints = False
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
         self.waits = False  # a run may find out that only plain Python will do
+        self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments = fragments  # what is known of opaque calls; None: there can be none
         self.in_library = False
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
@@ -168,7 +171,7 @@ class Trace:
         self.read: set[int] = set()  # traced lists that were looked at, by identity
         self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
         self.log: Node | None = None
-        self.frozen: dict[int, tuple[Any, Any]] = {}  # Python's objects that in some runs are others, and the choices
+        self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
 
     def effect(self, name: str, *inputs: Node, **attrs: Any) -> None:
         """A node that must run although nobody reads it, after the effects before it."""
@@ -276,10 +279,10 @@ class Trace:
             region.state.pop(id(value), None)
         return False
 
-    def freeze(self, objects: Iterable[Any], site: Any = None) -> bool:
-        """Let nobody change these objects from now on, which branches or rounds have merged: what else changes with
-        them depends on data. True if that is new for one of them."""
-        new = {id(value): (value, site) for value in objects if id(value) not in self.frozen}
+    def freeze(self, objects: Iterable[Any], site: Any = None, among: Sequence[Any] = ()) -> bool:
+        """Let nobody change these objects from now on, which branches or rounds have merged, and may be those ``among``
+        them: what else changes with them depends on data. True if that is new for one of them."""
+        new = {id(value): (value, site, among) for value in objects if id(value) not in self.frozen}
         self.frozen |= new
         return bool(new)
 

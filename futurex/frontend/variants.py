@@ -27,6 +27,7 @@ from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.trace import Capture, Cell, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
+from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
@@ -45,6 +46,7 @@ class Output:
     """Where one leaf of the result comes from: an output of the plan, an argument, or the trace itself."""
 
     kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
+    # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -52,6 +54,8 @@ class Output:
     value: Any = None
     dims: tuple[Dim, ...] = ()  # in the chain of an argument's view
     inner: tuple[int, int] = (0, 0)  # outputs that the chain refers to: the first and their number; the last are dims
+    same: int | None = None  # the outputs of a call with this number are one array
+    among: dict[int, Output] = field(default_factory=dict)  # by number; any other is what ``value`` says
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Variant:
     constant: dict[Any, Guard] = field(default_factory=dict)  # guards of numbers that are not
     fixed: bool = False  # only with constants could it be staged
     held: Holdings = field(default_factory=Holdings)  # what things from outside hold
+    chooses: bool = False  # which array a result is the run says
     apart: bool = False  # holds for arguments whose lists, dicts and dataclasses are in one place each
     waits: bool = False  # for its effects: prints come before what the caller prints next, errors are not lost
     prints: bool = False
@@ -235,11 +240,13 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 @dataclass
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
-    that call themselves until data says that it is enough, and numbers in the caller's objects that change."""
+    that call themselves until data says that it is enough, numbers in the caller's objects that change, and that arrays
+    are to be numbered."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
     numbers: set[Any] = field(default_factory=set)
+    counts: bool = False
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -248,10 +255,14 @@ class Learned:
         trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
         trace.recursive, trace.numbers = self.recursive, self.numbers
+        trace.numbering = Numbering() if self.counts else None
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:
         """Did a trace that ended early find out something, so that another one may get further?"""
+        if escape.counts:
+            self.counts = True
+            return True
         if len(self.recursive) > self._known or escape.numbers - self.numbers:
             self.numbers = self.numbers | escape.numbers
             return True
@@ -400,21 +411,20 @@ def _collect(
     parts = [flatten(taken_apart(nest)) for nest in nests]
     inner = [each for part, _ in parts for each in part]
     everywhere = [*result_leaves, *inner, *changed_leaves(changed)]
-    for leaf in everywhere:
-        if isinstance(leaf, np.ndarray):
-            trace.captured(leaf)
+    everywhere = [trace.captured(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in everywhere]
+    left = Left(everywhere)
+    everywhere += left.others.values()
     trace.forget_unread(everywhere, [cell.value for cell in cells if cell.written])
     for number, capture in enumerate(trace.captures.values()):
         if isinstance(capture.array, np.ndarray) or (type(capture.array) in GENERATORS and capture.key != ENTROPY):
             cells[capture.tracer._cell] = ~number
     outs: list[Node] = []
-    bases: dict[Cell, int] = {}
-    shared = _shared_cells(everywhere)
-    for leaf in result_leaves:
-        variant.outputs.append(_output(leaf, outs, bases, cells, shared))
+    outputs = _Outputs(outs, cells, _shared_cells(everywhere), left)
+    variant.outputs = list(map(outputs.of, result_leaves))
     for part, structure in parts:
-        variant.shared.append(([_output(leaf, outs, bases, cells, shared) for leaf in part], structure))
-    variant.changes = changes_of(trace, changed, lambda leaf: _output(leaf, outs, bases, cells, shared))
+        variant.shared.append((list(map(outputs.of, part)), structure))
+    variant.chooses = any(output.kind == "one of" for output in variant.outputs)
+    variant.changes = changes_of(trace, changed, outputs.of)
     for cell, position in cells.items():
         if cell.written:
             target = leaves[position] if position >= 0 else None
@@ -452,44 +462,68 @@ def _shared_cells(leaves: list[Any]) -> set[Cell]:
     return twice
 
 
-def _generator_output(leaf: TracedGenerator, outs: list[Node], cells: dict[Cell, int]) -> Output:
-    if leaf._cell in cells:
-        return Output("arg", cells[leaf._cell])
-    outs.append(leaf._cell.value)
-    return Output("generator", len(outs) - 1)
+class _Outputs:
+    """Where the leaves come from that a call leaves behind; what the plan is to give for them is added to ``outs``."""
 
+    def __init__(self, outs: list[Node], cells: dict[Cell, int], shared: set[Cell], left: Left) -> None:
+        self._outs, self._cells, self._shared, self._left = outs, cells, shared, left
+        self._bases: dict[Cell, int] = {}
 
-def _output(leaf: Any, outs: list[Node], bases: dict[Cell, int], cells: dict[Cell, int], shared: set[Cell]) -> Output:
-    if isinstance(leaf, Tracer):
-        node = leaf._node
-        static = not leaf._dynamic and not has_dims(leaf._chain)
-        if leaf._cell in cells and leaf._cell.origin is not None:
+    def of(self, leaf: Any) -> Output:
+        if isinstance(leaf, Tracer):
+            return self._array(leaf)
+        if isinstance(leaf, Placeholder):
+            leaf.used()
+        if type(leaf) is Kept:
+            return Output(leaf.kind, leaf.number, value=leaf)
+        if type(leaf) is TracedGenerator:
+            return self._generator(leaf)
+        if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
+            return self.of(current().captured(leaf))
+        if type(leaf) is set:
+            return Output("set", value=frozenset(leaf))
+        if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
+            raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
+        if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
+            raise Escape("a function as a result", "it would be the same object at every call")
+        return Output("static", value=leaf)
+
+    def _array(self, leaf: Tracer) -> Output:
+        """One that branches or rounds have merged may be another that the call leaves behind, or that it was given."""
+        others = self._left.choice(leaf)
+        if others is None:
+            return self._own(leaf)
+        among = {number: self._other(number, other) for number, other in others.items()}
+        own = self._own(leaf)
+        self._outs.append(leaf._cell.which.number)
+        return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, among=among)
+
+    def _other(self, number: int, other: Tracer) -> Output:
+        chain = self._left.row(number)
+        return self.of(other) if chain is None else Output("row", self._cells[other._cell], chain)
+
+    def _own(self, leaf: Tracer) -> Output:
+        node, outs, cell = leaf._node, self._outs, leaf._cell
+        same = None if leaf.is_scalar else self._left.same(leaf)
+        if cell in self._cells and cell.origin is not None:
             dims = tuple(dict.fromkeys(dims_in(leaf._chain)))
             outs += [*leaf._dynamic, *map(size_node, dims)]
             count = len(leaf._dynamic) + len(dims)
-            return Output("arg", cells[leaf._cell], leaf._chain, node.aval, dims=dims, inner=(len(outs) - count, count))
-        if leaf._cell in shared and static:
-            if leaf._cell not in bases:
-                bases[leaf._cell] = len(outs)
-                outs.append(leaf._cell.value)
-            return Output("out", bases[leaf._cell], leaf._chain, node.aval, not leaf.is_scalar)
+            inner = len(outs) - count, count
+            return Output("arg", self._cells[cell], leaf._chain, node.aval, dims=dims, inner=inner, same=same)
+        if cell in self._shared and not leaf._dynamic and not has_dims(leaf._chain):
+            if cell not in self._bases:
+                self._bases[cell] = len(outs)
+                outs.append(cell.value)
+            return Output("out", self._bases[cell], leaf._chain, node.aval, not leaf.is_scalar, same=same)
         outs.append(node)
-        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar)
-    if isinstance(leaf, Placeholder):
-        leaf.used()
-    if type(leaf) is Kept:
-        return Output(leaf.kind, leaf.number, value=leaf)
-    if type(leaf) is TracedGenerator:
-        return _generator_output(leaf, outs, cells)
-    if isinstance(leaf, np.ndarray) or type(leaf) in GENERATORS or hasattr(type(leaf), "__fx_future__"):
-        return _output(current().captured(leaf), outs, bases, cells, shared)
-    if type(leaf) is set:
-        return Output("set", value=frozenset(leaf))
-    if type(leaf) not in (*PLAIN, np.dtype) and not isinstance(leaf, np.generic) and current().is_own(leaf):
-        raise Escape(f"a {type(leaf).__qualname__} as a result", "it would be the same object at every call")
-    if isinstance(leaf, types.FunctionType | types.MethodType) and leaf.__closure__:
-        raise Escape("a function as a result", "it would be the same object at every call")
-    return Output("static", value=leaf)
+        return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
+
+    def _generator(self, leaf: TracedGenerator) -> Output:
+        if leaf._cell in self._cells:
+            return Output("arg", self._cells[leaf._cell])
+        self._outs.append(leaf._cell.value)
+        return Output("generator", len(self._outs) - 1)
 
 
 def _located(error: Exception) -> Exception:

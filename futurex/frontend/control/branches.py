@@ -42,6 +42,7 @@ from futurex.frontend.objects import Contents, describe, entries_of, fill, has_s
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
+from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
@@ -237,10 +238,8 @@ class _Outputs:
         found, own, alone = list(objects), self.branches[branch], True
         if any(id(each) in one.objects for each in found for one in self.branches):
             raise Escape("an object that a branch changes and gives another name", "it is another one elsewhere")
-        if any(id(each) in current().held.nests for each in found):
-            raise Escape("a list or dict of an object that one branch replaces", "elsewhere it stays what it is")
         for each in found:
-            if id(each) not in own.born or own.held[id(each)] > 1:
+            if id(each) not in own.born or own.held[id(each)] > 1 or id(each) in current().frozen:
                 current().freeze([each], self.site)
                 alone = False
         return alone
@@ -251,10 +250,10 @@ class _Outputs:
             raise Escape("a list that nobody may use", "which list it is depends on data", site=self.site)
         return self.branches[branch].rows[id(value)]
 
-    def merged(self, value: Any, alone: bool) -> Any:
+    def merged(self, value: Any, alone: bool, among: Sequence[Any]) -> Any:
         """A nest of merged leaves, whose objects may be those of other names unless they stood ``alone``."""
         if not alone:
-            current().freeze(containers(value), self.site)
+            current().freeze(containers(value), self.site, among)
         return current().remember_all(value)
 
     def node(self, value: Any, branch: int) -> Node:
@@ -266,6 +265,17 @@ class _Outputs:
             written, chain = own.cells[value._cell], value._chain
             return emit("load", written, *value._dynamic, chain=chain) if chain else written
         return raw(value) if found is None else found
+
+    def bound_to(self, kind: Kind, a: Any, b: Any) -> Callable[[list[Node]], Which]:
+        """Which array a name is bound to that one branch binds to ``a`` and the other to ``b``, from the outputs."""
+        if current().numbering is None or not kind.is_array:
+            return lambda outs: UNKNOWN
+        pair = zip((a, b), self.branches, strict=True)
+        first, second = (which(value, branch.owned, branch.start) for value, branch in pair)
+        if first.number is None or second.number is None:
+            return lambda outs: UNKNOWN
+        slot = self.add(first.number, second.number, "an array")
+        return lambda outs: first.joined(second, outs[slot])
 
     def add(self, a: Node, b: Node, what: str) -> int:
         target = common_type(a.aval, b.aval, what)
@@ -308,10 +318,11 @@ def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if tree_a != tree_b:
         raise Escape(f"{name} has another structure in each branch", f"{tree_a} and {tree_b}")
     alone = builder.part(containers(a), 0) & builder.part(containers(b), 1)
+    among = [*containers(a), *containers(b)]
     parts = [_plan_leaf(builder, name, x, y) for x, y in zip(leaves_a, leaves_b, strict=True)]
     if tree_a.kind is None:
         return parts[0]
-    return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone)
+    return lambda outs, pred: builder.merged(unflatten(tree_a, [part(outs, pred) for part in parts]), alone, among)
 
 
 def _plan_list(builder: _Outputs, name: str, a: TracedList, b: TracedList) -> Plan:
@@ -352,8 +363,9 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None
     first, second = builder.branches
     aliases = (*aliases_of(a, first.owned), *aliases_of(b, second.owned))
+    which_of = builder.bound_to(kind, a, b)
     return lambda outs, pred: merged_tracer(
-        outs[slot], kind, aliases, outs[guarded] if guarded is not None else None, name, loose, builder.site
+        outs[slot], kind, aliases, None if guarded is None else outs[guarded], name, loose, builder.site, which_of(outs)
     )
 
 
@@ -364,11 +376,12 @@ def _plan_half_bound(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
     if not all(is_numeric(leaf) for leaf in leaves) and not is_internal_name(name):
         raise Escape(f"{name} is bound in one branch only", "it is neither an array nor a number")
     owned = builder.branches[0 if in_then else 1].owned
-    alone = builder.part(containers(a if in_then else b), 0 if in_then else 1)
+    among = list(containers(a if in_then else b))
+    alone = builder.part(among, 0 if in_then else 1)
     parts = [_plan_half_leaf(builder, name, leaf, in_then, owned) for leaf in leaves]
     if structure.kind is None:
         return parts[0]
-    return lambda outs, pred: builder.merged(unflatten(structure, [part(outs, pred) for part in parts]), alone)
+    return lambda outs, pred: builder.merged(unflatten(structure, [part(outs, pred) for part in parts]), alone, among)
 
 
 def _known_flag(flag: Node | None) -> Node:
@@ -385,10 +398,15 @@ def _plan_half_leaf(builder: _Outputs, name: str, leaf: Any, in_then: bool, owne
     slot = builder.add(first, second, name)
     aliases = aliases_of(leaf, owned)
     kind, loose = Kind.of(leaf), is_loose(leaf)
+    which_of = builder.bound_to(kind, *((leaf, None) if in_then else (None, leaf)))
     if is_internal_name(name):
-        return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, loose=loose, site=builder.site)
+        return lambda outs, pred: merged_tracer(
+            outs[slot], kind, aliases, loose=loose, site=builder.site, which=which_of(outs)
+        )
     flag = bound_flag(leaf)
     flags = [_known_flag(flag), const(False)]
     first, second = flags if in_then else flags[::-1]
     bound = builder.add(first, second, name)
-    return lambda outs, pred: merged_tracer(outs[slot], kind, aliases, outs[bound], name, loose, builder.site)
+    return lambda outs, pred: merged_tracer(
+        outs[slot], kind, aliases, outs[bound], name, loose, builder.site, which_of(outs)
+    )

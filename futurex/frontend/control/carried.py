@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
+from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, param
@@ -68,6 +69,7 @@ class _Carried:
     whole: bool = False  # a list, dict or tuple that stays the one that it is
     steady: bool = False  # a number that stays known until a round shows otherwise
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
+    stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
 
     @property
     def unbound(self) -> bool:
@@ -77,6 +79,10 @@ class _Carried:
     @property
     def untouched(self) -> bool:
         return self.conflict is not None or all(aval is None for aval in self.avals)
+
+    def is_counted(self, k: int) -> bool:
+        """Is it carried which array a leaf is?"""
+        return self.arrays[k] and not self.moves and current().numbering is not None
 
     def places(self) -> list[int]:
         return [k for k, aval in enumerate(self.avals) if aval is not None]
@@ -198,6 +204,7 @@ class _Round:
     state: State
     cells: dict[Cell, Node]
     nodes: dict[int, Node]
+    which: dict[int, Which]
     owned: dict[Cell, int]
     token: Node
     effects: list[Node]
@@ -213,13 +220,17 @@ def _trace_round(
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)
-        objects.put(tuple(_stand_in(entry, original, params) for entry, original in zip(carried, before, strict=True)))
+        held = [each for value in before if value is not UNDEF for each in containers(value)]
+        stand_ins = (_stand_in(entry, value, params, held) for entry, value in zip(carried, before, strict=True))
+        objects.put(tuple(stand_ins))
         start = objects.get()
-        stand_ins = set(owned_cells(objects.get(), scope.start))
+        storage = set(owned_cells(objects.get(), scope.start))
         for cell, aval in cells.items():
             params.append(param(aval, "array"))
             scope.journal[cell] = cell.value
             cell.restore(params[-1])
+        numbering = current().numbering
+        scope.clock = None if numbering is None else numbering.round()
         token = param(Aval((), np.dtype(bool)), "done")
         tested = truth(test())
         if scope.effects:
@@ -241,17 +252,25 @@ def _trace_round(
             objects.learn(scope.state, new, written)
         nodes = values_now(after)
         owned = owned_cells(after, scope.start)
+        numbers = _numbers(after, owned, scope.start)
         current().settle_failing([*nodes.values(), *written.values(), tested])
     objects.put(before)
     if new or again:
         objects.add({key: value for key, value in new.items() if not again})
         return None
     effects, changed = scope.effects[1:], set(scope.state)
-    return _Round(scope, params, tested, after, written, nodes, owned, token, effects, stand_ins, changed)
+    return _Round(scope, params, tested, after, written, nodes, numbers, owned, token, effects, storage, changed)
 
 
-def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
-    """What a name is bound to while the body is traced; its inputs are appended to ``params``."""
+def _numbers(state: State, owned: dict[Cell, int], start: int) -> dict[int, Which]:
+    """Which arrays a round leaves behind, by the identity of the leaves."""
+    leaves = [leaf for value in state if value is not UNDEF for leaf in flatten(value)[0] if is_numeric(leaf)]
+    return {} if current().numbering is None else {id(leaf): which(leaf, owned, start) for leaf in leaves}
+
+
+def _stand_in(entry: _Carried, original: Any, params: list[Node], held: list[Any]) -> Any:
+    """What a name is bound to while the body is traced; its inputs are appended to ``params``. ``held``: the lists,
+    dicts and dataclasses of all names before the loop."""
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
     leaves = list(entry.leaves)
@@ -271,8 +290,11 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node]) -> Any:
         leaves[k] = merged_tracer(value, kind, aliases, bound, entry.name, entry.loose[k])
         if kind.is_array:
             leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)  # what an earlier round bound the name to may be anything
+        if entry.is_counted(k):
+            stand_in(leaves[k], params)
+            entry.stand_ins[k] = leaves[k]._cell
     made = unflatten(entry.structure, leaves)
-    current().freeze(containers(made))
+    current().freeze(containers(made), among=held)
     return made
 
 
@@ -395,6 +417,7 @@ def _build_loop(
     """The loop node; returns the state after it."""
     starts: list[Node] = []
     outs: list[Node] = []
+    inside: dict[Cell, frozenset[Any]] = {}  # what the stand-ins of rounds may be
     for entry, final in zip(carried, round_.state, strict=True):
         if entry.untouched:
             continue
@@ -414,6 +437,13 @@ def _build_loop(
                     f"{entry.name} may be unbound at the end of a loop that it enters bound",
                     "it is deleted in some branch",
                 )
+            if entry.is_counted(k):
+                first, last = which(entry.leaves[k], {}, round_.scope.start), round_.which[id(leaves[k])]
+                if first.number is None or last.number is None:
+                    raise Escape(f"{entry.name}, which rounds bind to several arrays", "how is not known")
+                starts.append(first.number)
+                outs.append(last.number)
+                inside[entry.stand_ins[k]] = first.among | last.among
     params = round_.params
     for cell in cells:
         starts.append(cell.value)
@@ -429,7 +459,7 @@ def _build_loop(
         raise Escape("a short loop over large arrays", "its rounds run better one by one")
     results = iter(emit_many("loop", *starts, *free, test=test_graph, body=body_graph, tape=()) if starts else [])
     state = tuple(
-        _after_loop(entry, original, final, results, round_, carried, runs_once)
+        _after_loop(entry, original, final, results, round_, carried, inside, runs_once)
         for entry, original, final in zip(carried, before, round_.state, strict=True)
     )
     for cell in cells:
@@ -463,14 +493,13 @@ def _after_loop(
     results: Any,
     round_: _Round,
     carried: list[_Carried],
+    inside: dict[Cell, frozenset[Any]],
     runs_once: bool,
 ) -> Any:
     if entry.unbound and final is not UNDEF and entry.conflict is None:
         return _known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         return original if entry.conflict is None else entry.conflict
-    if not runs_once and any(id(each) in current().held.nests for each in containers(original)):
-        return Conflict(f"{entry.name}, which rounds replace by another list or dict", "without any it stays", None)
     finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
@@ -486,12 +515,17 @@ def _after_loop(
             initial = [cell for each in carried for cell in _initial_aliases(each)]  # names may have changed places
         else:
             initial = [] if runs_once else _initial_aliases(entry)
-        aliases = (*aliases_of(finals[k], round_.owned), *initial)
-        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k])
+        aliases, found = (*aliases_of(finals[k], round_.owned), *initial), UNKNOWN
+        if entry.is_counted(k):
+            last_one = round_.which[id(finals[k])].among
+            found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
+        leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k], which=found)
     value = unflatten(entry.structure, leaves)
     held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
-    if not runs_once or any(id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)):
-        current().freeze(containers(value))
+    shared = [id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)]
+    if not runs_once or any(shared) or any(id(each) in current().frozen for each in containers(final)):
+        first = [] if runs_once or original is UNDEF else containers(original)
+        current().freeze(containers(value), among=[*first, *containers(final)])
     return value if entry.structure.kind is None else current().remember_all(value)
 
 

@@ -326,6 +326,7 @@ class _Recursion:
                 leaves[k] = merged_tracer(next(rest), kind, aliases, loose=loose)
                 if self.results.shared[k]:
                     leaves[k]._cell.entangle(SAME_IN_SOME_BRANCHES)
+                    leaves[k]._cell.which = None  # nobody counts through levels
         for cell in self.cells:
             cell.settle(next(rest))
         value = unflatten(self.results.structure, leaves)

@@ -13,6 +13,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
 from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
+from futurex.frontend.which import UNKNOWN, Which
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Dim, Fresh, nominal, same
 from futurex.tree.node import Node, const
@@ -212,8 +213,9 @@ def merged_tracer(
     name: str = "",
     loose: bool = False,
     site: Any = None,
+    which: Which = UNKNOWN,
 ) -> Tracer:
-    """The value of a name after a branch or loop, which may be the same array as the ``aliases``.
+    """The value of a name after a branch or loop, which may be the same array as the ``aliases``: ``which`` one.
 
     ``bound`` says whether the name is bound; ``site`` is the choice that is merged.
     """
@@ -221,6 +223,8 @@ def merged_tracer(
     if kind.is_array:
         tracer._cell.is_array = True
         tracer._cell.strides = kind.strides
+    if aliases:
+        tracer._cell.which = which
     for cell in (tracer._cell, *aliases) if aliases else ():
         cell.entangle(SAME_IN_SOME_BRANCHES, site)
     tracer._loose = (site or True) if loose and not node.aval.weak else False

@@ -1,0 +1,213 @@
+"""Which array a name stands for that branches or rounds have bound to several: the run says its number.
+
+The elements of such an array are merged, so that they are right whichever it is. Where a call leaves it behind, in its
+result or in an object of the caller's, it has to be the very array: its other names see what is written later. A trace
+that comes to this is made again with a ``Numbering``, and then merges and carries beside the elements of each array a
+number that says which it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.indexing import shifted
+from futurex.frontend.trace import Cell, current, emit
+from futurex.frontend.tracer import Tracer, entered
+from futurex.ops.views import Chain
+from futurex.tree.aval import Aval
+from futurex.tree.dims import dims_in
+from futurex.tree.node import Node, const, param
+
+NOBODYS = -1
+"""The number of an array that no other name refers to."""
+_ROUND = 1 << 32
+"""What stands in a number before which array of its round it is: how often rounds had begun when the array was made, or
+which row it is of an array from outside."""
+_WHY = "which array it is depends on data"
+
+
+@dataclass(frozen=True)
+class Which:
+    """The ``number`` of an array, None where nobody has counted, and all that it may be.
+
+    While a loop is traced, the cells of its stand-ins stand for what these may be.
+    """
+
+    number: Node | None
+    among: frozenset[Any]
+
+    def joined(self, other: Which, number: Node) -> Which:
+        """Of an array that is either of two."""
+        return Which(number, self.among | other.among)
+
+
+UNKNOWN = Which(None, frozenset())
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An array with a number. One that was ``made`` in a branch or round is only there in it.
+
+    Of a ``row``, a view of another array at a place that the branch or round has computed, the number tells the place.
+    """
+
+    array: Tracer
+    made: bool
+    row: bool
+
+
+class Numbering:
+    """The numbers of the arrays of one trace that may come under several names."""
+
+    def __init__(self) -> None:
+        self.known: list[_Known] = []
+        self._numbers: dict[Any, int] = {}
+        self._clock = Cell(const(np.int64(0)), is_array=False)
+        self._clock.born = -1
+
+    def round(self) -> Node:
+        """A round begins: how many have until now."""
+        self._clock.settle(emit("add", self._clock.value, const(np.int64(1))))
+        return self._clock.value
+
+    def number(self, array: Tracer, start: int) -> Which:
+        """The number of an array that is none of a merger; ``start``: where the branch or loop begins that ends now."""
+        key, cell, scopes = place_of(array), array._cell, current().scopes
+        if key not in self._numbers:
+            outermost = scopes[0].start if scopes else start
+            extents = [symbol.definer for dim in dims_in(array._chain) for symbol in dim.symbols]
+            nodes = [*array._dynamic, *(definer[0] for definer in extents if definer is not None)]
+            made = max([cell.born, *(node.id for node in nodes if node.op != "const")]) >= outermost
+            row = made and len(nodes) == len(array._dynamic) == 1 and cell.origin is not None and not nodes[0].shape
+            self._numbers[key] = len(self.known)
+            self.known.append(_Known(array, made and not row, row))
+        found = self._numbers[key]
+        number = const(np.int64(found))
+        before = [scope.clock for scope in scopes if scope.clock is not None and scope.start <= cell.born]
+        if self.known[found].row:
+            before = [emit("cast", array._dynamic[0], dtype=np.dtype(np.int64))]
+        if before:
+            number = emit("add", number, emit("multiply", before[-1], const(np.int64(_ROUND))))
+        return Which(number, frozenset({found}))
+
+
+def place_of(array: Tracer) -> Any:
+    """What tells an array from others: its storage, and where it lies there."""
+    return array._cell, array._chain, array._dynamic
+
+
+def which(value: Any, owned: Mapping[Cell, int], start: int) -> Which:
+    """Which array a name is bound to at the end of a branch or round that began at ``start``, or before a loop.
+
+    ``owned`` says of what was made there how many names refer to it.
+    """
+    value, numbering = entered(value), current().numbering
+    nobodys = Which(const(np.int64(NOBODYS)), frozenset())
+    if not isinstance(value, Tracer) or value.is_scalar or numbering is None:
+        return nobodys
+    if value._cell.which is not None and not value._chain:
+        found: Which = value._cell.which
+        return found
+    if value._cell.which is None and owned.get(value._cell) == 1:
+        return nobodys
+    return numbering.number(value, start)
+
+
+def stand_in(value: Tracer, params: list[Node]) -> None:
+    """A round begins with a name bound to an array that an earlier one has left: the loop carries its number."""
+    params.append(param(Aval((), np.dtype(np.int64)), "which"))
+    value._cell.which = Which(params[-1], frozenset({value._cell}))
+
+
+def behind_loop(number: Node, among: Iterable[Any], inside: Mapping[Cell, frozenset[Any]]) -> Which:
+    """Which array a name is bound to behind a loop; ``inside``: what the stand-ins of its rounds may be."""
+    seen: set[Any] = set()
+    todo = list(among)
+    while todo:
+        each = todo.pop()
+        if each not in seen:
+            seen.add(each)
+            todo += inside.get(each, ())
+    return Which(number, frozenset(seen - inside.keys()))
+
+
+class Left:
+    """The arrays that a call leaves behind, ``leaves``, and those that merged ones among them may be: ``others``."""
+
+    def __init__(self, leaves: Iterable[Any]) -> None:
+        """Raises Escape where the trace must count first, or where it cannot tell which array one is."""
+        arrays = [leaf for leaf in leaves if isinstance(leaf, Tracer) and not leaf.is_scalar]
+        todo = list(dict.fromkeys(leaf._cell for leaf in arrays if leaf._cell.which is not None))
+        self._among: dict[int, _Known] = {}
+        self._holders: Counter[int] = Counter()
+        for cell in todo:  # which grows on the way
+            found = _among(cell.which)
+            self._holders.update(found.keys())
+            self._among |= found
+            cells = [known.array._cell for known in found.values() if not known.made]
+            todo += [each for each in cells if each.which is not None and each not in todo]
+        direct = {leaf._cell for leaf in arrays if leaf._cell.which is None}
+        views = Counter(known.array._cell for known in self._among.values())
+        self.others: dict[int, Tracer] = {}
+        for number, known in self._among.items():
+            cell = known.array._cell
+            if cell not in direct and views[cell] == 1 and cell.origin is None and cell.which is None:
+                continue  # nobody else's
+            if known.made:
+                raise Escape("arrays of a branch or round that share their elements", _WHY)
+            self._holders[number] += 1
+            self.others[number] = Tracer(cell) if known.row else known.array
+        self._places = Counter(place_of(array) for array in (*arrays, *self.others.values()))
+        self._names: dict[Any, int] = {}
+
+    def same(self, array: Tracer) -> int | None:
+        """A number for an array that is left behind in several places: it is one object."""
+        place = place_of(array)
+        return None if self._places[place] < 2 else self._names.setdefault(place, len(self._names))
+
+    def choice(self, array: Tracer) -> dict[int, Tracer] | None:
+        """What a merged array may be that others refer to; None if it is nobody else's in any case."""
+        numbers = [] if array._cell.which is None else [n for n in array._cell.which.among if self._holders[n] > 1]
+        if array._chain and not all(n in self.others and not self._among[n].row for n in numbers):
+            raise Escape("arrays of a branch or round that share their elements", _WHY)
+        return {n: _through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
+
+
+    def row(self, number: int) -> Chain | None:
+        """How a row lies in the array that it is one of; None if the number is none of a row's."""
+        known = self._among[number]
+        return known.array._chain if known.row else None
+
+
+def _among(found: Which) -> dict[int, _Known]:
+    numbering = current().numbering
+    if numbering is None:
+        escape = Escape("an array that branches or rounds have merged is left behind", _WHY)
+        escape.counts = True
+        raise escape
+    if found.number is None:
+        raise Escape("leaving an array behind that is another one in some runs", _WHY)
+    return {number: numbering.known[number] for number in found.among}
+
+
+def _through(other: Tracer, array: Tracer) -> Tracer:
+    """The view of one array that another array has of its storage."""
+    if not array._chain:
+        return other
+    offset = len(other._dynamic)
+    steps = [
+        ("index", tuple(shifted(entry, offset) for entry in step[1])) if step[0] == "index" else step
+        for step in array._chain
+    ]
+    return other._extended(*steps, dynamic=array._dynamic)
+
+
+def taken_apart(number: int) -> tuple[int, int]:
+    """Which array a number names, and what stands before that: the round that it was made in, or which row it is."""
+    return number % _ROUND, number // _ROUND
