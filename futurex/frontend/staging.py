@@ -152,7 +152,7 @@ class Futurized(Standing, Generic[P, R]):
 
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant = lane.variant
-        plan = variant.plan
+        plan = variant._plan or variant.plan
         if lane.pack is None or not isinstance(plan, Plan):
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]

@@ -39,27 +39,24 @@ class Counters:
 class Grain:
     """Which pieces of work are worth a hand-over to another thread, by estimated and then by measured time.
 
-    The threshold has hysteresis, so that a piece near it does not change sides with every measurement.
+    The threshold has hysteresis, so that a piece near it does not change sides with every measurement. ``seconds``: how
+    long the last piece takes; for a plan, the whole of it.
 
     >>> grain = Grain([1e-6, 1e-3])
     >>> grain.inline(0), grain.inline(1)
     (True, False)
     """
 
-    __slots__ = ("_inline", "_seconds")
+    __slots__ = ("_inline", "_seconds", "seconds")
 
     def __init__(self, estimates: Sequence[float]) -> None:
         self._seconds = list(estimates)
+        self.seconds = self._seconds[-1]
         self._inline = [seconds < SPAWN_ABOVE for seconds in estimates]
 
     def inline(self, index: int) -> bool:
         """True if the piece should run on the thread that made it ready."""
         return self._inline[index]
-
-    @property
-    def seconds(self) -> float:
-        """How long the last piece takes: for a plan, the whole of it."""
-        return self._seconds[-1]
 
     def measured(self, index: int, seconds: float) -> None:
         """Take one measurement into account; one that is far off may be the scheduler's time, and counts for less."""
@@ -68,11 +65,12 @@ class Grain:
             seconds = mean * _FAR
         mean += _WEIGHT * (seconds - mean)
         self._seconds[index] = mean
+        self.seconds = self._seconds[-1]
         self._inline[index] = mean <= SPAWN_ABOVE if self._inline[index] else mean < INLINE_BELOW
 
     def changed(self, seconds: float) -> None:
         """The whole plan runs another way now, which takes this long."""
-        self._seconds[-1] = seconds
+        self.seconds = self._seconds[-1] = seconds
         self._inline[-1] = seconds < SPAWN_ABOVE
 
 

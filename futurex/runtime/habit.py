@@ -19,6 +19,8 @@ LONGEST = 20e-3
 class Habit:
     """What the callers of one plan do. Threads may race here: a call that is miscounted does no harm.
 
+    ``waits``: is the next call one to run where it is made?
+
     >>> habit = Habit()
     >>> for _ in range(AFTER):
     ...     habit.called(1.0).asked()
@@ -29,32 +31,29 @@ class Habit:
     False
     """
 
-    __slots__ = ("_calls", "_last", "_soon")
+    __slots__ = ("_calls", "_last", "_soon", "waits")
 
     def __init__(self) -> None:
+        self.waits = False
         self._calls = 0
         self._soon = 0
         self._last: Call | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Is the next call one to run where it is made?"""
-        return self._soon >= AFTER
 
     def called(self, seconds: float) -> Call | None:
         """A run that takes this long begins, or was over when its call returned; None if nobody needs to know when its
         results are asked for."""
         self._calls += 1
-        if self._soon >= AFTER and self._calls % EVERY:
+        if self.waits and self._calls % EVERY:
             return None
         if self._last is not None and self._last.open:
-            self._soon = 0
+            self.looked(soon=False)
         self._last = call = Call(self, SOON * seconds)
         return call
 
     def looked(self, *, soon: bool) -> None:
-        """Somebody asked for the first time for a result of a call."""
+        """Somebody asked for the first time for a result of a call, or did not before the next one."""
         self._soon = self._soon + 1 if soon else 0
+        self.waits = self._soon >= AFTER
 
 
 class Call:

@@ -82,7 +82,7 @@ class LocalExecutor:
 
         Not while others are under way, and not where several workers would share the run.
         """
-        if plan.collectives or (self.pool.size > 1 and _shares(plan)):
+        if plan.collectives or not (plan.undivided or self.pool.size == 1 or not _shares(plan)):
             return False
         if plan.contest is not None:
             plan.contest.next()  # counts, until both ways are compared again

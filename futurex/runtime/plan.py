@@ -138,6 +138,7 @@ class Plan:
         self.low, self.layout = low, layout
         self._own_memory()
         self.delivery = Delivery(low, layout, donate)
+        self.undivided = for_tasks is None and not self._shared  # no workers ever share a run
         self._instances: deque[Instance] = deque()
         self._counters: list[Counters] = []
         self._orphans: deque[Counters] = deque()
