@@ -16,7 +16,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.kernels.recycling import kept
-from futurex.runtime.futures import Done, Future, Resident
+from futurex.runtime.futures import Future, Resident
 from futurex.tree.graph import Graph
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
@@ -74,12 +74,6 @@ def give_away(inputs: Sequence[Any], donated: Mapping[int, str], given: Mapping[
     for k, name in donated.items():
         if type(inputs[k]) is Array:
             inputs[k]._future.give_away(name, taken=not isinstance(given.get(k), Future))
-
-
-def hand_over(owners: Iterable[Done[Any]], names: Iterable[str]) -> None:
-    """The same of futures that are done, and in nobody's hands, whose values a run has."""
-    for owner, name in zip(owners, names, strict=True):
-        owner.gone, owner.exposed, owner.value = name, False, None
 
 
 def _surrendered(value: Any, often: Mapping[int, int]) -> Any:

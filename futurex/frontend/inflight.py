@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -75,24 +75,26 @@ def launched(
 
 
 def run_at_once(
-    executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], read: int, before: Callable[[], None]
-) -> tuple[list[Any], Call | None] | None:
+    executor: LocalExecutor, plan: Plan, inputs: Sequence[Any], read: int, owners: Sequence[Done[Any]],
+    names: Sequence[str],
+) -> tuple[list[Any], Call | None] | None:  # fmt: skip
     """The results of a run in this thread, and who wants to know when somebody asks for one; None if it is a worker's.
 
     The ``inputs`` are values that are known to fit, of which the run reads so many bytes that it does not own.
-    ``before`` is called when it is certain that the run takes place. Raises what the run raises.
+    Their ``owners`` tell whoever asks that they are gone, under these names, when it is certain that the run takes
+    place. Raises what the run raises.
     """
-    if is_short(plan):
-        before()
-        return plan.run(inputs, checked=True), None
-    waits = _waits(plan, read)
-    if not (waits or plan.waited_for) or not executor.claim(plan):
+    short = is_short(plan)
+    waits = short or _waits(plan, read)
+    if not (waits or plan.waited_for) or not (short or executor.claim(plan)):
         return None
-    before()
     try:
+        for owner, name in zip(owners, names, strict=True):
+            owner.gone, owner.exposed, owner.value = name, False, None
         results = plan.run(inputs, checked=True)
     finally:
-        executor.leave()
+        if not short:
+            executor.leave()
     return results, None if waits else plan.habit.called(plan.grain.seconds)
 
 

@@ -36,13 +36,13 @@ class Lane:
     ``fits``: leaves that match are all that a run takes, as it takes them.
     ``pack``, where there is one: the trace only computes, and what is to be done is ``pack(plan.run(inputs))``, or
     ``pack(results, call)`` where somebody wants to know when the results are asked for. ``take(inputs)``, where futures
-    are among them or are given away: their values, and the futures that own what is given away; None if not all is
-    there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
+    are among them or are given away: their values, and the futures that own what is given away, which has ``names``;
+    None if not all is there, and the caller's to give. ``read``: bytes of the arrays that a run reads and does not own.
     ``choice``, where there is one: calls may go as plain NumPy. ``plain``: all of them do.
     ``valid()``: does the trace still hold?
     """
 
-    __slots__ = ("choice", "fits", "inputs", "match", "pack", "plain", "read", "take", "valid", "variant")
+    __slots__ = ("choice", "fits", "inputs", "match", "names", "pack", "plain", "read", "take", "valid", "variant")
 
     def __init__(self, variant: Variant, match: Match, choice: Choice | None) -> None:
         self.variant = variant
@@ -55,6 +55,7 @@ class Lane:
         self.inputs = None if same else variant.inputs
         takes = any(key[0] is Array for key in variant.leaves)
         self.fits = not (takes or variant.gives or variant.captures)
+        self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
         self.read = 0
         if self.pack is not None:

@@ -21,7 +21,7 @@ from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
 from futurex.frontend.assembly import left_behind
 from futurex.frontend.choice import Choice, Misfit
-from futurex.frontend.donation import hand_over, parameters
+from futurex.frontend.donation import parameters
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
@@ -165,9 +165,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             if lane.fits and (results := run_quickly(plan, inputs)) is not None:
                 return lane.pack(results)
-            found = run_at_once(
-                executor(), plan, values, lane.read, lambda: hand_over(owners, variant.gives.values())
-            )
+            found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
         except Exception as error:
             return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
         return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)
