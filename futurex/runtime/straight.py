@@ -145,14 +145,8 @@ class Straight:
             elif self._low.drafts[group[0]].outs[0] not in self._views:
                 self._instruction(group[0], self._low.drafts[group[0]])
             self._lines += [f"{names[gone]} = None" for gone in drops[number] if gone not in self._views]
-        results = (self._copied(slot) if copy else names[slot] for slot, copy in self._outs)
+        results = (f"copied({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
         self._lines.append(f"return [{', '.join(results)}]")
-
-    def _copied(self, index: int) -> str:
-        """A result in memory of its own: of a number in the arena, a NumPy scalar."""
-        slot, name = self._low.slots[index], self._names[index]
-        is_number = slot.kind is Kind.BUFFER and slot.aval.shape == () and slot.aval.dtype.kind in "biufc"
-        return f"{name}[()]" if is_number else f"copied({name})"
 
     def _groups(self, plan: Plan) -> list[list[int]]:
         """The instructions in an order in which those that are steps stand together, as far as they may."""
