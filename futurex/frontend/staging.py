@@ -20,6 +20,7 @@ import numpy as np
 from futurex.frontend import calls, explain
 from futurex.frontend.array import Array
 from futurex.frontend.assembly import left_behind
+from futurex.frontend.brake import IN_VAIN, Brake
 from futurex.frontend.choice import Choice, Misfit
 from futurex.frontend.donation import parameters
 from futurex.frontend.errors import Escape
@@ -34,7 +35,7 @@ from futurex.frontend.plain import call_for_futures, call_plainly, overlap
 from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
 from futurex.frontend.switch import disabled, disabling
-from futurex.frontend.symbolic import Families, needs_sizes
+from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
 from futurex.frontend.trace import tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
@@ -102,6 +103,7 @@ class Futurized(Standing, Generic[P, R]):
         self._fragments = Fragments() if escape == "fragment" and not strict else None
         self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
         self._families = Families()
+        self._brake = Brake()
         self._lane: Lane | None = None
         self._lock = threading.RLock()
         self._library = self._warned = library  # what everybody calls has arguments of many kinds
@@ -130,7 +132,9 @@ class Futurized(Standing, Generic[P, R]):
                 key = call_key(args, kwargs, leaves)
             except Untraceable:
                 return self._run_plain(args, kwargs)
-            variant = self._variant(key, args, kwargs)
+            variant = self._variant(key, args, kwargs, rests=True)
+            if variant is None:
+                return self._run_plain(args, kwargs)
             if variant.escape is not None or variant.error is not None:
                 if self._may_be_plain and variant.given_up:
                     self._remember(variant, leaves, args, kwargs)
@@ -201,20 +205,31 @@ class Futurized(Standing, Generic[P, R]):
             )
         return calls.call(self.plain, args, kwargs)
 
-    def _variant(self, key: Key, args: Any, kwargs: Any) -> Variant:
+    def _held(self, key: Key) -> Variant | None:
         for variant in self._variants.get(key, ()):
             if variant.valid():
+                variant.served = True
                 return variant
+        return None
+
+    def _variant(self, key: Key, args: Any, kwargs: Any, *, rests: bool = False) -> Variant | None:
+        """The trace for a call. With ``rests`` None where tracing has been in vain for too long."""
+        if (variant := self._held(key)) is not None:
+            return variant
         with self._lock:
-            for variant in self._variants.get(key, ()):  # another thread may have traced it meanwhile
-                if variant.valid():
-                    return variant
+            if (variant := self._held(key)) is not None:  # another thread may have traced it meanwhile
+                return variant
             last = self._variants.get(key, ())[-GIVEN_UP:]
             if self._may_be_plain and len(last) == GIVEN_UP and all(each.given_up for each in last):
                 return last[-1]  # what the function depends on changes at every call: plain NumPy is right for all
             leaves, structure = flatten((args, kwargs))
-            symbolic = self._symbolic(key, leaves, structure)
-            if symbolic is not None:
+            found = self._families.find(structure, leaves, key) if self._limit is None else None
+            if found is not None and found.variant is not None and found.variant.valid():
+                found.variant.served = True
+                return found.variant
+            if rests and self._rests(key, structure):
+                return None
+            if found is not None and (symbolic := self._symbolic(found, leaves, structure)) is not None:
                 return symbolic
             variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
@@ -225,21 +240,32 @@ class Futurized(Standing, Generic[P, R]):
             self._variants[key] = [*self._variants.get(key, ())[1 - GIVEN_UP :], variant]
             if len(self._variants) > VARIANTS:
                 self._variants.popitem(last=False)
-                self._warn(structure)
+                self._warn_of_kinds(structure)
             return variant
 
-    def _symbolic(self, key: Key, leaves: list[Any], structure: Structure) -> Variant | None:
-        """A trace for many sizes, if the calls so far suggest one and it is possible."""
-        found = self._families.find(structure, leaves, key) if self._limit is None else None
-        if found is None:
-            return None
-        if found.variant is None or not found.variant.valid():
-            variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
-            if variant.graph is None or needs_sizes(variant.graph):
-                found.variant, found.refused = None, True
-                return None
-            found.variant = variant
+    def _symbolic(self, found: Symbolic, leaves: list[Any], structure: Structure) -> Variant | None:
+        """A trace for many sizes, which the calls so far suggest, if it is possible."""
+        variant = self._traced(leaves, structure, found.avals, [found.variant] if found.variant else ())
+        found.variant = variant
+        if variant.graph is None or needs_sizes(variant.graph):
+            found.variant, found.refused = None, True
         return found.variant
+
+    def _rests(self, key: Key, structure: Structure) -> bool:
+        """Does a call go as plain NumPy because the last traces served one call each?"""
+        before = self._variants.get(key, ())
+        most = IN_VAIN if before else VARIANTS + 1
+        if not self._may_be_plain or self._library or not self._brake.stops(most):
+            return False
+        if before:
+            self._warn(
+                f"{self._name()} was traced {IN_VAIN} times for one call each; what changes: "
+                f"{', '.join(before[-1].changed()) or 'an array from outside'}. Calls go on as plain NumPy, and a "
+                "trace is rarely tried. Pass what changes as an argument, or keep it in arrays"
+            )
+        else:
+            self._warn_of_kinds(structure)
+        return True
 
     def _traced(
         self, leaves: list[Any], structure: Structure, opened: Any = None, before: Sequence[Variant] = ()
@@ -248,21 +274,24 @@ class Futurized(Standing, Generic[P, R]):
         variant.device, variant.limit = self._device, self._limit
         if self._precision and variant.graph is not None:
             variant.graph = lower_precision(variant.graph, self._precision)
+        self._brake.traced(variant)
         return variant
 
-    def _warn(self, structure: Structure) -> None:
-        if self._warned:
-            return
-        self._warned = True
+    def _warn(self, text: str) -> None:
+        """Say it, if nothing has been said yet."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(text, stacklevel=5)
+
+    def _warn_of_kinds(self, structure: Structure) -> None:
         recent = [variants[-1].leaves for variants in list(self._variants.values())[-8:]]
         changing = [
             path for position, path in enumerate(argument_paths(self.plain, structure))
             if len({leaves[position] for leaves in recent if len(leaves) > position}) > 4
         ]  # fmt: skip
-        warnings.warn(
+        self._warn(
             f"{self._name()} was traced for more than {VARIANTS} kinds of arguments; what changes: "
-            f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays",
-            stacklevel=4,
+            f"{', '.join(changing) or 'the structure'}. Pass changing numbers as floats or arrays"
         )
 
     def _name(self) -> str:
@@ -377,7 +406,7 @@ class Futurized(Standing, Generic[P, R]):
         Raises StagingError with the user's line where the function cannot be staged.
         """
         try:
-            variant = self._variant(call_key(args, kwargs, []), args, kwargs)
+            variant = cast(Variant, self._variant(call_key(args, kwargs, []), args, kwargs))
         except Untraceable as error:
             raise Escape(f"an argument of type {error}", "only plain arrays are traced").as_error() from None
         if variant.escape is not None:

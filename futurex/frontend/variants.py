@@ -92,6 +92,7 @@ class Variant:
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
     limit: int | None = None  # bytes that a run may take
+    served: bool = False  # another call than the one that it was made for
     calls: int = 0  # that were found the long way
     lane: Any = None  # the short way, once there is one
     failed: int = 0  # runs that were made again as plain NumPy, one after the other
@@ -174,6 +175,17 @@ class Variant:
             return all(map(self._same_capture, self.captures))
         except (Exception, Escape):
             return False
+
+    def changed(self) -> list[str]:
+        """What the trace took from outside that is no longer as it was."""
+        found = []
+        for guard in self.guards:
+            try:
+                holds = guard.holds(fingerprint)
+            except (Exception, Escape):
+                holds = False
+            found += [] if holds else [guard.name]
+        return list(dict.fromkeys(found))
 
     @staticmethod
     def _same_capture(capture: Capture) -> bool:

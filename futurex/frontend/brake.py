@@ -1,0 +1,43 @@
+"""A brake on tracing: a function whose traces serve one call each goes on as plain NumPy, and is rarely tried again.
+
+A trace takes a thousand times as long as a call. It is worth that where later calls find it; where something that the
+function depends on is another at every call, none ever does.
+"""
+
+from __future__ import annotations
+
+from futurex.frontend.variants import Variant
+
+IN_VAIN = 8  # traces in a row, each for one call, for states of what a function takes from outside
+REST, LONGEST_REST = 32, 4096
+"""Calls that go as plain NumPy before the next trace, at first and at most."""
+
+
+class Brake:
+    """Of one function, which is traced by one thread at a time."""
+
+    __slots__ = ("_in_vain", "_last", "_next_rest", "_rest")
+
+    def __init__(self) -> None:
+        self._last: Variant | None = None
+        self._in_vain, self._rest, self._next_rest = 0, 0, REST
+
+    def stops(self, most: int) -> bool:
+        """Shall a call for which there is no trace go as plain NumPy? After ``most`` traces in a row for one call each.
+        """
+        if self._rest:
+            self._rest -= 1
+            return True
+        last, self._last = self._last, None
+        if last is not None and last.served:
+            self._in_vain, self._next_rest = 0, REST
+        elif last is not None:
+            self._in_vain += 1
+        if last is None or self._in_vain < most:
+            return False
+        self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, LONGEST_REST)
+        return True
+
+    def traced(self, variant: Variant) -> None:
+        """A trace was made."""
+        self._last = variant

@@ -1,0 +1,83 @@
+"""A function that is traced anew at every call goes on as plain NumPy, says what changes, and is tried again rarely."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import futurex as fx
+from futurex.frontend import staging
+from futurex.frontend.brake import IN_VAIN, REST
+
+STATE = {"words": ["a"]}
+X = np.ones(3)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    made, make = [], staging.trace_call
+
+    def noted(function, *args):
+        made.extend([1] if function.__module__ == __name__ else [])  # not the methods of arrays
+        return make(function, *args)
+
+    monkeypatch.setattr(staging, "trace_call", noted)
+    return made
+
+
+def depends(x):
+    return x * len(STATE["words"][0])
+
+
+def called(f, lengths):
+    """Calls for states of these lengths."""
+    for k in lengths:
+        STATE["words"] = ["a" * k]
+        assert f(X).tolist() == [k] * 3
+
+
+def test_what_changes_at_every_call(traced):
+    f = fx.futurize(depends)
+    with pytest.warns(UserWarning, match="traced 8 times for one call each; what changes: STATE") as seen:
+        called(f, range(1, 30))
+    assert len(traced) == IN_VAIN
+    assert [warning.filename for warning in seen] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        called(f, range(30, 30 + 4 * REST))
+    assert len(traced) == IN_VAIN + 2
+
+
+def test_it_is_staged_again_once_that_stays(traced):
+    f = fx.futurize(depends)
+    with pytest.warns(UserWarning, match="what changes: STATE"):
+        called(f, range(1, IN_VAIN + 2))
+    called(f, [IN_VAIN + 1] * (REST + 10))
+    assert len(traced) == IN_VAIN + 1
+    assert f._held(next(iter(f._variants))) is not None
+
+
+def test_states_that_come_again_are_traced(traced):
+    f = fx.futurize(depends)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        called(f, [k // 2 for k in range(60)])
+    assert len(traced) == 30
+
+
+def test_other_arguments_at_every_call(traced):
+    f = fx.futurize(lambda x, name: x * len(name))
+    with pytest.warns(UserWarning, match="more than 32 kinds of arguments; what changes: name"):
+        assert [f(X, str(10**k)).tolist() for k in range(60)] == [[k + 1] * 3 for k in range(60)]
+    assert len(traced) == staging.VARIANTS + 1
+    assert f(X, str(10**20)).tolist() == [21] * 3
+    assert len(traced) == staging.VARIANTS + 1
+
+
+def test_who_asks_for_a_trace_gets_one(traced):
+    f = fx.futurize(depends)
+    with pytest.warns(UserWarning, match="what changes"):
+        called(f, range(1, 20))
+    assert len(f.graph(X).nodes) > 1
+    called(fx.futurize(depends, escape="error"), range(1, 20))
+    assert len(traced) == IN_VAIN + 1 + 19
