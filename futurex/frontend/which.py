@@ -145,26 +145,34 @@ class Left:
         arrays = [leaf for leaf in leaves if isinstance(leaf, Tracer) and not leaf.is_scalar]
         todo = list(dict.fromkeys(leaf._cell for leaf in arrays if leaf._cell.which is not None))
         self._among: dict[int, _Known] = {}
-        self._holders: Counter[int] = Counter()
+        self._holders: dict[int, set[Any]] = {}  # the mergers that may be an array, None for the array itself
         for cell in todo:  # which grows on the way
             found = _among(cell.which)
-            self._holders.update(found.keys())
             self._among |= found
+            for number in found:
+                self._holders.setdefault(number, set()).add(cell)
             cells = [known.array._cell for known in found.values() if not known.made]
             todo += [each for each in cells if each.which is not None and each not in todo]
-        direct = {leaf._cell for leaf in arrays if leaf._cell.which is None}
-        views = Counter(known.array._cell for known in self._among.values())
+        self._direct = {leaf._cell for leaf in arrays if leaf._cell.which is None}
+        self._views = Counter(known.array._cell for known in _reached(self._among).values())
         self.others: dict[int, Tracer] = {}
         for number, known in self._among.items():
-            cell = known.array._cell
-            if cell not in direct and views[cell] == 1 and cell.origin is None and cell.which is None:
-                continue  # nobody else's
+            if self._is_nobodys(number):
+                continue
             if known.made:
                 raise Escape("arrays of a branch or round that share their elements", _WHY)
-            self._holders[number] += 1
-            self.others[number] = Tracer(cell) if known.row else known.array
+            self._holders[number].add(None)
+            self.others[number] = Tracer(known.array._cell) if known.row else known.array
         self._places = Counter(place_of(array) for array in (*arrays, *self.others.values()))
         self._names: dict[Any, int] = {}
+
+    def _is_nobodys(self, number: int) -> bool:
+        """Are the elements of an array seen through one merger alone?"""
+        reached = _reached({number: self._among[number]})
+        bases = [known.array._cell for known in reached.values() if known.array._cell.which is None]
+        if any(cell in self._direct or self._views[cell] > 1 or cell.origin is not None for cell in bases):
+            return False
+        return len(reached) == 1 or len(set().union(*(self._holders.get(each, ()) for each in reached))) < 2
 
     def same(self, array: Tracer) -> int | None:
         """A number for an array that is left behind in several places: it is one object."""
@@ -173,7 +181,7 @@ class Left:
 
     def choice(self, array: Tracer) -> dict[int, Tracer] | None:
         """What a merged array may be that others refer to; None if it is nobody else's in any case."""
-        numbers = [] if array._cell.which is None else [n for n in array._cell.which.among if self._holders[n] > 1]
+        numbers = [] if array._cell.which is None else [n for n in array._cell.which.among if len(self._holders[n]) > 1]
         if array._chain and not all(n in self.others and not self._among[n].row for n in numbers):
             raise Escape("arrays of a branch or round that share their elements", _WHY)
         return {n: _through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
@@ -194,6 +202,22 @@ def _among(found: Which) -> dict[int, _Known]:
     if found.number is None:
         raise Escape("leaving an array behind that is another one in some runs", _WHY)
     return {number: numbering.known[number] for number in found.among}
+
+
+def _reached(known: Mapping[int, _Known]) -> dict[int, _Known]:
+    """Arrays, those that they are views of, what stand-ins among these stood for, and so on."""
+    reached, todo = dict(known), [each.array._cell.which for each in known.values()]
+    seen: set[Any] = set()
+    while todo:
+        found = todo.pop()
+        for each in () if found is None else found.among - seen:
+            seen.add(each)
+            if isinstance(each, Cell):
+                todo.append(each.which)
+            else:
+                reached[each] = current().numbering.known[each]
+                todo.append(reached[each].array._cell.which)
+    return reached
 
 
 def _through(other: Tracer, array: Tracer) -> Tracer:

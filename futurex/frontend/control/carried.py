@@ -444,6 +444,8 @@ def _build_loop(
                 starts.append(first.number)
                 outs.append(last.number)
                 inside[entry.stand_ins[k]] = first.among | last.among
+    for each in inside:
+        each.which = behind_loop(each.which.number, (each,), inside)
     params = round_.params
     for cell in cells:
         starts.append(cell.value)
