@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -352,7 +353,29 @@ def test_a_loss_that_is_no_number_any_more_is_told_once():
     with pytest.warns(RuntimeWarning, match="is (nan|inf) in epoch") as told:
         fit(mean_square, params, data, optimizer=fx.optim.sgd(1e200), epochs=4).result(WAIT)
     [said] = [text for each in told if "in epoch" in (text := str(each.message))]
-    assert "np.errstate(all='raise')" in said
+    assert "np.errstate(divide='raise'" in said
+
+
+def test_errors_raise_where_they_begin_if_whoever_starts_the_run_wants_that():
+    params, data = problem()
+
+    def loss(params, x, y):
+        error = x @ params["w"] + params["b"] - y
+        return np.log(np.abs(error)).mean() - np.log(np.float64(0.5))
+
+    data = tuple(np.array(each) for each in data)
+    data[0][:] = 0.0
+    data[1][:] = 0.0  # no error at all: its logarithm is infinite, and the derivative, too
+    with np.errstate(divide="raise", invalid="raise"):
+        run = fit(loss, params, data, epochs=2)
+    with pytest.raises(FloatingPointError, match="divide by zero encountered in log") as caught:
+        run.result(WAIT)
+    notes = "".join(caught.value.__notes__)
+    assert "np.log(np.abs(error)).mean()" in notes
+    assert "in step 1, on locality 0" in notes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(loss, params, data, epochs=1).result(WAIT)  # who does not want that has none
 
 
 def test_runs_side_by_side_do_not_mix():

@@ -118,8 +118,9 @@ class Futurized(Standing, Generic[P, R]):
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:
+            raising = self._strict and floating.strict()
             lane = self._lane
-            if lane is not None:
+            if lane is not None and not raising:
                 found = lane.match(args, kwargs)
                 if found is not None and lane.valid():
                     if lane.plain is not None:
@@ -358,7 +359,12 @@ class Futurized(Standing, Generic[P, R]):
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
         with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
-            if variant.has_log:
+            if self._strict and floating.strict():
+                futures = run_here(variant.checked, inputs)
+                for failure in filter(None, (future.exception() for future in futures)):
+                    settle(failure)
+                    raise failure
+            elif variant.has_log:
                 futures = run_here(variant.plan, inputs)
             else:
                 futures = launched(executor(), variant.plan, inputs, variant.waits or variant.chooses, variant.gives)

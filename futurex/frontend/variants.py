@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
 from futurex.runtime.placement import AnyPlan, compiled
+from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import Dim, Symbol, UnknownDimension, dims_in, has_dims, new_symbol, renamed
 from futurex.tree.graph import Graph, same_lines
@@ -112,6 +114,12 @@ class Variant:
         assert self.graph is not None
         self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit)
         return self._plan
+
+    @functools.cached_property
+    def checked(self) -> Plan:
+        """A plan for runs in which floating-point errors raise."""
+        assert self.graph is not None
+        return as_numpy(self.graph)
 
     @property
     def given_up(self) -> bool:

@@ -26,6 +26,14 @@ def strict() -> bool:
     return seen[1]
 
 
+def raising() -> dict[str, Any]:
+    """The state for others, elsewhere, if an error raises in it; what calls or logs here warns there."""
+    state = np.geterr()
+    if "raise" not in state.values():
+        return {}
+    return {kind: mode if mode in ("ignore", "warn", "raise") else "warn" for kind, mode in state.items()}
+
+
 def carried(function: Callable[[], None]) -> Callable[[], None]:
     """``function`` for another thread, with the state of this one."""
     context = copy_context()

@@ -24,7 +24,7 @@ from futurex.runtime import config, trace
 from futurex.runtime.collectives import Communicator, Correspondence
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.placement import compiled as placed
-from futurex.runtime.plan import compile_plan
+from futurex.runtime.plan import as_numpy, compile_plan
 from futurex.runtime.remat import within
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Ledger
@@ -82,6 +82,8 @@ class Locality:
         """Bytes that a run of a program may take."""
         self.device = "cpu"
         """Where programs run: ``"cpu"`` or ``"gpu"``."""
+        self.errors: Mapping[str, Any] = {}
+        """NumPy's floating-point error state (``np.errstate``) of whoever began the run, if something raises there."""
         self.lends = False
         """Are arrays that programs leave here read by others than programs?"""
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -108,7 +110,7 @@ class Locality:
         bucket = self._communicator.bucket_bytes if self._communicator is not None else BUCKET
         key = (
             graph.hash, tuple(map(repr, placements)), tuple(donate.items()), self.rank, self.size, self.threads, bucket,
-            compression, repr(outs), self.limit, self.device, resident,
+            compression, repr(outs), self.limit, self.device, resident, bool(self.errors),
         )  # fmt: skip
         if key not in self._plans:
             local = graph
@@ -118,6 +120,8 @@ class Locality:
                 local = compress(local, compression) if compression else local
             if self.device != "cpu":
                 self._plans[key] = placed(local, self.device, donate=donate, resident=resident)
+            elif self.errors:
+                self._plans[key] = as_numpy(local, donate)
             elif self.limit is None:
                 self._plans[key] = compile_plan(local, threads=self.threads, donate=donate)
             else:
@@ -128,6 +132,7 @@ class Locality:
         """This locality as one without others, for programs of its own; what they do counts as this one's."""
         single = Locality(0, 1, self.threads, self._emit, plans=self._plans)
         single.ledger, single.limit, single.device, single.lends = self.ledger, self.limit, self.device, True
+        single.errors = self.errors
         return single
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 from futurex.kernels.backends import default_backends
 from futurex.kernels.compiling import behind
 from futurex.kernels.contest import Contest
+from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import ON_OPENMP, Backend, Kernel, kernel_for, threads_of
 from futurex.kernels.threads import take_team
 from futurex.passes.dead import may_raise
@@ -107,6 +108,12 @@ def compile_plan(
     plan = Plan(low, layout, order, planner.donate, for_tasks if worth else None, background=background, frugal=frugal)
     plan.prepare(wait=not background)
     return plan
+
+
+def as_numpy(graph: Graph, donate: Mapping[int, int] | None = None) -> Plan:
+    """A plan whose every operation is NumPy's, here, in the order and from the lines of the graph: where NumPy's
+    floating-point errors raise (``np.errstate``), each is raised by the operation that it happens in."""
+    return compile_plan(graph, donate=donate, backends=(NumpyBackend(),), optimised=True, frugal=True)
 
 
 class Plan:

@@ -19,6 +19,7 @@ import numpy as np
 from futurex.errors import require, whole_number
 from futurex.frontend.tracebacks import folds
 from futurex.optim import Optimizer, adam
+from futurex.runtime import floating
 from futurex.runtime.collectives.codecs import codec_of
 from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
@@ -106,6 +107,9 @@ def fit(
         many as there are now for ``local_sgd`` and ``parameter_server``, whose programs are made for each number of
         localities). A worker that is silent for ``stall_seconds`` is left out.
 
+    Inside ``with np.errstate(divide="raise", over="raise", invalid="raise")`` every step is computed operation by
+    operation, by NumPy, and the first that makes a NaN or an infinity raises FloatingPointError, at the user's line.
+
     The same seed gives the same batches and keys on any number of localities. A loss that is not finite does not end
     the run; the record says ``finite: False``. Raises TypeError and ValueError for arguments that do not fit, and
     StagingError, at the user's line, for a loss that is no single tree; what fails later is raised by ``run.result()``.
@@ -125,6 +129,7 @@ def fit(
         len(flatten(params)[0]),
         trace_steps=whole_number("trace_steps", trace_steps, 0), strategy=_strategy(strategy), options=options,
         memory_limit=None if memory_limit is None else size_of(memory_limit), device=_device(device, memory_limit, on),
+        errors=_errors(device),
     )  # fmt: skip
     model, metrics = Model(loss), dict(metrics or {})
     arrays = _arrays("data", data)
@@ -215,6 +220,13 @@ def _device(device: str, limit: int | str | None, on: Group | None) -> str:
     if on is None:
         ask_for(device)
     return device
+
+
+def _errors(device: str) -> dict[str, Any]:
+    errors = floating.raising()
+    if errors and device != "cpu":
+        raise ValueError("np.errstate with 'raise' is for device='cpu': a GPU does not tell of such errors")
+    return errors
 
 
 def _strategy(strategy: Any) -> Strategy:

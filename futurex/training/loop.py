@@ -39,7 +39,7 @@ class Task:
 
     ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
     written; a run without a commit begins with one of them. ``memory_limit``: bytes that a step may take on each
-    locality.
+    locality. ``errors``: NumPy's floating-point error state of every step, where something raises.
     """
 
     epochs: int
@@ -55,6 +55,7 @@ class Task:
     saving: Saving | None = None
     memory_limit: int | None = None
     device: str = "cpu"
+    errors: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -148,7 +149,7 @@ class _Loop:
         data: tuple[Any, ...], validation: tuple[Any, ...],
     ) -> None:  # fmt: skip
         self._locality, self._task = locality, task
-        locality.limit, locality.device = task.memory_limit, task.device
+        locality.limit, locality.device, locality.errors = task.memory_limit, task.device, task.errors
         self._elastic = locality if isinstance(locality, ElasticLocality) else None
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
         self._step, kept, self._begun = self._found(first)
@@ -184,7 +185,11 @@ class _Loop:
 
     def run(self) -> Outcome:
         try:
-            return self._trained()
+            with np.errstate(**self._task.errors):
+                return self._trained()
+        except FloatingPointError as error:
+            error.add_note(f"in step {self._step + 1}, on locality {self._locality.rank}")
+            raise
         finally:
             self._tell_traffic()  # the run may go on without this locality, or in another generation
 

@@ -155,8 +155,8 @@ class Run:
         self._warned = True
         said = (
             f"the loss of run {self.name!r} is {epoch['loss']} in epoch {epoch['epoch']}; run.stop() ends it. A "
-            "smaller learning rate may help, and `with np.errstate(all='raise'): loss(params, *batch)` raises where "
-            "it begins"
+            "smaller learning rate may help; within `with np.errstate(divide='raise', over='raise', invalid='raise'):` "
+            "fx.fit raises at the line where it begins"
         )
         with contextlib.suppress(RuntimeWarning):
             warnings.warn(said, RuntimeWarning, stacklevel=1)

@@ -54,6 +54,23 @@ def test_two_localities_train_as_one(cluster_by, optimizer):
     assert all(0.0 <= record["hidden_comm_share"] <= 1.0 for record in run.history)
 
 
+def test_a_floating_point_error_names_line_step_and_locality():
+    def mean_log(params, x):
+        return np.log(x @ params).mean()
+
+    x = np.ones((8, 3))
+    with fx.Cluster(2) as cluster, np.errstate(divide="raise"):
+        good = fx.fit(mean_log, np.ones(3), (x,), on=cluster, batch_size=8, progress=False)
+        assert np.isfinite(good.result(120)).all()
+        x[:] = 0.0
+        bad = fx.fit(mean_log, np.ones(3), (x,), on=cluster, batch_size=8, progress=False)
+        with pytest.raises(FloatingPointError, match="divide by zero") as caught:
+            bad.result(120)
+    told = "\n".join(caught.value.__notes__)
+    assert "np.log(x @ params).mean()" in told
+    assert "in step 1, on locality" in told
+
+
 STRATEGIES = {
     "parts": {"accumulate": 3},
     "zero 1": {"strategy": fx.strategy.zero(1), "accumulate": 2},

@@ -1,6 +1,7 @@
 """Floating-point errors are reported as NumPy's state at the call says: silently, as warnings, as exceptions."""
 
 import threading
+import traceback
 import warnings
 
 import numpy as np
@@ -48,6 +49,46 @@ def test_errors_raise_where_the_caller_wants_that(function, x):
     with np.errstate(all="call", call=lambda kind, flag: calls.append(kind)):
         np.asarray(futurized(x))
     assert len(calls) == 1
+
+
+def losses(w, x):
+    """Of points at the origin the logarithm is infinite."""
+    y = np.exp(x @ w)
+    return np.log(y - 1).sum()
+
+
+def rounds(w, x):
+    total = 0.0
+    for row in x:
+        total = total + 1.0 / (row @ w)
+    return total
+
+
+TRANSFORMS = {"grad": fx.grad, "value_and_grad": fx.value_and_grad, "vmap": lambda f: fx.vmap(f, in_axes=(None, 0))}
+
+
+@pytest.mark.parametrize("function, rows", [(losses, 3000), (rounds, 7)])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_derivatives_raise_where_the_caller_wants_that(function, rows, transform):
+    """Compiled kernels do not look: such a call is computed operation by operation, the first and settled ones."""
+    w, x = np.ones(2), np.ones((rows, 2))
+    if transform == "vmap":
+        x = np.stack([x] * 3)
+    futurized = TRANSFORMS[transform](function)
+    bad = x.copy()
+    bad[..., 1, :] = 0
+    for _ in range(3):
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero") as caught:
+            futurized(w, bad)
+        told = "".join(traceback.format_exception(caught.value))
+        assert "np.log(y - 1)" in told or "1.0 / (row @ w)" in told
+        for _ in range(20):
+            expected = futurized(w, x)
+        with np.errstate(divide="raise"):
+            found = futurized(w, x)
+        one, other = (value if isinstance(value, tuple) else (value,) for value in (found, expected))
+        for mine, usual in zip(one, other, strict=True):
+            np.testing.assert_allclose(mine, usual, rtol=1e-12)
 
 
 def test_the_state_of_the_caller_goes_with_a_run_to_other_threads():
