@@ -39,20 +39,22 @@ if TYPE_CHECKING:
     from futurex import data, models, numpy, optim
     from futurex.runtime.cluster import Cluster, ClusterUnreachable, LocalityLost, TooFewWorkers
     from futurex.training import strategy
+    from futurex.training.callbacks import EarlyStopping
     from futurex.training.fit import attach, fit
 
 __version__ = "0.1.0"
 __all__ = [
-    "Array", "Cluster", "ClusterUnreachable", "Donated", "Futurized", "LocalityLost", "Program", "StagingError",
-    "TooFewWorkers", "attach", "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit", "futurize", "grad",
-    "hessian", "jacobian", "jvp", "linearize", "lower", "models", "nn", "numpy", "optim", "precompile", "random",
-    "stop_gradient", "strategy", "trace", "value_and_grad", "vjp", "vmap",
+    "Array", "Cluster", "ClusterUnreachable", "Donated", "EarlyStopping", "Futurized", "LocalityLost", "Program",
+    "StagingError", "TooFewWorkers", "attach", "autocast", "checkpoint", "custom_vjp", "data", "disable", "fit",
+    "futurize", "grad", "hessian", "jacobian", "jvp", "linearize", "lower", "models", "nn", "numpy", "optim",
+    "precompile", "random", "stop_gradient", "strategy", "trace", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 _MODULES = {"data": "data", "models": "models", "numpy": "numpy", "optim": "optim", "strategy": "training.strategy"}
 _LATE = {
-    "Cluster": "runtime.cluster", "ClusterUnreachable": "runtime.cluster", "LocalityLost": "runtime.cluster",
-    "TooFewWorkers": "runtime.cluster", "attach": "training.fit", "fit": "training.fit",
+    "Cluster": "runtime.cluster", "ClusterUnreachable": "runtime.cluster", "EarlyStopping": "training.callbacks",
+    "LocalityLost": "runtime.cluster", "TooFewWorkers": "runtime.cluster", "attach": "training.fit",
+    "fit": "training.fit",
 }  # fmt: skip
 
 

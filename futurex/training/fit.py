@@ -26,6 +26,7 @@ from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 from futurex.training.batches import chunks
+from futurex.training.callbacks import Callbacks, EarlyStopping
 from futurex.training.checkpoint import Claim, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
@@ -59,6 +60,7 @@ def fit(
     validation: Any = None,
     metrics: Metrics | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Any] = (),
     progress: bool = True,
     trace_steps: int = 0,
     compression: str | None = None,
@@ -90,6 +92,13 @@ def fit(
         ``checkpoint_every`` after that many steps, too, in the background, by a worker, which needs to see that folder.
         ``resume=True`` goes on from the newest sound checkpoint there, bit for bit on as many localities; a damaged one
         is refused with a warning.
+    callbacks: what is called in this process while the run goes on, each a function ``(run, record)``, called at the
+        end of every epoch with its record of the history, or an object with some of ``on_train_begin(run)``,
+        ``on_epoch_end(run, record)`` (also the function's) and ``on_train_end(run)``, where ``run.params`` are there:
+        Keras' names, and Lightning's ``on_train_start``, ``on_train_epoch_end`` and ``on_train_end``; ``run`` is in the
+        place of Keras' ``self.model`` and ``record`` of ``logs``, with the epochs counted from 1. One thread calls
+        them in order; training does not wait for them, ``run.result()`` does, and raises what one of them raises, which
+        stops the run. :class:`futurex.EarlyStopping` is one.
     progress: tell standard error about epochs. ``trace_steps``: how many steps to record for ``run.events``.
     compression: in what form localities send gradients of 1024 elements and more: ``"fp16"``, ``"bf16"``, ``"1bit"``,
         ``"topk:SHARE"`` or ``"powersgd:RANK"``, with error feedback. This is other mathematics than one locality's.
@@ -136,6 +145,7 @@ def fit(
     held_out = _held_out(model, arrays, validation, metrics)
     state = _state(optimizer := adam() if optimizer is None else _optimizer(optimizer), params)
     group = _here() if on is None else group_of(on)
+    called = Callbacks(callbacks)
     task.strategy.check(options)
     folder = _folder(checkpoint, checkpoint_every, resume)
     settings = _settings(group, task.strategy, commit_every, min_workers, max_workers, wait_seconds, stall_seconds)
@@ -150,6 +160,10 @@ def fit(
             rows: evaluation_program(model, metrics, params, held_out, rows) for rows in chunks(len(held_out[0]), chunk)
         }
     _check_names([*model.aux_names, *metrics])
+    measured = ["loss", *model.aux_names, *(("val_loss", *metrics) if held_out else ())]
+    for each in callbacks:
+        if isinstance(each, EarlyStopping):
+            each.check(measured, bool(held_out))
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
     structures = param_structure, state_structure
     graph = next(iter(programs.values()))[0]
@@ -179,7 +193,7 @@ def fit(
             about = graph, structures, placements, folder
             work = group.elastic(train, *args, settings=settings, name=name, about=about)
         undone.pop_all()
-    return Run(name, work, graph, structures, placements, folder, display, before, claim)
+    return Run(name, work, graph, structures, placements, folder, display, before, claim, called)
 
 
 @folds

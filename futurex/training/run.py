@@ -21,6 +21,7 @@ from futurex.runtime.group import SpmdRun
 from futurex.runtime.stall import Stall
 from futurex.runtime.timeline import Timeline, merged
 from futurex.runtime.traffic import FIGURES, Traffic
+from futurex.training.callbacks import Callbacks
 from futurex.training.checkpoint import Checkpoint, Claim, save
 from futurex.training.loop import Outcome
 from futurex.training.progress import Progress, figure
@@ -48,7 +49,7 @@ class Run:
     def __init__(
         self, name: str, work: SpmdRun, graph: Graph, structures: tuple[Structure, Structure],
         placements: Sequence[Placement], checkpoint: Path | None, progress: Progress | None,
-        history: Sequence[dict[str, Any]] = (), claim: Claim | None = None,
+        history: Sequence[dict[str, Any]] = (), claim: Claim | None = None, callbacks: Callbacks | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.graph = graph
@@ -69,6 +70,8 @@ class Run:
         self._outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._stopped = self._warned = False
         self._lock = threading.Lock()
+        self._callbacks = Callbacks(()) if callbacks is None else callbacks
+        self._callbacks.begin(self)
         _under_way.add(self)
         work.subscribe(self._heard)
         work.add_done_callback(self._ended)
@@ -76,9 +79,12 @@ class Run:
     def result(self, timeout: float | None = None) -> Any:
         """The trained parameters, a pytree of ndarrays like the one given.
 
-        Raises what failed on a locality, or TimeoutError after ``timeout`` seconds; the run goes on then.
+        Raises what failed on a locality or in a callback, or TimeoutError after ``timeout`` seconds; the run goes on
+        then.
         """
         try:
+            if self._callbacks.calling and not self.done():
+                raise RuntimeError(f"{self!r} waits for this callback, which cannot wait for it")
             if not concurrent.futures.wait([self._outcome], timeout).done:
                 raise TimeoutError(f"{self!r} has no result after {timeout:g} s and goes on; run.stop() ends it")
             return self._outcome.result()
@@ -143,6 +149,7 @@ class Run:
                 self._warn_of(event)
                 record = {name: value for name, value in event.items() if name != "kind"}
                 self.history = [*(each for each in self.history if each["epoch"] < record["epoch"]), record]
+                self._callbacks.tell(record)
                 if self._progress is not None:
                     self._progress.epoch(self.history[-1])
             elif self._progress is not None:
@@ -180,7 +187,12 @@ class Run:
                 metrics = self.history[-1]
                 found = Checkpoint(first.step, params, state, metrics, first.position)
                 self.saved = save(self._checkpoint, found)
-        except BaseException as error:
+            self._callbacks.end(trained=True)
+        except BaseException as failure:
+            error = failure if self._callbacks.error is None else self._callbacks.error
+            if error is not failure:
+                error.add_note(f"the run, told to stop, failed then: {failure!r}")
+            self._callbacks.end(trained=False)
             if self.params is not None:
                 error.add_note("the training itself went well: its parameters are in run.params")
             settle(error)
@@ -208,6 +220,7 @@ class Run:
             self.history = list(first.history)
             for record in self.history:
                 self._warn_of(record)
+                self._callbacks.tell(record)
                 if record["epoch"] > told and self._progress is not None:  # events may be slower than results
                     self._progress.epoch(record)
             self.step, self._stopped, self.params = first.step, first.stopped, params
