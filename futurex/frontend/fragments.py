@@ -11,6 +11,7 @@ import dis
 import inspect
 import sysconfig
 import types
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from futurex.frontend.rewrite import is_rewritten
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
 from futurex.ops.opaque import Call, Hole, Leaf, Outcome
+from futurex.ops.warned import Line, lines
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import Structure, flatten, unflatten
@@ -229,7 +231,7 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
             nodes.append(leaf._node)
         else:
             places.append(leaf)
-    call = Call(function, structure, tuple(places), outcome)
+    call = Call(function, structure, tuple(places), outcome, _lines() if function is warnings.warn else ())
     parts = iter(trace.fragment(nodes, call))
     results = [None if leaf is None else _result(next(parts), leaf) for leaf in outcome.leaves]
     for k in outcome.written:
@@ -239,6 +241,13 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     trace.notes.append(f"fragment: {call.name}, called at {line}\n      {reason.what}: {reason.why}")
     result = unflatten(outcome.structure, results)
     return trace.remember_all(result)
+
+
+def _lines() -> tuple[Line, ...]:
+    """The user's lines inside the function that is being traced."""
+    from futurex.frontend.variants import trace_into
+
+    return lines(trace_into.__code__)
 
 
 def _order(leaf: Tracer) -> str | None:

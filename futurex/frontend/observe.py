@@ -11,6 +11,7 @@ import ast
 import functools
 import itertools
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import fx
 from futurex.ops.opaque import Made, outcome_of
+from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known
 
@@ -57,6 +59,8 @@ class Observer:
 
     def twin(self, function: Any) -> Any:
         """The function with observed calls; itself where it has no source of the user's."""
+        if function is warnings.warn:
+            return warn_here
         if isinstance(function, functools.partial):
             return functools.partial(self.twin(function.func), *function.args, **function.keywords)
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):

@@ -311,7 +311,7 @@ def _traced(
     trace.many_sizes = bool(opened)
     try:
         with start(trace):
-            _trace_into(variant, trace, function, leaves, structure)
+            trace_into(variant, trace, function, leaves, structure)
     except Escape as escape:
         variant.escape = without_frames(escape)
     except Retrace:
@@ -407,7 +407,7 @@ def enter_arguments(
     return entered
 
 
-def _trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
+def trace_into(variant: Variant, trace: Trace, function: Any, leaves: list[Any], structure: Structure) -> None:
     entered = enter_arguments(leaves, argument_paths(function, structure), share=True, opened=variant.opened)
     variant.inputs = list(entered.positions.values())
     args, kwargs = unflatten(structure, entered.values)

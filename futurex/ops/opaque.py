@@ -7,12 +7,15 @@ need not make it a second time.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from futurex.ops.warned import Line, lines, warn
 from futurex.tree.aval import PYTHON_SCALARS, Aval
 from futurex.tree.dims import Fresh
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
@@ -87,6 +90,7 @@ class Call:
     structure: Structure
     leaves: tuple[Any, ...]
     outcome: Outcome
+    lines: tuple[Line, ...] = ()  # of a warning: those of the function that is staged, innermost first
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -105,8 +109,11 @@ class Call:
         before = [arrays[leaf.index] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
         given = [_given(value, leaf) for value, leaf in zip(before, self.leaves, strict=True)]
         args, kwargs = unflatten(self.structure, given)
+        function = self.function
+        if function is warnings.warn:
+            function = functools.partial(warn, (*self.lines, *lines()))
         try:
-            result = self.function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except Exception as error:
             log.append(Made(self.function, None, error, given, self._is_same(args, kwargs, given)))
             raise
