@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -153,7 +154,49 @@ def test_clipped_gradients_have_one_factor_and_at_most_the_norm(norm, stage, see
         np.testing.assert_allclose(found[each], expected[each], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("stage", [False, True], ids=["plain", "staged"])
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+@pytest.mark.parametrize("wrap", [lambda o: o, lambda o: fx.optim.clipped(o, 5.0)], ids=["itself", "clipped"])
+def test_an_average_follows_the_parameters(decay, stage, wrap):
+    grads = gradients(4)
+    inner = wrap(fx.optim.adam(0.1))
+    for optimizer in (fx.optim.ema(inner, decay), wrap(fx.optim.ema(fx.optim.adam(0.1), decay))):
+        update = fx.futurize(optimizer.update, escape="error") if stage else optimizer.update
+        params, plain = start(), start()
+        mean, state, plain_state = start(), optimizer.init(params), inner.init(plain)
+        assert not any(np.shares_memory(params[name], fx.optim.average(state)[name]) for name in params)
+        for g in grads:
+            params, state = update(params, g, state)
+            plain, plain_state = inner.update(plain, g, plain_state)
+            mean = {name: decay * mean[name] + (1.0 - decay) * plain[name] for name in mean}
+        for name in mean:
+            np.testing.assert_allclose(np.asarray(params[name]), plain[name], rtol=1e-12)
+            np.testing.assert_allclose(np.asarray(fx.optim.average(state)[name]), mean[name], rtol=1e-12)
+
+
+EMA = {
+    "here": {}, "scheduled": {"optimizer": fx.optim.scheduled(fx.optim.ema(fx.optim.sgd(1.0), 0.5), lambda step: 0.1)},
+    "cluster": {"on": 2}, "shards": {"on": 2, "strategy": fx.strategy.zero()},
+}  # fmt: skip
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", [*list(EMA)[:2], *(pytest.param(n, marks=pytest.mark.cluster) for n in list(EMA)[2:])])
+def test_fit_gives_the_average_with_the_state(name):
+    x = np.random.default_rng(0).normal(size=(64, 32, 2))  # large enough to be cut into shards
+    data, loss = (x, x.sum((1, 2))), lambda w, x, y: ((x.reshape(-1, 64) @ w).mean(1) - y).mean() ** 2
+    options = {"optimizer": fx.optim.ema(fx.optim.sgd(0.1), 0.5), "batch_size": 64, "progress": False, **EMA[name]}
+    first = np.ones((64, 40))
+    with fx.Cluster(options["on"]) if "on" in options else nullcontext() as cluster:
+        run = fx.fit(loss, first, data, epochs=2, **{**options, "on": cluster})
+        result = run.result(timeout=60)
+    once = fx.fit(loss, first, data, **{**options, "on": None, "strategy": None}).result(timeout=60)
+    want = 0.5 * (0.5 * first + 0.5 * once) + 0.5 * result
+    np.testing.assert_allclose(fx.optim.average(run.state), want, rtol=1e-9)
+
+
 WRAPPED = {
+    "average": fx.optim.ema(fx.optim.adam(0.1)),
     **{name: optimizer for name, (optimizer, _) in CASES.items()},
     "clipped schedule": fx.optim.clipped(fx.optim.scheduled(fx.optim.adam(), fx.optim.cosine(0.1, 5)), 1.0),
     "clipped by schedule": fx.optim.scheduled(fx.optim.clipped(fx.optim.lamb(), 1.0), fx.optim.exponential(0.1, 5)),
@@ -187,6 +230,10 @@ def test_fit_trains_with_it(name):
         (lambda: fx.optim.lamb(eps=0), ValueError, "eps must be a positive number, not 0"),
         (lambda: fx.optim.clipped(fx.optim.sgd(1.0), 0), ValueError, "norm must be a positive number, not 0"),
         (lambda: fx.optim.clipped(fx.optim.Sgd, 1.0), TypeError, "clipped takes an optimizer, as fx.optim.adam(), not"),
+        (lambda: fx.optim.ema(fx.optim.sgd(1.0), 1.0), ValueError, "decay must be a number of at least 0 and below 1"),
+        (lambda: fx.optim.ema(0.1), TypeError, "ema takes an optimizer, as fx.optim.adam(), not 0.1"),
+        (lambda: fx.optim.average(fx.optim.adam().init({})), TypeError, "average takes the state of an optimizer that"),
+        (lambda: fx.optim.ema(fx.optim.adam()).update({}, {}, {}), TypeError, "update takes the parameters"),
         (lambda: fx.optim.scheduled(0.1, fx.optim.cosine(1.0, 2)), TypeError, "scheduled takes an optimizer"),
         (lambda: fx.optim.scheduled(fx.optim.sgd(1.0), 0.1), TypeError, "a schedule is a function of the step"),
         (lambda: fx.optim.warmup(0.1, 5), TypeError, "a schedule is a function of the step"),

@@ -1,4 +1,5 @@
-"""Learning rates that change from step to step, and gradients whose norm has a bound: optimizers around another one.
+"""Learning rates that change from step to step, gradients whose norm has a bound, and averages of parameters:
+optimizers around another one.
 
 A schedule is a function of the number of steps so far, a float from 0 on, that gives the learning rate: one of those
 here, or any of your own. It is staged with the step, so the number is not known while it is traced: what is here
@@ -17,7 +18,7 @@ import numpy as np
 from futurex.frontend.calls import call
 from futurex.frontend.tracer import Tracer
 from futurex.nn.operation import operation
-from futurex.optim.optimizers import Optimizer, State, check_state, not_negative, positive
+from futurex.optim.optimizers import Optimizer, State, check_state, not_negative, positive, share
 from futurex.tree.pytree import flatten, tree_map
 
 Schedule = Callable[[Any], Any]
@@ -66,6 +67,26 @@ class Clipped:
         return params, state
 
 
+@dataclass(frozen=True)
+class Ema:
+    """Made by :func:`ema`."""
+
+    optimizer: Any
+    decay: float
+
+    def init(self, params: Any) -> State:
+        """The optimizer's own state, with ``"average"`` in the structure of ``params``, and equal to them."""
+        return {**self.optimizer.init(params), "average": tree_map(np.array, params)}
+
+    def update(self, params: Any, grads: Any, state: State) -> tuple[Any, State]:
+        """A step of the optimizer, and one of the average towards the parameters that it gives."""
+        check_state(state, "average")
+        own = {name: value for name, value in state.items() if name != "average"}
+        params, own = self.optimizer.update(params, grads, own)
+        mean = tree_map(lambda a, p: self.decay * a + (1.0 - self.decay) * p, state["average"], params)
+        return params, {**own, "average": mean}
+
+
 def scheduled(optimizer: Optimizer, schedule: Schedule) -> Scheduled:
     """``optimizer`` with the learning rate that ``schedule(step)`` gives; its own ``lr`` is not used.
 
@@ -95,6 +116,39 @@ def clipped(optimizer: Optimizer, norm: float) -> Clipped:
     array([-0.6, -0.8])
     """
     return Clipped(_given(optimizer, "clipped"), positive("norm", norm))
+
+
+def ema(optimizer: Optimizer, decay: float = 0.999) -> Ema:
+    """``optimizer`` whose state holds an exponential moving average of the parameters, for :func:`average`.
+
+    It begins with the first parameters, and is ``decay * average + (1 - decay) * params`` behind every step, as
+    PyTorch's ``get_ema_multi_avg_fn`` has it (Polyak and Juditsky, 1992, for averages of the way). Training does not
+    depend on it. Raises ValueError for a decay outside 0 to 1, TypeError for what is no optimizer.
+
+    >>> import numpy as np, futurex as fx
+    >>> optimizer = fx.optim.ema(fx.optim.sgd(1.0), decay=0.75)
+    >>> params, state = optimizer.update(np.ones(2), np.ones(2), optimizer.init(np.ones(2)))
+    >>> params, fx.optim.average(state)
+    (array([0., 0.]), array([0.75, 0.75]))
+    """
+    return Ema(_given(optimizer, "ema"), share("decay", decay))
+
+
+def average(state: Any) -> Any:
+    """The average of parameters in a state of :func:`ema`, also where that is inside :func:`scheduled` or
+    :func:`clipped`; behind a training ``run.state`` is that state.
+
+    Raises TypeError for a state without one.
+
+    >>> import numpy as np, futurex as fx
+    >>> fx.optim.average(fx.optim.ema(fx.optim.adam()).init({"w": np.ones(2)}))
+    {'w': array([1., 1.])}
+    """
+    while isinstance(state, dict) and "average" not in state and "inner" in state:
+        state = state["inner"]
+    if not isinstance(state, dict) or "average" not in state:
+        raise TypeError("average takes the state of an optimizer that keeps one, as fx.optim.ema(fx.optim.adam())")
+    return state["average"]
 
 
 def _given(optimizer: Any, name: str) -> Any:

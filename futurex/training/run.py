@@ -41,9 +41,9 @@ class Run:
     ``counters`` says by locality what it has exchanged and how long it waited (:class:`Traffic`), of an elastic run by
     rank over all generations: with what was done again, and without the last half second of a locality that was lost;
     ``stalls`` says who kept whom waiting for longer than FUTUREX_STALL (30 s). At the end ``params`` are what
-    :meth:`result` returns, ``timeline`` holds the recorded steps of all localities on one clock, ``step_counters`` the
-    counters of each of the last 1024 steps by locality (of the last generation), ``memory`` the bytes that each held,
-    by what for, and ``saved`` is the checkpoint's folder.
+    :meth:`result` returns, ``state`` is the optimizer's, ``timeline`` holds the recorded steps of all localities on one
+    clock, ``step_counters`` the counters of each of the last 1024 steps by locality (of the last generation),
+    ``memory`` the bytes that each held, by what for, and ``saved`` is the checkpoint's folder.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Run:
         self.step_counters: list[list[Traffic]] = [[] for _ in range(work.size)]
         self.saved: Path | None = None
         self.params: Any = None
+        self.state: Any = None
         self.memory: list[dict[str, int]] = []
         self._work, self._structures, self._placements = work, structures, placements
         self._checkpoint, self._progress, self._claim = checkpoint, progress, claim
@@ -182,7 +183,7 @@ class Run:
                 unflatten(structure, leaves)
                 for structure, leaves in zip(self._structures, (kept[:n], kept[n:]), strict=True)
             )
-            self._settle(outcomes, params)
+            self._settle(outcomes, params, state)
             if self._checkpoint is not None:
                 metrics = self.history[-1]
                 found = Checkpoint(first.step, params, state, metrics, first.position)
@@ -213,7 +214,7 @@ class Run:
             )
         )
 
-    def _settle(self, outcomes: list[Outcome], params: Any) -> None:
+    def _settle(self, outcomes: list[Outcome], params: Any, state: Any) -> None:
         with self._lock:
             first = outcomes[0]
             told = max((record["epoch"] for record in self.history), default=0)
@@ -223,7 +224,7 @@ class Run:
                 self._callbacks.tell(record)
                 if record["epoch"] > told and self._progress is not None:  # events may be slower than results
                     self._progress.epoch(record)
-            self.step, self._stopped, self.params = first.step, first.stopped, params
+            self.step, self._stopped, self.params, self.state = first.step, first.stopped, params, state
             self.loss = first.history[-1]["loss"]
             last = max((each["generation"] for each in self.generations), default=0)
             self._traffic |= {(last, rank): outcome.traffic for rank, outcome in enumerate(outcomes)}
