@@ -68,6 +68,7 @@ class Numbering:
     def __init__(self) -> None:
         self.known: list[_Known] = []
         self._numbers: dict[Any, int] = {}
+        self.cells: set[Cell] = set()  # whose arrays have numbers
         self._clock = Cell(const(np.int64(0)), is_array=False)
         self._clock.born = -1
 
@@ -86,15 +87,28 @@ class Numbering:
             made = max([cell.born, *(node.id for node in nodes if node.op != "const")]) >= outermost
             row = made and len(nodes) == len(array._dynamic) == 1 and cell.origin is not None and not nodes[0].shape
             self._numbers[key] = len(self.known)
+            self.cells.add(cell)
             self.known.append(_Known(array, made and not row, row))
         found = self._numbers[key]
-        number = const(np.int64(found))
-        before = [scope.clock for scope in scopes if scope.clock is not None and scope.start <= cell.born]
-        if self.known[found].row:
-            before = [emit("cast", array._dynamic[0], dtype=np.dtype(np.int64))]
-        if before:
-            number = emit("add", number, emit("multiply", before[-1], const(np.int64(_ROUND))))
-        return Which(number, frozenset({found}))
+        return Which(self._in_this_round(found, cell), frozenset({found}))
+
+    def _in_this_round(self, number: int, cell: Cell) -> Node:
+        before = [scope.clock for scope in current().scopes if scope.clock is not None and scope.start <= cell.born]
+        if self.known[number].row:
+            before = [emit("cast", self.known[number].array._dynamic[0], dtype=np.dtype(np.int64))]
+        node = const(np.int64(number))
+        return emit("add", node, emit("multiply", before[-1], const(np.int64(_ROUND)))) if before else node
+
+    def named_again(self, array: Tracer) -> Which:
+        """A merged array gets another name: where it was nobody's it has a number from now on."""
+        found: Which = array._cell.which
+        if found.number is not None and place_of(array) not in self._numbers:
+            number = self._numbers[place_of(array)] = len(self.known)
+            self.known.append(_Known(Tracer(Cell(array._cell.value)), made=True, row=False))
+            is_nobodys = emit("equal", found.number, const(np.int64(NOBODYS)))
+            node = emit("where", is_nobodys, self._in_this_round(number, array._cell), found.number)
+            array._cell.which = found = Which(node, found.among | {number})
+        return found
 
 
 def place_of(array: Tracer) -> Any:
@@ -113,8 +127,8 @@ def which(value: Any, owned: Mapping[Cell, int], start: int) -> Which:
         return nobodys
     if value._cell.which is not None and not value._chain:
         found: Which = value._cell.which
-        return found
-    if value._cell.which is None and owned.get(value._cell) == 1:
+        return found if owned.get(value._cell) == 1 else numbering.named_again(value)
+    if value._cell.which is None and owned.get(value._cell) == 1 and value._cell not in numbering.cells:
         return nobodys
     return numbering.number(value, start)
 

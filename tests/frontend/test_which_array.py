@@ -88,9 +88,22 @@ def trimmed(m, x, y):
     return left
 
 
+def a_merger_under_two_names(m, x, y):
+    if x.sum() > 0:
+        m.w = x * 2
+    else:
+        m.u = m.v - 1
+        if y.sum() > 0:
+            m.w = y * 0.5
+        else:
+            m.v = m.u
+        m.layers[0] = m.w
+    return m.w
+
+
 STEPS = [
     argument, attribute, entry, new_under_two_names, view, branch_in_a_branch, rounds_hand_on, rows_of_rounds,
-    rounds_that_may_be_none, picked, trimmed,
+    rounds_that_may_be_none, picked, trimmed, a_merger_under_two_names,
 ]  # fmt: skip
 
 
