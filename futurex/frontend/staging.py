@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 import itertools
-import os
 import threading
 import time
 import warnings
@@ -39,13 +38,12 @@ from futurex.frontend.symbolic import Families, Symbolic, needs_sizes
 from futurex.frontend.trace import tracing, under_way
 from futurex.frontend.tracebacks import fold, folds, settle
 from futurex.frontend.variants import Variant, argument_paths, trace_call
-from futurex.kernels.blas_threads import keep_blas_within
 from futurex.ops.opaque import ChangedResult, Made
 from futurex.ops.streams import restore, state_of
 from futurex.passes.precision import lower_precision
-from futurex.runtime import config, floating
+from futurex.runtime import floating
 from futurex.runtime.counters import Profile
-from futurex.runtime.local import LocalExecutor
+from futurex.runtime.local import executor
 from futurex.runtime.memory import Memory
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.plan import Plan
@@ -61,24 +59,6 @@ REPEATED = 3  # calls of one kind, from which on they take the short way
 ESCAPES = ("fragment", "eager", "error")
 _GIVE_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 OPTIONS = ("device", "donate", "escape", "memory_limit")
-
-
-@functools.cache
-def executor() -> LocalExecutor:
-    """The executor of this process."""
-    keep_blas_within(config.threads())
-    return LocalExecutor(threads=config.threads())
-
-
-def _renew() -> None:
-    """In a child after a fork: the executor's threads are the parent's."""
-    if executor.cache_info().currsize:
-        executor().abandon()
-        executor.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
 
 
 class Futurized(Standing, Generic[P, R]):

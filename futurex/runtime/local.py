@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import threading
 import time
 import weakref
@@ -12,8 +14,10 @@ from concurrent.futures import CancelledError, InvalidStateError
 from concurrent.futures import Future as AnyFuture
 from typing import Any
 
+from futurex.kernels.blas_threads import keep_blas_within
 from futurex.kernels.interrupts import Stop, look
 from futurex.kernels.threads import hand_over
+from futurex.runtime import config
 from futurex.runtime.budget import Budget
 from futurex.runtime.floating import carried
 from futurex.runtime.futures import Future
@@ -301,3 +305,21 @@ def _bounce(action: Callable[[], None]) -> None:
             _bouncing.todo.popleft()()
     finally:
         _bouncing.todo = None
+
+
+@functools.cache
+def executor() -> LocalExecutor:
+    """The executor of this process."""
+    keep_blas_within(config.threads())
+    return LocalExecutor(threads=config.threads())
+
+
+def _renew() -> None:
+    """In a child after a fork: the executor's threads are the parent's."""
+    if executor.cache_info().currsize:
+        executor().abandon()
+        executor.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -13,8 +13,8 @@ from compare import is_staged
 from function_cases import require_positive
 
 import futurex as fx
-from futurex.frontend.staging import executor
 from futurex.runtime.habit import EVERY
+from futurex.runtime.local import executor
 
 BIG = 1 << 19  # elements: more work than a call does by itself
 

@@ -486,7 +486,7 @@ def test_workspaces_are_as_large_as_the_neediest_wants():
 ONE_TEAM = """
 import os, threading, time
 import numpy as np, futurex as fx
-from futurex.frontend.staging import executor
+from futurex.runtime.local import executor
 square = fx.futurize(lambda x: x.T @ (x * 2 + 1))
 x = np.ones((1024, 256), np.float32)
 plan = square.trace(x).plan

@@ -13,7 +13,7 @@ import multiprocessing, os, sys, threading
 import numpy as np
 import futurex as fx
 from futurex.runtime.futures import Future
-from futurex.frontend.staging import executor
+from futurex.runtime.local import executor
 
 @fx.futurize
 def energy(x):
