@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.workloads import cases, networks, programs_side
 from benchmarks.workloads.array_programs import PROGRAMS
 from futurex.runtime import config
-from futurex.runtime.memory import HUGE_PAGE
+from futurex.runtime.arenas import HUGE_PAGE
 from futurex.runtime.plan import compile_plan
 
 GIVEN_AWAY = ("params", "running", "moments")

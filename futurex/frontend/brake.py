@@ -39,5 +39,5 @@ class Brake:
         return True
 
     def traced(self, variant: Variant) -> None:
-        """A trace was made."""
-        self._last = variant
+        """A trace was made. One that ended with an error is held by nobody: the error holds the call's arguments."""
+        self._last = variant if variant.error is None else None
