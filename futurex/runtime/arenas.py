@@ -31,7 +31,7 @@ class Arena:
         self._pages = pages(nbytes)
         self.memory: Any = aligned(self._pages, nbytes)
         self.left = False
-        self._user: Callable[[], Any] = _nobody
+        self._user: Callable[[], Any] | None = None
 
     def take(self, user: Any) -> bool:
         """Begin a run, if no other one works here. A user who is lost, as by an interrupt, works no more."""
@@ -39,14 +39,19 @@ class Arena:
             return self._take(user)
 
     def _take(self, user: Any) -> bool:
-        if self.left or self._user() is not None:
+        reference = weakref.ref(user)  # first: making it may collect garbage, whose finalizers may run plans
+        if self.left or self._busy:
             return False
-        self._user = weakref.ref(user)
+        self._user = reference
         return True
+
+    @property
+    def _busy(self) -> bool:
+        return self._user is not None and self._user() is not None
 
     def give(self) -> None:
         """End a run: others may write over what it left."""
-        self._user = _nobody
+        self._user = None
 
     def _leave(self) -> None:
         """Let nobody work here from now on; the pages go back at once. Who lies here sees it before the next run."""
@@ -56,12 +61,8 @@ class Arena:
             self._pages.madvise(mmap.MADV_DONTNEED)
 
 
-def _nobody() -> None:
-    return None
-
-
 _known: weakref.WeakSet[Arena] = weakref.WeakSet()
-_guard = threading.Lock()
+_guard = threading.RLock()  # finalizers of what is collected meanwhile may run plans, too
 
 
 def lent(nbytes: int, user: Any) -> Arena:
@@ -71,7 +72,7 @@ def lent(nbytes: int, user: Any) -> Arena:
         for arena in sorted(_known, key=lambda each: each.memory.nbytes):
             if arena.memory.nbytes >= nbytes and arena._take(user):
                 return arena
-        for arena in [each for each in _known if each._user() is None]:
+        for arena in [each for each in _known if not each._busy]:
             arena._leave()
         new = Arena(nbytes)
         new._take(user)
@@ -105,8 +106,8 @@ def aligned(room: mmap.mmap, nbytes: int) -> Any:
 def _in_child() -> None:
     """After a fork: whoever works in an arena does so in the parent only."""
     global _guard
-    _guard = threading.Lock()
-    for arena in [each for each in _known if each._user() is not None]:
+    _guard = threading.RLock()
+    for arena in [each for each in _known if each._busy]:
         arena._leave()
 
 

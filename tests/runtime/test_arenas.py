@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.runtime import arenas
 from futurex.runtime.arenas import LEAST_LENT, lent
 from futurex.runtime.plan import compile_plan
 
@@ -107,6 +108,12 @@ def test_who_is_lost_works_no_more():
     arena.give()
     assert arena.take(other)
     arena.give()
+
+
+def test_a_finalizer_may_run_a_plan_while_an_arena_is_taken():
+    """Whoever takes one makes objects, which may have garbage collected, in the same thread."""
+    with arenas._guard:
+        check(planned(model, 400), model, 400)
 
 
 def test_arenas_are_taken_by_what_they_hold():
