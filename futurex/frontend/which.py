@@ -200,7 +200,6 @@ class Left:
             raise Escape("arrays of a branch or round that share their elements", _WHY)
         return {n: _through(self.others[n], array) for n in numbers if n in self.others} if numbers else None
 
-
     def row(self, number: int) -> Chain | None:
         """How a row lies in the array that it is one of; None if the number is none of a row's."""
         known = self._among[number]
