@@ -11,7 +11,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
 from futurex.ops.contract import multiplies_matrices
 from futurex.tree.dims import UnknownDimension, is_static, nominal, same
 from futurex.tree.node import Node
@@ -149,7 +149,8 @@ def einsum(
     nodes = _typed([array_node(each) for each, _ in views], dtype, casting, optimize)
     result = _contract(nodes, [term for _, term in views], target, extents, path, optimize)
     if out is None:
-        return fresh(result)
+        is_array = not target and optimize is not False and _ends_in_an_array(names, shapes, path)
+        return new_array(result) if is_array else fresh(result)
     if not isinstance(entered(out), Tracer) or entered(out).aval != result.aval:
         raise Escape("numpy.einsum with out= of another shape or type", "what NumPy casts then is not traced")
     return into(out, result, True, "safe")
@@ -208,6 +209,15 @@ def _contract(
         nodes.append(node)
         names.append(term)
     return nodes[0]
+
+
+def _ends_in_an_array(names: list[str], shapes: list[tuple[Any, ...]], path: list[tuple[int, ...]]) -> bool:
+    """Is a result without dimensions an array? NumPy's is where it comes out of a product of matrices.
+
+    NumPy is asked, with few elements: what it does depends on which extents are one.
+    """
+    small = [np.zeros([min(extent, 2) for extent in nominal(shape)]) for shape in shapes]
+    return isinstance(np.einsum(f"{','.join(names)}->", *small, optimize=["einsum_path", *path]), np.ndarray)
 
 
 def _path(

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from futurex.frontend.errors import Escape
+from futurex.frontend.layout import is_contiguous
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, exactly_into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, fresh, new_array
+from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array
 from futurex.tree.node import Node
 
 
@@ -24,8 +26,19 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     else:
         result = emit("matmul" if x.ndim <= 2 and y.ndim <= 2 else "dot", x, y)
     if out is not None:
+        _check_place(out, result)
         return exactly_into(out, fresh(result), "numpy.dot")
     return new_array(result) if result.op == "matmul" and result.ndim else fresh(result)
+
+
+def _check_place(out: Any, result: Node) -> None:
+    """NumPy's ``dot`` writes into arrays of the very type and in C order alone, and raises for others."""
+    target = entered(out)
+    if isinstance(target, Tracer) and target.aval.static:
+        strides = target.strides_in_memory
+        scattered = strides is not None and not is_contiguous(target.aval, strides)
+        if scattered or target.dtype.num != result.dtype.num:
+            raise Escape("numpy.dot with out= of another type or order", "NumPy refuses it")
 
 
 def _tensordot(x: Node, y: Node, axes: Any) -> Node:
