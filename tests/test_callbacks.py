@@ -150,6 +150,70 @@ def test_early_stopping_stops(place):
     assert early.best == run.history[early.best_epoch - 1]["val_loss"]
 
 
+def with_a_distance(params, x, y):
+    """Its figure is least when the bias, which goes from 0 to 0.5, comes by 0.4."""
+    return ((x @ params["w"] + params["b"] - y) ** 2).mean(), {"away": abs(params["b"] - 0.4)}
+
+
+STRATEGIES = [
+    fx.strategy.all_reduce(), fx.strategy.zero(2), fx.strategy.cross_barrier(), fx.strategy.local_sgd(3),
+    fx.strategy.parameter_server(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("figure, mode", [("val_loss", "max"), ("away", "min"), ("loss", "max")])
+def test_the_best_epochs_parameters_come_back(place, figure, mode):
+    early = fx.EarlyStopping(figure, patience=50, mode=mode, restore_best_weights=True)
+    options = {"loss": with_a_distance, "optimizer": fx.optim.sgd(0.03), "validation": True, **place}
+    run = fit(epochs=6, callbacks=[early], **options)
+    found = run.result(WAIT)
+    values = [record[figure] for record in run.history]
+    assert early.best_epoch == 1 + values.index(max(values) if mode == "max" else min(values)) < 6
+    best = fit(epochs=early.best_epoch, **options).result(WAIT)
+    for name in best:
+        np.testing.assert_array_equal(found[name], best[name])
+        assert type(found[name]) is type(best[name])
+    assert run.params is found
+    assert run.memory[0]["best parameters"] == run.memory[0]["parameters"] == 24
+    assert (run.step, run.status) == (30, "done")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+def test_every_strategy_brings_the_best_parameters_back(cluster, strategy):
+    early = fx.EarlyStopping("val_loss", mode="max", patience=50, restore_best_weights=True)
+    options = {"strategy": strategy, "on": cluster, "optimizer": fx.optim.sgd(0.03, momentum=0.5), "validation": True}
+    found = fit(epochs=4, callbacks=[early], **options).result(WAIT)
+    best = fit(epochs=early.best_epoch, **options).result(WAIT)
+    assert early.best_epoch == 1
+    for name in best:
+        np.testing.assert_allclose(found[name], best[name], rtol=1e-12)
+
+
+def test_the_checkpoint_is_of_the_last_step_where_the_best_parameters_come_back(tmp_path):
+    options = {"optimizer": fx.optim.sgd(0.1), "validation": True, "checkpoint": tmp_path / "run"}
+    early = fx.EarlyStopping("val_loss", mode="max", restore_best_weights=True)
+    first = fit(epochs=2, checkpoint_every=5, callbacks=[early], **options).result(WAIT)
+    whole = fit(epochs=4, resume=True, **options).result(WAIT)
+    del options["checkpoint"]
+    np.testing.assert_array_equal(whole["w"], fit(epochs=4, **options).result(WAIT)["w"])
+    np.testing.assert_array_equal(first["w"], fit(epochs=1, **options).result(WAIT)["w"])
+
+
+def test_where_no_epoch_is_better_than_none_the_last_parameters_come():
+    early = fx.EarlyStopping("none", patience=50, restore_best_weights=True)
+    options = {"loss": lambda *given: (mean_square(*given), {"none": np.float64(np.nan)}), "epochs": 2}
+    found = fit(callbacks=[early], **options).result(WAIT)
+    np.testing.assert_array_equal(found["w"], fit(**options).result(WAIT)["w"])
+    assert early.best_epoch == 0
+
+
+def test_two_best_epochs_are_refused():
+    early = [fx.EarlyStopping(name, restore_best_weights=True) for name in ("loss", "bias")]
+    with pytest.raises(ValueError, match="given 2 times, for 'loss' and 'bias': a run has one best epoch"):
+        fit(with_a_figure, callbacks=early)
+
+
 def test_training_does_not_wait_for_callbacks_and_the_result_does():
     go, told = threading.Event(), []
 

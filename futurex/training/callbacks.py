@@ -17,11 +17,30 @@ if TYPE_CHECKING:
     from futurex.training.run import Run
 
 Record = Mapping[str, Any]
+MODES = "min", "max"
 HOOKS = {
     "on_train_begin": "on_train_begin(run)", "on_epoch_end": "on_epoch_end(run, record)",
     "on_train_end": "on_train_end(run)",
 }  # fmt: skip
 KNOWN = ", ".join(HOOKS.values())
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A figure of the history, and when a value of it is better than the best one so far."""
+
+    monitor: str
+    min_delta: float = 0.0
+    mode: str = "min"
+
+    def better(self, value: float, best: float) -> bool:
+        """Is it? ``best`` is NaN where there is none.
+
+        >>> Watch("loss", min_delta=0.5).better(1.0, 2.0), Watch("loss").better(math.nan, math.nan)
+        (True, False)
+        """
+        sign = 1.0 if self.mode == "min" else -1.0
+        return sign * value < (math.inf if math.isnan(best) else sign * best) - self.min_delta
 
 
 @dataclass
@@ -33,9 +52,12 @@ class EarlyStopping:
     ``"min"``, or more, ``"max"``. What is no number is never better.
 
     The run does not wait for its callbacks: it goes on while a record is on its way, so steps are made behind the epoch
-    that was to be the last, of short epochs whole ones. ``run.result()`` gives the parameters of the step after which
-    all localities stopped, not those of the best epoch; ``best`` and ``best_epoch`` say which that was. Every run
-    begins anew, a resumed one, too; runs side by side need an object each.
+    that was to be the last, of short epochs whole ones. ``best`` and ``best_epoch`` say which epoch was the best of
+    all. ``run.result()`` gives the parameters of the step after which all localities stopped, and with
+    ``restore_best_weights=True`` those at the end of the best epoch, also where the run was not stopped; the
+    optimizer's ``run.state``, ``run.step`` and the checkpoint are those of the last step, from which a run goes on.
+    Each locality keeps a copy of the best parameters for that. Where no epoch was better than none, as all figures were
+    NaN, the last parameters come. Every run begins anew, a resumed one, too; runs side by side need an object each.
 
     >>> import numpy as np, futurex as fx
     >>> x = np.random.default_rng(0).normal(size=(64, 3))
@@ -45,12 +67,17 @@ class EarlyStopping:
     >>> run = fx.fit(loss, np.zeros(3), (x, x @ np.ones(3)), callbacks=[early], **options)
     >>> run.result(timeout=60).round(2), run.status, early.best < 1e-9
     (array([1., 1., 1.]), 'stopped', True)
+    >>> kept = fx.EarlyStopping("loss", patience=2, restore_best_weights=True)
+    >>> run = fx.fit(loss, np.zeros(3), (x, x @ np.ones(3)), callbacks=[kept], **options)
+    >>> run.result(timeout=60).round(2), kept.best == run.history[kept.best_epoch - 1]["loss"]
+    (array([1., 1., 1.]), True)
     """
 
     monitor: str = "val_loss"
     patience: int = 3
     min_delta: float = 0.0
     mode: str = "min"
+    restore_best_weights: bool = False
     best: float = field(default=math.nan, init=False)
     best_epoch: int = field(default=0, init=False)
     _others: int = field(default=0, init=False, repr=False)
@@ -59,8 +86,13 @@ class EarlyStopping:
         whole_number("patience", self.patience, 1)
         if not self.min_delta >= 0:
             raise ValueError(f"min_delta must be at least 0, not {self.min_delta!r}")
-        if self.mode not in ("min", "max"):
-            raise ValueError(f"mode={self.mode!r} is not one of 'min', 'max'")
+        if self.mode not in MODES:
+            raise ValueError(f"mode={self.mode!r} is not one of {', '.join(map(repr, MODES))}")
+
+    @property
+    def watch(self) -> Watch:
+        """What is watched."""
+        return Watch(self.monitor, self.min_delta, self.mode)
 
     def check(self, figures: Sequence[str], validated: bool) -> None:
         """Raises ValueError if records will not have what is watched, naming the ``figures`` they have."""
@@ -75,14 +107,22 @@ class EarlyStopping:
 
     def on_epoch_end(self, run: Run, record: Record) -> None:
         """Stop the run if this was an epoch too many."""
-        sign = 1.0 if self.mode == "min" else -1.0
-        value, best = record[self.monitor], math.inf if math.isnan(self.best) else sign * self.best
-        if sign * value < best - self.min_delta:
+        value = record[self.monitor]
+        if self.watch.better(value, self.best):
             self.best, self.best_epoch, self._others = value, record["epoch"], 0
             return
         self._others += 1
         if self._others == self.patience:
             run.stop()
+
+
+def restored(callbacks: Sequence[Any]) -> Watch | None:
+    """By what the best parameters are chosen, if somebody wants them. Raises ValueError where two do."""
+    asking = [each for each in callbacks if isinstance(each, EarlyStopping) and each.restore_best_weights]
+    if len(asking) > 1:
+        named = " and ".join(repr(each.monitor) for each in asking)
+        raise ValueError(f"restore_best_weights is given {len(asking)} times, for {named}: a run has one best epoch")
+    return asking[0].watch if asking else None
 
 
 class Callbacks:

@@ -26,7 +26,7 @@ from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
 from futurex.training.batches import chunks
-from futurex.training.callbacks import Callbacks, EarlyStopping
+from futurex.training.callbacks import Callbacks, EarlyStopping, restored
 from futurex.training.checkpoint import Claim, newest
 from futurex.training.loop import Task, train
 from futurex.training.programs import Arrays, Model, Problem, evaluation_program
@@ -164,6 +164,7 @@ def fit(
     for each in callbacks:
         if isinstance(each, EarlyStopping):
             each.check(measured, bool(held_out))
+    watch = restored(callbacks)
     (param_leaves, param_structure), (state_leaves, state_structure) = flatten(params), flatten(state)
     structures = param_structure, state_structure
     graph = next(iter(programs.values()))[0]
@@ -181,6 +182,7 @@ def fit(
             saving, before = _begun(Saving(folder, every, structures, like, task.epochs, batches), resume)
         task = replace(
             task, batch_size=batch_rows, aux_names=model.aux_names, metric_names=tuple(metrics), saving=saving,
+            watch=watch,
             commit_every=0 if commit_every is None else whole_number("commit_every", commit_every, 1),
         )  # fmt: skip
         display = Progress(task.epochs * batches, task.epochs) if progress else None

@@ -13,21 +13,25 @@ import numpy as np
 
 from futurex.data import Sampler
 from futurex.nn import random
+from futurex.partition import Replicate
 from futurex.runtime import points
-from futurex.runtime.elastic.commits import Position
+from futurex.runtime.elastic.commits import Lying, Position
 from futurex.runtime.elastic.member import ElasticLocality
 from futurex.runtime.group import Locality, Once
 from futurex.runtime.timeline import Timeline
 from futurex.runtime.traffic import Traffic
 from futurex.training.batches import chunks
+from futurex.training.best import Best
+from futurex.training.callbacks import Watch
 from futurex.training.programs import Program
 from futurex.training.saving import Saver, Saving
-from futurex.training.strategy.base import Known, Options, Programs, Strategy, compiled
+from futurex.training.strategy.base import Known, Options, Programs, Strategy, compiled, nbytes
 from futurex.training.strategy.synchronous import all_reduce
 
 EVENT_SECONDS = 0.1  # between two events about steps
 TRAFFIC_SECONDS = 0.5  # between two about what a locality exchanges
 WARM_UP = 2  # steps before those that are recorded
+BEST = "best"  # of a position: the best epoch, whose parameters are the commit's last leaves
 _STOP, _PAUSE = 1.0, 2.0**-12  # votes; as many as there may be localities add up exactly, and are told apart
 _VOTES = {"stop": _STOP, "pause": _PAUSE}
 Record = dict[str, Any]
@@ -39,7 +43,8 @@ class Task:
 
     ``commit_every``: steps between commits, 0 without them. ``saving``: where checkpoints are and how often one is
     written; a run without a commit begins with one of them. ``memory_limit``: bytes that a step may take on each
-    locality. ``errors``: NumPy's floating-point error state of every step, where something raises.
+    locality. ``errors``: NumPy's floating-point error state of every step, where something raises. ``watch``: by what
+    the best parameters are chosen, where somebody wants them.
     """
 
     epochs: int
@@ -56,13 +61,15 @@ class Task:
     memory_limit: int | None = None
     device: str = "cpu"
     errors: dict[str, Any] = field(default_factory=dict)
+    watch: Watch | None = None
 
 
 @dataclass
 class Outcome:
     """What a locality has at the end: its part of parameters and state, timeline, figures; the first one history too.
 
-    ``memory`` are the bytes that it held, by what for.
+    ``memory`` are the bytes that it held, by what for. ``best``: on the first one, the parameters of the best epoch,
+    where somebody wants them and there is one.
     """
 
     step: int
@@ -74,6 +81,7 @@ class Outcome:
     position: Position = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
     step_traffic: list[Traffic] = field(default_factory=list)
+    best: list[Any] | None = None
 
 
 def train(
@@ -153,6 +161,11 @@ class _Loop:
         self._elastic = locality if isinstance(locality, ElasticLocality) else None
         self._saver = Saver(task.saving) if task.saving is not None and locality.rank == 0 else None
         self._step, kept, self._begun = self._found(first)
+        self._best = None
+        if task.watch is not None:
+            self._best = Best(task.watch, task.n_params)
+            kept = self._best.begin(kept, self._begun.get(BEST))
+            self._begun = {name: value for name, value in self._begun.items() if name != BEST}
         self._history: list[Record] = list(self._begun.get("history", ()))
         rows = chunks(len(data[0]), task.batch_size)
         self._stepper = task.strategy.stepper(locality, programs, kept, task.n_params, data, rows, task.options)
@@ -201,6 +214,8 @@ class _Loop:
                 epoch = _Epoch(number, self._locality, **self._begun.get("sums", {}))
                 self._begun = {}
                 record = self._epoch(epoch)
+                if self._best is not None:
+                    self._best.look(record, self._stepper.params)
                 ended = self._position(epoch)
                 if self._locality.rank == 0:
                     self._locality.emit({"kind": "epoch", **record})
@@ -216,8 +231,11 @@ class _Loop:
         stepper, ledger = self._stepper, self._locality.ledger
         outcome = Outcome(self._step, self._stopped, self._locality.trace(), stepper.parts(), stepper.memory())
         outcome.traffic, outcome.step_traffic = ledger.total, ledger.steps()
+        if self._best is not None:
+            outcome.memory["best parameters"] = nbytes(self._best.leaves)
         if self._locality.rank == 0:
             outcome.history, outcome.position = history, ended
+            outcome.best = self._best.found if self._best is not None else None
         return outcome
 
     def _position(self, epoch: _Epoch) -> Position:
@@ -280,7 +298,11 @@ class _Loop:
     def _commit(self, position: Position) -> None:
         assert self._elastic is not None
         self._elastic.act(self._step)
-        self._elastic.commit(self._step, self._stepper.committed(), position, self._stepper.lying)
+        leaves, lying = self._stepper.committed(), list(self._stepper.lying)
+        if self._best is not None:  # rank 0 may be lost, and the best epoch is not made again
+            leaves, position = [*leaves, *self._best.leaves], {**position, BEST: self._best.at}
+            lying += [Lying(Replicate(), np.shape(leaf)) for leaf in self._best.leaves]
+        self._elastic.commit(self._step, leaves, position, lying)
         self._committed = self._step
 
     def _save(self, epoch: _Epoch) -> None:

@@ -183,7 +183,8 @@ class Run:
                 unflatten(structure, leaves)
                 for structure, leaves in zip(self._structures, (kept[:n], kept[n:]), strict=True)
             )
-            self._settle(outcomes, params, state)
+            best = params if first.best is None else unflatten(self._structures[0], first.best)
+            self._settle(outcomes, best, state)
             if self._checkpoint is not None:
                 metrics = self.history[-1]
                 found = Checkpoint(first.step, params, state, metrics, first.position)
@@ -201,7 +202,7 @@ class Run:
             self._outcome.set_exception(error)
         else:
             self._close()
-            self._outcome.set_result(params)
+            self._outcome.set_result(best)
         _under_way.discard(self)
 
     def _orphan(self) -> None:

@@ -91,6 +91,25 @@ def test_every_strategy_survives(cluster, strategy):
     assert steps[-1] >= 120 - 2 * EVERY
 
 
+def test_the_best_parameters_survive_those_who_saw_them(cluster, tmp_path):
+    """Each locality dies once behind the best epoch, which was the first, and commits of later steps bring it back."""
+    params, data, options = problem()
+    batches = len(data[0]) // options["batch_size"]
+    arm(cluster.client, tmp_path, [Fault("step", 3 * batches, "kill", 0), Fault("step", 5 * batches, "kill", 1)])
+    early = fx.EarlyStopping("loss", mode="max", patience=EPOCHS, restore_best_weights=True)
+    run = fx.fit(
+        exact, params, data, on=cluster, commit_every=EVERY, min_workers=2, stall_seconds=STALL, callbacks=[early],
+        **options,
+    )  # fmt: skip
+    found = run.result(WAIT)
+    assert struck(tmp_path) == [0, 1]
+    losses = [record["loss"] for record in run.history]
+    assert early.best_epoch == 1 + losses.index(max(losses)) < 3
+    best = fx.fit(exact, params, data, **{**options, "epochs": early.best_epoch}).result(WAIT)
+    for part in best:
+        np.testing.assert_array_equal(found[part], best[part], err_msg=part)
+
+
 def test_who_wakes_first_waits_for_those_who_have_the_other_shards():
     """All stop at once for so long that all are left out; the first one that comes back has two of three shards."""
     seconds = [STALL + 2.0, STALL + 8.0, STALL + 8.0]
