@@ -107,7 +107,10 @@ class _Recompute:
         for value, out in results.items():
             if value in again:
                 leaves = again[value]
-                self.recipes[value] = _Recipe(Graph(leaves, [out]), tuple(outer[leaf] for leaf in leaves))
+                sources = tuple(outer[leaf] for leaf in leaves)
+                self.recipes[value] = _Recipe(Graph(leaves, [out]), sources)
+                for source in sources:  # among them values of rows that were no results so far
+                    self._lives(source, self._last(value))
             else:
                 new[value] = outer[out]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import futurex as fx
 from futurex.passes.pipeline import PASSES, optimise
 from futurex.passes.recompute import LEAST_BYTES, recompute
 from futurex.passes.siblings import join_siblings
@@ -111,6 +112,23 @@ def test_values_are_those_of_before_to_the_bit(make: Make) -> None:
     verify(after)
     for found, expected in zip(after(*given), optimise(graph, passes=BEFORE)(*given), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def _standardised(x: Any, axis: int) -> Any:
+    apart = x - x.mean(axis=axis, keepdims=True)
+    return apart / np.sqrt((apart * apart).mean(axis=axis, keepdims=True) + 1e-5)
+
+
+def test_what_is_computed_again_may_be_made_of_what_was_computed_for_that_alone() -> None:
+    """Rows that no region gave before are operands of a value that later regions offer to compute again."""
+    rng = np.random.default_rng(0)
+    x, weight = (rng.normal(size=shape).astype(F4) for shape in ((8, 200, 64), (64,)))
+    loss = fx.grad(lambda x, weight: (_standardised(_standardised(x, 1), -1) * weight).sum())
+    graph = loss.graph(x, weight)
+    after = optimise(graph)
+    verify(after)
+    (found,), (expected,) = after(x, weight), optimise(graph, passes=BEFORE)(x, weight)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(
