@@ -529,3 +529,31 @@ def test_what_fails_on_one_of_several_localities_is_raised(cluster):
     with pytest.raises(IndexError, match="labels from"):
         run.result(WAIT)
     assert run.status == "failed"
+
+
+MASK = np.array([1.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("place", ["here", pytest.param("cluster", marks=pytest.mark.cluster)])
+def test_a_loss_may_read_arrays_from_outside(place):
+    shift = np.full(3, 0.5)  # of a closure
+
+    def shifted(w, x, mask, shift):
+        return (((x * mask + shift) @ w - 1.0) ** 2).mean()
+
+    def outside(w, x):
+        return shifted(w, x, MASK, shift)
+
+    def inside(w, x):
+        return shifted(w, x, np.array([1.0, 0.0, 2.0]), np.full(3, 0.5))
+
+    options = {"optimizer": fx.optim.sgd(0.05), "epochs": 3, "batch_size": 4, "progress": False}
+    x = np.random.default_rng(0).normal(size=(18, 3))
+    want = fx.fit(inside, np.zeros(3), x, **options).result(60)
+    if place == "here":
+        got = fx.fit(outside, np.zeros(3), x, validation=x, **options).result(60)
+        np.testing.assert_array_equal(got, want)
+    else:
+        with fx.Cluster(2) as cluster:
+            got = fx.fit(outside, np.zeros(3), x, on=cluster, **options).result(60)
+        np.testing.assert_allclose(got, want, rtol=1e-9)

@@ -11,14 +11,16 @@ from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
 from futurex.frontend.outside import fingerprint
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import Trace, start
+from futurex.frontend.trace import Capture, Trace, start
 from futurex.frontend.tracebacks import folds
 from futurex.frontend.tracer import node_of
 from futurex.frontend.variants import Learned, argument_paths, begun_again, enter_arguments
+from futurex.ops.streams import GENERATORS
 from futurex.runtime.plan import Plan
+from futurex.tree.aval import Literal
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node
+from futurex.tree.node import Node, const
 from futurex.tree.pytree import Structure, flatten, unflatten
 
 
@@ -37,6 +39,8 @@ class Program:
     paths: tuple[str, ...]
     n_results: int
     guards: tuple[Guard, ...] = ()
+    outside: tuple[tuple[Callable[[], Any], Literal], ...] = ()
+    """Where arrays from outside the function are found, and what they held: constants of the graph."""
 
     def __repr__(self) -> str:
         return f"<Program {self.graph.name}({', '.join(self.paths)}): {len(self.graph.nodes)} nodes>"
@@ -44,7 +48,9 @@ class Program:
     def valid(self) -> bool:
         """Are the globals and closures that the trace took as constants still as they were?"""
         try:
-            return all(guard.holds(fingerprint) for guard in self.guards)
+            return all(guard.holds(fingerprint) for guard in self.guards) and all(
+                Literal(read()) == held for read, held in self.outside
+            )
         except (Exception, Escape):
             return False
 
@@ -64,8 +70,9 @@ class Program:
 def lower(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Program:
     """Trace ``function`` for these arguments into a program.
 
-    Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Raises StagingError, at the
-    user's line, where the function cannot be staged as one graph of its arguments.
+    Only shapes and dtypes of arrays matter, so arrays may be uninitialised stand-ins. Arrays from outside the function
+    are constants of the program, with what they hold now. Raises StagingError, at the user's line, where the function
+    cannot be staged as one graph of its arguments.
 
     >>> import numpy as np, futurex as fx
     >>> program = fx.lower(lambda x, y: {"sum": x + y}, np.ones(3), np.ones(3))
@@ -103,14 +110,32 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
             f"{trace.name} writes into its argument {paths[written[0]]}; a lowered program returns new arrays"
         )
     outs: list[Node] = [node_of(leaf) for leaf in result_leaves]
-    if trace.captures:
-        raise StagingError(f"{trace.name} reads arrays from outside its arguments; pass them as arguments")
     trace.settle_failing(outs)
-    graph = Graph(entered.params, [*outs, *trace.effects], trace.name)
+    outside = list(trace.captures.values())
+    graph = Graph([*entered.params, *(each.node for each in outside)], [*outs, *trace.effects], trace.name)
+    constants = [_constant(each, graph) for each in outside]
+    if outside:
+        graph = Graph(entered.params, graph.inline([*entered.params, *constants]), trace.name)
+    held = [(each.read, node.attrs["value"]) for each, node in zip(outside, constants, strict=True) if each.read]
     traced = tuple(entered.positions.values())
     return Program(
-        graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs), tuple(trace.guards.values())
+        graph, traced, structure, result, tuple(paths[k] for k in traced), len(outs), tuple(trace.guards.values()),
+        tuple(held),
     )
+
+
+def _constant(capture: Capture, graph: Graph) -> Node:
+    """The constant that an array from outside is. Raises StagingError for what is written, and for generators."""
+    if type(capture.array) in GENERATORS:
+        what, why = "numbers of a random generator from outside", "a program has the same inputs wherever it runs"
+        do = "fx.random with a key that is an argument (fx.fit gives one to a loss with a parameter `key`)"
+        escape = Escape(what, why, do)
+        lines = (node.src for node in graph.nodes if capture.node in node.inputs)
+        escape.source, escape.reached = next(lines, None) or escape.source, None
+        raise escape.as_error()
+    if capture.tracer._cell.written:
+        raise StagingError(f"{graph.name} writes into an array from outside; a lowered program returns new arrays")
+    return const(capture.array.result() if hasattr(type(capture.array), "__fx_future__") else capture.array)
 
 
 @folds

@@ -10,6 +10,7 @@ import pytest
 import futurex as fx
 
 OUTSIDE = np.ones(3)
+GENERATOR = np.random.default_rng(0)
 
 
 def subtract(x, y):
@@ -47,10 +48,37 @@ def test_what_a_program_cannot_be():
 
     with pytest.raises(fx.StagingError, match="writes into its argument x"):
         fx.lower(writes, np.ones(3))
-    with pytest.raises(fx.StagingError, match="from outside its arguments"):
-        fx.lower(lambda x: x + OUTSIDE, np.ones(3))
+    with pytest.raises(fx.StagingError, match="writes into an array from outside"):
+        fx.lower(lambda x: np.add(x, OUTSIDE, out=OUTSIDE), np.ones(3))
+    with pytest.raises(fx.StagingError, match=r"test_program\.py.*a random generator.*\n.*noise.*\n.*\n.*key"):
+        fx.lower(lambda x: x + GENERATOR.normal(size=3), np.ones(3))  # noise
     with pytest.raises(fx.StagingError, match=r"test_program\.py.*the text of a value"):
         fx.lower(lambda x: x * len(str(x.sum())), np.ones(3))
+
+
+def test_arrays_from_outside_are_constants_of_a_program(monkeypatch):
+    weights = fx.futurize(np.exp)(np.arange(3.0))  # of a closure, and a future
+
+    def weighted(x):
+        kept = x[OUTSIDE > 0]
+        return (kept * weights + OUTSIDE).sum() + kept.size
+
+    x = np.arange(3.0)
+    program = fx.lower(weighted, x)
+    assert [node.aval.shape for node in program.graph.params] == [(3,)]
+    assert program.graph(x)[0] == weighted(x)
+    assert program.valid()
+    monkeypatch.setattr(__import__(__name__, fromlist=["x"]), "OUTSIDE", np.array([1.0, 0.0, 1.0]))
+    assert not program.valid()
+
+
+def test_what_an_outside_array_holds_is_looked_at():
+    held = np.ones(3)
+    program = fx.lower(lambda x: x * held, np.ones(3))
+    assert program.valid()
+    held[1] = 2.0
+    assert not program.valid()
+    np.testing.assert_array_equal(program.graph(np.ones(3))[0], np.ones(3))
 
 
 FACTOR = 1.0
