@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import past
+from futurex.kernels.numba_ import nearest, past
 from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
@@ -115,7 +115,7 @@ def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool)
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     """
     apart = all(alias < 0 for alias in aliases)
-    aside = apart and layout.extents[-1] >= _LEAST_ASIDE and past.outgrows(region.graph.outs)
+    aside = apart and layout.extents[-1] >= _LEAST_ASIDE and past.outgrows(region.graph.outs, region.graph.params)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 
@@ -303,7 +303,8 @@ class _Emitter:
             place = "%piece" if step == 1 else self.body.emit(f"mul nsw i64 %piece, {step}")
             start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {row}, i64 {place}")
             for byte in range(ahead, ahead + PIECE * dtype.itemsize * step, LINE):
-                self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
+                line = self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")
+                self.body.lines.append(prefetch(line, second=nearest.small()))
             self.body.intrinsics.add(PREFETCH)
         return self._flush()
 

@@ -7,6 +7,7 @@ by the rules.
 
 from __future__ import annotations
 
+from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.pairwise import AHEAD, LINE, in_turns, named, prefetch
 
 CHAINS = 4
@@ -23,7 +24,8 @@ def intrinsics(op: str, kind: str, size: int) -> set[str]:
 
 
 def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
-    """``@max.<kind>(ptr, count, first)``, or ``@min``; ``streams``: what it reads is asked for ahead."""
+    """``@max.<kind>(ptr, count, first)``, or ``@min``; ``streams``: what it reads is asked for ahead, unless
+    the nearest cache is small: so near a processor foresees it."""
     lanes = 64 // size
     vector, step = f"<{lanes} x {kind}>", CHAINS * lanes
     relation = "ogt" if op == "max" else "olt"
@@ -53,7 +55,7 @@ def declarations(op: str, kind: str, size: int, streams: bool) -> list[str]:
 
     def asked(at: str, suffix: str) -> list[str]:
         lines = []
-        for k in range(CHAINS if streams else 0):
+        for k in range(CHAINS if streams and not nearest.small() else 0):
             lines.append(f"  %ask{k}{suffix} = getelementptr inbounds i8, ptr {at}, i64 {AHEAD + k * LINE}")
             lines.append(f"  {prefetch(f'%ask{k}{suffix}')}")
         return lines

@@ -7,11 +7,15 @@ waits for the one before, and their eight sums each are joined together.
 
 from __future__ import annotations
 
+from futurex.kernels.numba_ import nearest
+
 BLOCK = 128
 LINE = 64
 AHEAD = 8192
 """Bytes: as far ahead of what it reads a kernel asks for memory. The processor's own guesses end with a page of 4096;
 one core then reads memory at twice the rate."""
+FARTHER = 12 * 1024
+"""The same into the second cache, of all operands together."""
 PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 
@@ -40,7 +44,8 @@ def named(function: str, kind: str, streams: bool) -> str:
 
 
 def declarations(kind: str, size: int, streams: bool) -> list[str]:
-    """``@pairwise.<kind>(ptr, count)``; ``streams``: what it reads is asked for ahead."""
+    """``@pairwise.<kind>(ptr, count)``; ``streams``: what it reads comes from memory, and is asked for ahead, or read
+    in order where the nearest cache is small."""
     vector, own, blocks = f"<8 x {kind}>", named("pairwise", kind, streams), named("blocks", kind, streams)
     lanes = [f"  %r{k} = extractelement {vector} %total, i32 {k}" for k in range(8)]
     return [
@@ -81,7 +86,7 @@ def declarations(kind: str, size: int, streams: bool) -> list[str]:
         "body:",
         f"  %at = getelementptr inbounds {kind}, ptr %p, i64 %i",
         f"  %eights = load {vector}, ptr %at, align {size}",
-        *(_ask("leaf", "%at", 0) if streams else []),
+        *(_ask("leaf", "%at", 0) if streams and not nearest.small() else []),
         f"  %more = fadd {vector} %total, %eights",
         "  %next = add nsw i64 %i, 8",
         "  br label %head",
@@ -116,9 +121,26 @@ def _ask(name: str, pointer: str, offset: int) -> list[str]:
 
 
 def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
-    """``@blocks.<kind>(ptr)``: the sum of four blocks. What it asks for ahead are lines in their order."""
+    """``@blocks.<kind>(ptr)``: the sum of four blocks."""
     vector = f"<8 x {kind}>"
-    lines = [f"define internal {kind} {named('blocks', kind, streams)}(ptr %p) {{", "entry:"]
+    alone = streams and nearest.small()
+    running, notes = _one_by_one(kind, size) if alone else _side_by_side(kind, size, streams)
+    lines = [f"define internal {kind} {named('blocks', kind, streams)}(ptr %p) {{", "entry:", *running]
+    for name, x, y in (("x", "%more0", "%more1"), ("y", "%more2", "%more3"), ("z", "%x", "%y")):
+        for half, places in (("even", _EVEN), ("odd", _ODD)):
+            mask = ", ".join(f"i32 {place}" for place in places)
+            lines.append(f"  %{name}.{half} = shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>")
+        lines.append(f"  %{name} = fadd {vector} %{name}.even, %{name}.odd")
+    lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
+    lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
+    lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
+    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum", "}", *notes]
+
+
+def _side_by_side(kind: str, size: int, streams: bool) -> tuple[list[str], list[str]]:
+    """``%more0`` to ``%more3``: eight running sums of each block. What is asked for ahead are lines in their order."""
+    vector = f"<8 x {kind}>"
+    lines = []
     for k in range(4):
         lines.append(f"  %p{k} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK}")
         lines.append(f"  %first{k} = load {vector}, ptr %p{k}, align {size}")
@@ -139,16 +161,23 @@ def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
             lines += _ask(str(byte), "%ahead", byte)
     lines += ["  %next = add nsw i64 %i, 8", f"  %go = icmp slt i64 %next, {BLOCK}"]
     turns, notes = in_turns(size) if streams else ("", [])
-    lines += [f"  br i1 %go, label %body, label %join{turns}", "join:"]
-    for name, x, y in (("x", "%more0", "%more1"), ("y", "%more2", "%more3"), ("z", "%x", "%y")):
-        for half, places in (("even", _EVEN), ("odd", _ODD)):
-            mask = ", ".join(f"i32 {place}" for place in places)
-            lines.append(f"  %{name}.{half} = shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>")
-        lines.append(f"  %{name} = fadd {vector} %{name}.even, %{name}.odd")
-    lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
-    lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
-    lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
-    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum", "}", *notes]
+    return [*lines, f"  br i1 %go, label %body, label %join{turns}", "join:"], notes
+
+
+def _one_by_one(kind: str, size: int) -> tuple[list[str], list[str]]:
+    """The same, read in memory's order, which the processor foresees: no addition of a block waits for those of the
+    block before, which go on beside it."""
+    vector, lines = f"<8 x {kind}>", []
+    for k in range(4):
+        for i in range(0, BLOCK, 8):
+            name = f"%more{k}" if i == BLOCK - 8 else f"%total{k}.{i}"
+            value = name if i == 0 else f"%eight{k}.{i}"
+            lines.append(f"  %at{k}.{i} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK + i}")
+            lines.append(f"  {value} = load {vector}, ptr %at{k}.{i}, align {size}")
+            if i:
+                lines.append(f"  {name} = fadd {vector} %total{k}.{i - 8}, {value}")
+        lines.append('  call void asm sideeffect "", "~{memory}"()')  # LLVM would read them side by side again
+    return lines, []
 
 
 def _fold(kind: str, size: int, word: str, low: str, first: str, before: str) -> list[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
+from futurex.kernels.numba_ import nearest
 from futurex.tree.node import Node
 
 _LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
@@ -22,6 +23,7 @@ reach: on a Xeon that says 260 MB, where two processors have them, reading takes
 ``x * a + b`` of 41 MB took 1.4 ms past the caches and 2.9 through them, of 8 MB 0.28 and 0.35; what is read by the next
 kernel takes 1.1 times as long there."""
 _LINE = 64
+_UNKNOWN = 1 << 62
 
 MARK = "!0 = !{i32 1}"
 DECLARATIONS = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", MARK)
@@ -91,20 +93,34 @@ def row_sent(target: str, source: str, count: str) -> str:
     return f"call void @past(ptr {target}, ptr {source}, i64 {count})"
 
 
-def outgrows(results: Iterable[Node]) -> bool:
+def outgrows(results: Sequence[Node], operands: Sequence[Node]) -> bool:
+    """Do results find no room in the last cache? That is so where they are more than it holds, or take part in half as
+    much again with what is read."""
+    return spills(results) or 2 * weight([*results, *operands]) >= 3 * told_cache()
+
+
+def spills(arrays: Sequence[Node]) -> bool:
     """Are these together more than the last cache holds?"""
-    return sum(node.aval.nbytes for node in results) >= last_cache()
+    return weight(arrays) >= last_cache()
+
+
+def weight(arrays: Sequence[Node]) -> int:
+    """Bytes of arrays."""
+    return sum(node.aval.nbytes for node in arrays)
 
 
 @functools.cache
 def last_cache() -> int:
-    """Bytes of the cache that the processors share, as far as a program may count on them; where the system does not
-    say, more than any result has."""
-    try:
-        told = int(_LAST_CACHE.read_text().strip().removesuffix("K")) * 1024
-    except (OSError, ValueError):
-        return 1 << 62
-    return told if told <= _MOST else min(_MOST, _EACH * _processors())
+    """Bytes of the cache that the processors share, as far as a program may count on them."""
+    told = told_cache()
+    return told if told <= _MOST or told == _UNKNOWN else min(_MOST, _EACH * _processors())
+
+
+@functools.cache
+def told_cache() -> int:
+    """The same as the system says; where it does not, more than any result has."""
+    told = nearest.size_of(_LAST_CACHE)
+    return _UNKNOWN if told is None else told
 
 
 def _processors() -> int:

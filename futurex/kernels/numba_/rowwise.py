@@ -87,10 +87,12 @@ class _Pass(Elements):
 
 class Rows:
     """The text of one kernel. ``whole``: there is one row, and it is long. ``aside``: full results go past the caches,
-    a row of at most ``LONGEST_ROW`` elements at a time."""
+    a row of at most ``LONGEST_ROW`` elements at a time. ``distant``: operands come from memory, and few lines may be on
+    their way to the nearest cache."""
 
-    def __init__(self, sweep: Sweep, whole: bool, aside: bool = False) -> None:
+    def __init__(self, sweep: Sweep, whole: bool, aside: bool = False, distant: bool = False) -> None:
         self.sweep = sweep
+        self.distant = distant
         self.whole = whole
         self.aside = [node for node in sweep.graph.outs if aside and sweep.level[node] is Level.FULL]
         if self._buffers() + len(sweep.kept_values) > _MOST_BUFFERS:
@@ -259,9 +261,16 @@ class Rows:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
             for byte in range(0, span * dtype.itemsize, pairwise.LINE):
-                code.run(pairwise.prefetch(code.at("i8", place, str(byte)), write))
-            self.declared.add(pairwise.PREFETCH)
+                self._request(code, place, byte, byte + pairwise.FARTHER // len(asked), write)
         code.lines += body
+
+    def _request(self, code: Code, place: str, ahead: int, farther: int, write: bool) -> None:
+        """Ask for the line so many bytes behind a place, and where operands are distant for one farther behind it into
+        the second cache, too."""
+        code.run(pairwise.prefetch(code.at("i8", place, str(ahead)), write))
+        if self.distant:
+            code.run(pairwise.prefetch(code.at("i8", place, str(farther)), write, second=True))
+        self.declared.add(pairwise.PREFETCH)
 
     def _streams(self, operand: Operand) -> bool:
         """Does every row have elements of its own?"""
@@ -288,7 +297,8 @@ class Rows:
     def _laid(self, node: Node) -> str:
         """The function of numbers next to each other that a reduction is."""
         operand = self._operand(node)
-        streams = node.op != "prod" and self.sweep.stages == 1 and operand is not None and self._streams(operand)
+        streams = node.op != "prod" and operand is not None and self._streams(operand)
+        streams = streams and (self.sweep.stages == 1 or self.distant)
         kind = register_type(node.dtype)
         self.laid.add((node.op, kind, node.dtype.itemsize, streams))
         if streams:

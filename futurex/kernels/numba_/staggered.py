@@ -36,6 +36,8 @@ NEAREST = 16 * 1024
 MOST_PASSES = 4
 AHEAD = pairwise.AHEAD // 2
 """Bytes that are asked for ahead, in all: the nearest cache holds the rows on their way, too."""
+NEAR_BY = 1024
+"""The same where what lies farther ahead is asked for into the second cache."""
 
 
 def suits(sweep: Sweep, count: int) -> bool:
@@ -134,8 +136,8 @@ class _Row(RowValues):
 class Staggered(Rows):
     """The text of one kernel."""
 
-    def __init__(self, sweep: Sweep, count: int, aside: bool) -> None:
-        super().__init__(sweep, False, aside)
+    def __init__(self, sweep: Sweep, count: int, aside: bool, distant: bool = False) -> None:
+        super().__init__(sweep, False, aside, distant)
         self.first: dict[Operand, int] = {}
         self.order = trips(sweep, count)
         self.places = 1 + max(max(trip.values()) for trip in self.order)
@@ -222,9 +224,9 @@ class Staggered(Rows):
         ]
         for name, dtype, write in wanted:
             start = code.at(memory_type(dtype), name, block)
+            ahead, farther = (most // len(wanted) for most in (NEAR_BY if self.distant else AHEAD, pairwise.FARTHER))
             for byte in range(0, TURN * dtype.itemsize, pairwise.LINE):
-                code.run(pairwise.prefetch(code.at("i8", start, str(AHEAD // len(wanted) + byte)), write))
-            self.declared.add(pairwise.PREFETCH)
+                self._request(code, start, ahead + byte, farther + byte, write)
         code.lines += body
 
     def _made(self, code: Code, passes: list[_Pass], reductions: Sequence[Node], behind: dict[int, int]) -> _Trip:

@@ -1,0 +1,150 @@
+"""Where the nearest cache is small, kernels read memory in another way: the same bits, and other requests."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from compare import bits
+
+from futurex.kernels.numba_ import NumbaBackend, nearest, past
+from futurex.tree import Aval, Graph, apply, param
+
+SHAPES = [(7, 512), (5, 1024), (3, 1027), (9, 300), (4, 4096), (130, 40)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FUTUREX_COMPILE", "wait")
+        yield
+
+
+@pytest.fixture
+def caches(monkeypatch):
+    """Sets whether the nearest cache is small, and how many bytes the last one has."""
+
+    def set_to(small, last):
+        monkeypatch.setattr(nearest, "small", lambda: small)
+        monkeypatch.setattr(past, "last_cache", lambda: last)
+
+    return set_to
+
+
+def p(shape, dtype, name="x"):
+    return param(Aval(shape, np.dtype(dtype)), name)
+
+
+def of_rows(shape, dtype):
+    x = p(shape, dtype)
+    total = apply("sum", x, axis=(1,), keepdims=True, dtype=None)
+    return Graph([x], [total, apply("max", x, axis=(1,), keepdims=True)])
+
+
+def variance(shape, dtype):
+    x = p(shape, dtype)
+    mean = apply("sum", x, axis=(1,), keepdims=True, dtype=None) / shape[1]
+    apart = x - mean
+    return Graph([x], [apply("sum", apart * apart, axis=(1,), keepdims=True, dtype=None), mean])
+
+
+def of_columns(shape, dtype):
+    x = p(shape, dtype)
+    return Graph([x], [apply("sum", x, axis=(0,), keepdims=False, dtype=None), x * 2])
+
+
+def normalised(shape, dtype):
+    x = p(shape, dtype)
+    apart = x - apply("free_sum", x, axis=(1,), keepdims=True) / shape[1]
+    return Graph([x], [apart * apply("free_sum", apart * apart, axis=(1,), keepdims=True)])
+
+
+GRAPHS = [of_rows, variance, of_columns, normalised]
+
+
+def claimed(graph, threads):
+    node = apply("fused_reduction", *(param(each.aval) for each in graph.params), graph=graph)
+    return NumbaBackend().claim(node, threads)
+
+
+def run(graph, inputs, threads):
+    kernel = claimed(graph, threads)
+    outs = [np.full(out.shape, 77, out.dtype) for out in graph.outs]
+    kernel.call(tuple(outs) if len(outs) > 1 else outs[0], *inputs)
+    assert kernel.late.interpreted == 0
+    return outs
+
+
+def requests(kernel):
+    """How far the lines that a kernel asks for lie ahead, for each cache that they are asked into."""
+    lines = kernel.call.text.splitlines()
+    found = {3: set(), 2: set()}
+    for before, line in itertools.pairwise(lines):
+        asked = re.search(r"call void @llvm.prefetch.p0\(ptr \S+, i32 \d, i32 (\d), i32 1\)", line)
+        if asked:
+            found[int(asked[1])].add(re.search(r"i64 (\S+)$", before)[1])
+    return found[3], found[2]
+
+
+@pytest.mark.parametrize("make", GRAPHS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_same_bits_whatever_the_caches_are(make, dtype, caches, monkeypatch):
+    monkeypatch.setattr("futurex.kernels.numba_.program.PARALLEL_BYTES", 0)
+    for shape in SHAPES:
+        graph = make(shape, dtype)
+        inputs = [np.random.default_rng(5).normal(size=shape).astype(dtype)]
+        caches(False, 1 << 62)
+        usual = [bits(each) for each in run(graph, inputs, 1)]
+        for small, last, threads in ((True, 1 << 62, 2), (True, 1, 1), (True, 1, 2), (True, 1, 3), (False, 1, 2)):
+            caches(small, last)
+            assert [bits(each) for each in run(graph, inputs, threads)] == usual, (shape, small, last, threads)
+        if make is not normalised:  # whose sums have an order of their own
+            assert usual == [bits(np.asarray(each)) for each in graph(*inputs)]
+
+
+@pytest.mark.parametrize("make", [variance, normalised, of_columns], ids=lambda each: each.__name__)
+def test_memory_is_asked_for_into_the_second_cache(make, caches):
+    graph = make((64, 1024), "f4")
+    caches(True, 1)
+    near, far = requests(claimed(graph, 1))
+    assert far
+    if make is normalised:
+        assert max(map(int, near)) < min(map(int, far))
+    for small, last in ((False, 1), (True, 1 << 62)):
+        caches(small, last)
+        assert not requests(claimed(graph, 1))[1]
+
+
+def test_what_is_read_in_order_is_not_asked_for(caches):
+    graph = of_rows((64, 1024), "f4")
+    caches(True, 1 << 62)
+    assert requests(claimed(graph, 1)) == (set(), set())
+    caches(False, 1 << 62)
+    assert requests(claimed(graph, 1))[0]
+
+
+def test_two_threads_do_not_share_narrow_rows_of_memory(caches):
+    graph = of_columns((4096, 64), "f4")
+    for small, last, tasks in ((True, 1, 1), (True, 1 << 62, 2), (False, 1, 2)):
+        caches(small, last)
+        assert claimed(graph, 2).call.program.numbers[0] == tasks
+    caches(True, 1)
+    assert claimed(graph, 4).call.program.numbers[0] == 4
+    assert claimed(of_columns((4096, 1024), "f4"), 2).call.program.numbers[0] == 2
+
+
+@pytest.mark.parametrize(("said", "small"), [("32K\n", True), ("48K\n", False), ("64K\n", False), ("?", False)])
+def test_the_system_says_how_large_it_is(said, small, monkeypatch, tmp_path):
+    monkeypatch.setattr(nearest, "_CACHE", tmp_path / "size")
+    assert not nearest.small.__wrapped__()  # it does not
+    (tmp_path / "size").write_text(said)
+    assert nearest.small.__wrapped__() is small
+
+
+def test_results_that_find_no_room_beside_what_is_read(monkeypatch):
+    monkeypatch.setattr(past, "told_cache", lambda: 4096)
+    monkeypatch.setattr(past, "last_cache", lambda: 4096)
+    result = p((512,), "f4", "y")
+    assert past.outgrows([result], [p((1024,), "f4")])
+    assert not past.outgrows([result], [p((1023,), "f4")])
