@@ -193,6 +193,13 @@ def test_gradients_and_batching(name):
         np.testing.assert_allclose(got, layer(first, *args[1:]), rtol=1e-10, atol=1e-12)
 
 
+def test_the_slope_of_elu_at_zero_is_that_of_its_left_side():
+    x = np.array([-0.0, 0.0, 1.0, np.inf, -np.inf])
+    for alpha in (1.0, 0.5):
+        slope = fx.grad(lambda x, alpha=alpha: fx.nn.elu(x, alpha).sum())(x)
+        np.testing.assert_array_equal(slope, [alpha, alpha, 1, 1, 0])
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -219,7 +219,9 @@ class Tracer:
         if self._order(order) == "F" and not self.is_scalar:
             return self.transpose().reshape(target[::-1]).transpose()
         if self.is_scalar:
-            return new_array(emit("reshape", self._node, shape=target))
+            if target or self.aval.weak:
+                return new_array(emit("reshape", self._node, shape=target))
+            return fresh(self._node)
         strides = self.strides_in_memory
         if not (is_static(self.shape) and is_static(target)):
             return self._reshaped_open(target)
@@ -456,7 +458,7 @@ class Tracer:
     def __getattr__(self, name: str) -> Any:
         from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, call_method, missing
 
-        if name in METHODS:
+        if name in METHODS and (not self.is_scalar or hasattr(np.generic, name)):
             return lambda *args, **kwargs: call_method(name, self, *args, **kwargs)
         if name in ATTRIBUTES:
             return ATTRIBUTES[name](self)

@@ -88,7 +88,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     >>> fx.nn.elu(np.array([-1.0, 2.0])).round(4)
     array([-0.6321,  2.    ])
     """
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x)))  # of a minimum half the slope would come at 0
 
 
 def softplus(x: Any) -> Any:

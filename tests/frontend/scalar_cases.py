@@ -105,6 +105,22 @@ def a_scalar_over_a_list(x):
     return x.max() / [1, 2], x[1] - (1.5, 2.5), np.array(3) * [1, 2], np.array(2.0) == None, x == "a"  # noqa: E711
 
 
+@cases(np.array([0.5, 2.0]), 2.5)
+def a_scalar_without_dimensions_stays_one(x, a):
+    """NumPy reshapes its scalars to arrays of other shapes only; Python's numbers become arrays."""
+    values = (x[0].reshape(()), np.reshape(x.sum(), ()), x[0].reshape(1), np.reshape(a, ()), np.array(a).reshape(()))
+    return values, [isinstance(value, np.generic) for value in values]
+
+
+@cases(np.array([0.5, 2.0]), staged=False)
+@cases(np.array([3, 1], "i4"), staged=False)
+def what_only_arrays_have(x):
+    try:
+        return x[0].dot(x)
+    except AttributeError:
+        return hasattr(x.max(), "partition")
+
+
 def roundings(x):
     """NumPy's integers are floats to ``math.floor``, and only floats of 64 bits have a whole part."""
     return math.floor(x[0]), math.ceil(x.max()), round(x[0]), math.floor(int(x[0]))
