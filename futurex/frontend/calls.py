@@ -102,6 +102,9 @@ LOOKED_AT = {"insert": 1, "pop": 1, "remove": 1, "index": 1}
 WITH_SOURCE = "define it in a file, a notebook, IPython, or at the prompt of Python 3.13, which keep what was typed"
 DEPTH = 60  # calls inside each other
 RECURSIONS = 16  # calls of a function from itself in branches on data
+_ANY = collections.namedtuple("_ANY", "")
+_OF_NAMED_TUPLES = frozenset({_ANY._replace.__code__, _ANY._make.__func__.__code__})  # type: ignore[attr-defined]
+_SEQUENCES = (type, tuple, list, np.ndarray, Tracer)
 _COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -277,6 +280,9 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         return dispatched_call(function, args, kwargs)
     if is_known(function):
         return function(*args, **kwargs)  # futurex's own code is written on traced values
+    if function.__code__ in _OF_NAMED_TUPLES and _fills_a_tuple(args):
+        held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
+        return current().remember(function(*held, **kwargs))  # they put values into a tuple, and look at none
     if is_rewritten(function):
         if function.__code__.co_flags & inspect.CO_GENERATOR:
             with called_from(here()):
@@ -504,6 +510,14 @@ def _is_named_tuple(kind: type) -> bool:
     """Is it made by its fields alone? A subclass may have another ``__new__``."""
     maker = next(base for base in kind.__mro__ if "__new__" in vars(base))
     return issubclass(kind, tuple) and "_fields" in vars(maker)
+
+
+def _fills_a_tuple(args: tuple[Any, ...]) -> bool:
+    """Of ``_replace`` and ``_make`` of named tuples: are they collections' own, of values that are there?"""
+    kind = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else tuple
+    make = getattr(getattr(kind, "_make", None), "__func__", None)
+    own = isinstance(make, types.FunctionType) and make.__code__ in _OF_NAMED_TUPLES
+    return own and all(isinstance(arg, _SEQUENCES) for arg in args)
 
 
 def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

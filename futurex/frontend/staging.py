@@ -283,12 +283,14 @@ class Futurized(Standing, Generic[P, R]):
             if variant.escape is not None:
                 raise variant.escape.as_error()
             raise self._error_of(variant)
-        if variant.escape is not None and variant.escape.unseen:
+        if variant.escape is not None and not variant.given_up:
             assert self._fragments is not None
             known = self._fragments.lessons
             result = self._observe(args, kwargs, [])
             if self._fragments.lessons > known:
                 self._forget(variant)  # the next call knows more of what the opaque ones return
+            else:
+                variant.unlearned += 1
             return result
         return self._run_plain(args, kwargs)
 

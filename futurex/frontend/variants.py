@@ -41,6 +41,7 @@ from futurex.tree.pytree import Structure, flatten, leaf_paths, placed_container
 from futurex.tree.source import raised_at, without_frames
 
 LONGEST_REST = 1000  # calls as plain NumPy, after runs that failed
+UNLEARNED = 8  # calls that were looked at and taught nothing, behind which none is looked at any more
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Variant:
     lane: Any = None  # the short way, once there is one
     failed: int = 0  # runs that were made again as plain NumPy, one after the other
     rest: int = 0  # calls that go as plain NumPy before the next run
+    unlearned: int = 0  # calls as plain NumPy that showed nothing new of opaque functions
     meanwhile: Any = None  # how calls go while another thread makes the plan
     _plan: AnyPlan | None = None
 
@@ -124,7 +126,7 @@ class Variant:
     @property
     def given_up(self) -> bool:
         """Do calls run as plain NumPy, whatever else might be learned of them?"""
-        return self.escape is not None and not self.escape.unseen
+        return self.escape is not None and (not self.escape.unseen or self.unlearned >= UNLEARNED)
 
     def error_of(self, results: Iterable[Any]) -> BaseException | None:
         """What a run that is waited for raised.

@@ -69,6 +69,26 @@ def namedtuples(p):
     return Point(p.y, p.x + p.y.sum())
 
 
+class Sub(Point):
+    def total(self):
+        return self.x.sum() + self.y.sum()
+
+
+@cases(Point(V, N), V)
+def namedtuples_are_replaced_round_by_round(p, x):
+    for t in range(3):
+        p = p._replace(x=np.tanh(p.x + x[t]))
+        if x[t] > 0:
+            p = p._replace(y=p.y * 2)
+    return p, Point._make([p.y, x]), Point._make((p.x + 1)[:2]), p._asdict()["x"]
+
+
+@cases(V, N)
+def namedtuples_of_subclasses_are_replaced(x, y):
+    p = Sub(x, y)._replace(x=x * 2)
+    return p.total(), type(p) is Sub, p
+
+
 @cases(X, Model())
 def objects(x, model):
     return model.step(x) + model.w[0]

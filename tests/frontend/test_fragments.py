@@ -11,6 +11,9 @@ import pytest
 from compare import bits, outcome, plain
 
 import futurex as fx
+from futurex.frontend.fragments import Fragments
+from futurex.frontend.staging import Futurized
+from futurex.frontend.variants import UNLEARNED
 
 X = np.linspace(-1.0, 2.0, 7)
 LOG = os.path.join(tempfile.mkdtemp(), "log")
@@ -418,3 +421,15 @@ def test_a_first_call_says_why_there_is_no_trace_yet():
     f(X)
     assert "fragment: " in f.explain()
     assert "the next call" not in f.explain()
+
+
+def test_calls_that_teach_nothing_are_looked_at_no_longer(monkeypatch):
+    """As where the call is made inside a library, which nobody observes."""
+    monkeypatch.setattr(Fragments, "learn", lambda *given: None)
+    seen = []
+    monkeypatch.setattr(Futurized, "_observe", lambda *given, look=Futurized._observe: seen.append(1) or look(*given))
+    f = fx.futurize(counted)
+    for _ in range(UNLEARNED + 5):
+        assert bits(plain(f(X))) == bits(counted(X))
+    assert len(seen) == UNLEARNED
+    assert "runs as plain NumPy" in str(f.explain())
