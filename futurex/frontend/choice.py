@@ -2,7 +2,8 @@
 
 What a function costs staged is known only when its plan has settled, and what it costs plain only when it has run so.
 Therefore calls of one kind go both ways a few times, each call one way, and the faster way stays; they are compared
-again from time to time. Only calls that compute and do nothing else have the choice.
+again from time to time. Calls that compute, write into arguments, draw from generators or print have the choice; those
+that change lists, dicts or objects, or are given futures, have none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.inflight import is_short
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
-from futurex.frontend.returned import written_call
+from futurex.frontend.returned import Kind, written_call
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
@@ -29,6 +30,7 @@ WORTH, FEWEST = 40e-3, 50
 ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
+_HOPELESS = 8.0  # times the slowest staged call: after a plain one that takes so long, no other is tried
 _BETTER, _MUCH_BETTER = 1.0, 0.5
 """Of the staged time: plain calls that take less are taken; much less, where the caller would not wait for the run."""
 
@@ -46,11 +48,14 @@ class Choice:
 
     __slots__ = ("_calls", "_pack", "_plain", "_spent", "_staged", "call", "open", "plain", "seconds", "variant")
 
-    def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any]) -> None:
-        """``variant``: one that only :func:`computes`; ``pack`` puts its results into the nest that calls return."""
+    def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any] | None) -> None:
+        """``variant``: one that only :func:`computes`, for which ``pack`` puts its results into the nest that calls
+        return, or that :func:`acts`, where there is none.
+        """
         self.variant, self._pack = variant, pack
-        kinds = [(output.aval, output.is_array) for output in variant.outputs if output.aval is not None]
-        self.call = written_call(variant.structure, kinds, self._looked)
+        self.call = written_call(
+            variant.structure, list(map(_kind, variant.outputs)), self._acted if pack is None else self._looked
+        )
         """``call(function, args, kwargs)``: what the call would return staged. Raises Misfit for a result of another
         kind, and what the function raises."""
         self.open = True
@@ -59,6 +64,11 @@ class Choice:
         self._calls, self._spent = 0, 0.0
         self._staged: list[float] = []
         self._plain: list[float] = []
+
+    @property
+    def acts(self) -> bool:
+        """Do calls more than compute? What one has done is not done again."""
+        return self._pack is None
 
     @property
     def next_is_plain(self) -> bool:
@@ -98,10 +108,11 @@ class Choice:
     def was_plain(self, began: float) -> None:
         """A plain call, begun at ``began``, is over."""
         self._plain.append(time.perf_counter() - began)
-        if len(self._plain) < TRIALS:
+        if len(self._plain) < TRIALS and not self._plain[-1] > _HOPELESS * max(self._staged):
             return
         self.seconds = min(self._staged), min(self._plain)
-        better = _BETTER if is_short(self.variant.plan) or self.variant.has_log else _MUCH_BETTER
+        waits = self.acts or self.variant.has_log
+        better = _BETTER if waits or is_short(self.variant.plan) else _MUCH_BETTER
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls = self.plain, 0
 
@@ -120,12 +131,39 @@ class Choice:
                 raise Misfit(as_futures(looked, args, kwargs))
             mine = type(leaf) is not np.ndarray or (own and (leaf.base is None or is_apart(leaf, given)))
             found[output.index] = leaf if mine else leaf.copy()
+        assert self._pack is not None
         return self._pack(found)
+
+    def _acted(self, box: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Raises Misfit: what a call that acts returned is another than the trace says, or somebody else holds it."""
+        raise Misfit(as_futures(call_and_look(box.pop), args, kwargs))
 
     def text(self) -> str | None:
         """What there is to say of the choice."""
         staged, plain = (f"{seconds * 1e6:.3g} µs" for seconds in self.seconds)
         return f"calls run as plain NumPy, which is faster: {plain} instead of {staged}" if self.plain else None
+
+
+def _kind(output: Output) -> Kind:
+    """How a leaf of a plain call's result comes back."""
+    if output.kind == "out":
+        assert output.aval is not None
+        return output.aval, output.is_array
+    return type(output.value) if output.kind == "static" else object
+
+
+def acts(variant: Variant) -> bool:
+    """Does a call write into arguments, draw, print or raise, and else leave nothing but new arrays and arguments?"""
+    return (
+        variant.waits
+        and not (variant.opened or variant.gives or variant.apart or variant.changes or variant.chooses)
+        and not any(key[0] is Array for key in variant.leaves)
+        and all(
+            output.kind in ("arg", "given", "static") or (output.kind == "out" and output.aval is not None)
+            for output in variant.outputs
+        )
+        and not any(output.chain for output in variant.outputs if output.kind == "out")
+    )
 
 
 def computes(variant: Variant) -> bool:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, computes
+from futurex.frontend.choice import Choice, acts, computes
 from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
 from futurex.kernels.addresses import IN_ORDER
+from futurex.ops.streams import GENERATORS, bits_of
 from futurex.runtime.futures import OWN_REFERENCES, Done, Resident
 from futurex.tree.pytree import Structure
 
@@ -28,6 +29,7 @@ Take = Callable[[Sequence[Any]], "tuple[list[Any], tuple[Done[Any], ...]] | None
 _LONGEST = 400
 """Leaves of a call or result for which such a function is made."""
 _CONTAINERS = (tuple, list, dict)
+_TOLD_APART = frozenset({np.ndarray, *GENERATORS})
 
 
 class Lane:
@@ -74,10 +76,16 @@ def lane_of(variant: Variant, structure: Structure, leaves: Sequence[Any], *, ch
         return None
     try:
         match = _Matcher(structure, variant.leaves, leaves).function()
-        pack = packed(variant) if choice and variant.graph is not None and computes(variant) else None
-        return Lane(variant, match, Choice(variant, pack) if pack is not None else None)
+        return Lane(variant, match, _choice(variant) if choice and variant.graph is not None else None)
     except (_Unsure, Unwritten):
         return None
+
+
+def _choice(variant: Variant) -> Choice | None:
+    if computes(variant):
+        pack = packed(variant)
+        return Choice(variant, pack) if pack is not None else None
+    return Choice(variant, None) if acts(variant) else None
 
 
 class _Unsure(Exception):
@@ -103,7 +111,7 @@ class _Matcher:
         self._children(positional, "args")
         self._children(keyword, "kwargs.values()")
         if len(self._arrays) > 1:
-            if len({id(leaf) for leaf in leaves if type(leaf) is np.ndarray}) < len(self._arrays):
+            if len({id(leaf) for leaf in leaves if type(leaf) in _TOLD_APART}) < len(self._arrays):
                 raise _Unsure
             others = f"len({{{', '.join(f'id({name})' for name in self._arrays)}}}) == {len(self._arrays)}"
             self._unless(others if len(self._arrays) > 2 else " is not ".join(self._arrays))
@@ -165,6 +173,10 @@ class _Matcher:
             aval = self._constant(leaf.aval)
             test = f"type({name}) is Array and {name}._is_array is {leaf._is_array}"
             test += f" and ({name}._aval is {aval} or {name}._aval == {aval})"
+        elif kind in GENERATORS:
+            self._arrays.append(name)
+            self._known["bits_of"] = bits_of
+            test += f" and type(bits_of({name})).__name__ == {self._constant(values[0])}"
         elif issubclass(kind, np.generic):
             test += f" and {name}.dtype is {self._constant(values[0])}"
         elif kind in (bool, int, str, bytes):

@@ -34,7 +34,8 @@ def written_call(structure: Structure, kinds: Sequence[Kind], otherwise: Otherwi
     """``call(function, args, kwargs)``: what the function returns, in futures.
 
     ``kinds``: of each leaf of the result, its abstract value and whether it is an array, or the type of what stays as
-    it is. Arrays are those that nobody else refers to, and views of such. Raises Unwritten.
+    it is, ``object`` where it may be anything. Arrays are those that nobody else refers to, and views of such. Raises
+    Unwritten.
     """
     if len(kinds) > _LONGEST:
         raise Unwritten
@@ -90,6 +91,8 @@ class _Writer:
         return f"[{', '.join(inner)}]" if kind == "list" else f"({''.join(f'{each}, ' for each in inner)})"
 
     def _leaf(self, name: str, kind: Kind) -> str:
+        if kind is object:
+            return name
         if isinstance(kind, type):
             self._unless(f"type({name}) is {self._constant(kind)}")
             return name

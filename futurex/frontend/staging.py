@@ -121,6 +121,10 @@ class Futurized(Standing, Generic[P, R]):
                     self._remember(variant, leaves, args, kwargs)
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
+            lane = variant.lane  # of a trace that others take turns with
+            if lane is not None and (choice := lane.choice) is not None and choice.open:
+                if (found := lane.match(args, kwargs)) is not None:
+                    return self._run_either_way(lane, choice, found, args, kwargs)
             return self._run(variant, leaves, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
             fold(error)
@@ -169,6 +173,8 @@ class Futurized(Standing, Generic[P, R]):
             choice.open = False
             return misfit.result
         except Exception:
+            if choice.acts:
+                raise
             choice.open = False
             if lane.variant.has_log:
                 raise

@@ -151,7 +151,7 @@ class NT(typing.NamedTuple):
     b: float = 1.0
 
 
-@both(NT(V, 2.0), staged=False)
+@both(NT(V, 2.0))
 def nt(x, t):
     return t._replace(b=x[0]), NT(x), t.a + t[1], NT(*t)
 

@@ -108,37 +108,107 @@ def test_a_guard_that_fails_traces_again(at_once, monkeypatch):
     assert f(np.ones(2)).tolist() == [3.0, 3.0]
 
 
-@pytest.mark.parametrize("kind", ["writes", "draws", "prints", "donates", "future", "gradient"])
-def test_calls_that_do_more_than_compute_have_no_choice(at_once, kind, capsys):
+def write(a):
+    a += 1
+    return a * 2, a, None, a[1:], float(a[0])
+
+
+def draw(a, rng):
+    return a + rng.random(), int(rng.integers(9))
+
+
+def say(a):
+    print("here", a.shape)
+    return a + 1
+
+
+def refuse(a):
+    a += 1
+    if a[0] > 50:
+        raise ValueError(f"{a[0]} is too much")
+    return a.sum()
+
+
+ACTS = {"writes": write, "draws": draw, "prints": say, "refuses": refuse}
+
+
+@pytest.mark.parametrize("kind", ACTS)
+def test_calls_that_act_have_the_choice_and_act_once(at_once, kind, capsys):
+    def called(f):
+        """Results, errors and what is left behind, of calls on one array and one generator."""
+        a, rng = np.zeros(3), np.random.default_rng(0)
+        seen = []
+        for _ in range(60):
+            try:
+                result = f(a, rng) if kind == "draws" else f(a)
+                parts = result if type(result) is tuple else (result,)
+                seen.append([(np.asarray(each).tolist(), each is a, np.shares_memory(each, a)) for each in parts])
+            except ValueError as error:
+                seen.append(str(error))
+        return seen, a.tolist(), rng.random(), capsys.readouterr().out
+
+    f = fx.futurize(ACTS[kind])
+    first = f(np.zeros(3), np.random.default_rng(0)) if kind == "draws" else f(np.zeros(3))
+    capsys.readouterr()
+    assert called(f) == called(ACTS[kind])
+    assert "calls run as plain NumPy" in f.explain()
+    last = f(np.zeros(3), np.random.default_rng(0)) if kind == "draws" else f(np.zeros(3))
+    kinds = [[type(each) for each in fx.tree.pytree.flatten(result)[0]] for result in (first, last)]
+    assert kinds[0] == kinds[1]
+    assert fx.Array in kinds[0]
+
+
+def test_traces_that_take_turns_have_the_choice(at_once):
+    def either(a, flag):
+        a += 1
+        return a.sum() if flag else a.max()
+
+    f, a = fx.futurize(either), np.zeros(3)
+    for k in range(120):
+        assert float(f(a, k % 2 == 0)) == (3.0 * (k + 1) if k % 2 == 0 else k + 1.0)
+    assert f.explain().count("calls run as plain NumPy") == 2
+
+
+def test_a_generator_of_another_kind_is_another_trace(at_once):
+    f = fx.futurize(draw)
+    for _ in range(30):
+        f(np.ones(3), np.random.default_rng(1))
+    other = [np.random.Generator(np.random.MT19937(1)) for _ in range(2)]
+    np.testing.assert_array_equal(f(np.ones(3), other[0])[0], draw(np.ones(3), other[1])[0])
+
+
+@pytest.mark.parametrize("kind", ["changes", "donates", "future", "gradient", "chooses"])
+def test_calls_that_leave_more_behind_have_no_choice(at_once, kind):
     x = np.ones(3)
 
-    def write(a):
-        a += 1
-        return a * 2
-
-    def draw(a, rng):
-        return a + rng.random()
-
-    def say(a):
-        print("here")
+    def change(a, held):
+        held["n"] = a.sum()
         return a + 1
 
     functions = {
-        "writes": (fx.futurize(write), (x,)), "draws": (fx.futurize(draw), (x, np.random.default_rng(0))),
-        "prints": (fx.futurize(say), (x,)),
+        "changes": (fx.futurize(change), (x, {"n": 0.0})),
         "donates": (fx.futurize(lambda a: a * 2, donate="a"), (x,)),
         "future": (fx.futurize(lambda a: a * 2), (fx.futurize(lambda a: a + 0)(x),)),
         "gradient": (fx.grad(fx.futurize(lambda a: (a * a).sum())), (x,)),
+        "chooses": (fx.futurize(lambda a: a if a.any() else a + 1), (x,)),
     }  # fmt: skip
     f, args = functions[kind]
     for _ in range(40):
         f(*args)
     if hasattr(f, "explain"):
         assert "calls run as plain NumPy" not in f.explain()
-    if kind == "writes":
-        assert x.tolist() == [41.0] * 3
-    if kind == "prints":
-        assert capsys.readouterr().out == "here\n" * 40
+
+
+def test_one_plain_call_that_takes_far_longer_is_enough(at_once, monkeypatch):
+    monkeypatch.setattr(choice, "_BETTER", 1.0)
+    f = fx.futurize(lambda x: x * 2)
+    for _ in range(8):
+        f(np.arange(4.0)).result()
+    taken = f._lane.choice
+    taken.open, taken.plain, taken._staged, taken._plain = True, False, [1e-5], []
+    taken.was_plain(time.perf_counter() - 1.0)
+    assert not taken.open
+    assert not taken.plain
 
 
 def test_the_faster_way_stays():
