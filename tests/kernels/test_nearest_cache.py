@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from compare import bits
 
-from futurex.kernels.numba_ import NumbaBackend, nearest, past
+from futurex.kernels.numba_ import NumbaBackend, moments, nearest, past
+from futurex.kernels.numba_.columns import in_registers
+from futurex.kernels.numba_.pairwise import AHEAD
+from futurex.kernels.numba_.sweep import Sweep
 from futurex.tree import Aval, Graph, apply, param
 
 SHAPES = [(7, 512), (5, 1024), (3, 1027), (9, 300), (4, 4096), (130, 40)]
@@ -104,16 +107,19 @@ def test_the_same_bits_whatever_the_caches_are(make, dtype, caches, monkeypatch)
 
 
 @pytest.mark.parametrize("make", [variance, normalised, of_columns], ids=lambda each: each.__name__)
-def test_memory_is_asked_for_into_the_second_cache(make, caches):
+def test_memory_is_asked_for_into_the_second_cache(make, caches, monkeypatch):
+    monkeypatch.setattr("futurex.kernels.numba_.program.PARALLEL_BYTES", 0)
     graph = make((64, 1024), "f4")
     caches(True, 1)
-    near, far = requests(claimed(graph, 1))
+    near, far = requests(claimed(graph, 2))
     assert far
     if make is normalised:
         assert max(map(int, near)) < min(map(int, far))
+    if make is of_columns:  # whole rows are foreseen
+        assert not requests(claimed(graph, 1))[1]
     for small, last in ((False, 1), (True, 1 << 62)):
         caches(small, last)
-        assert not requests(claimed(graph, 1))[1]
+        assert not requests(claimed(graph, 2))[1]
 
 
 def test_what_is_read_in_order_is_not_asked_for(caches):
@@ -122,6 +128,33 @@ def test_what_is_read_in_order_is_not_asked_for(caches):
     assert requests(claimed(graph, 1)) == (set(), set())
     caches(False, 1 << 62)
     assert requests(claimed(graph, 1))[0]
+
+
+def test_elements_are_asked_for_half_as_far_ahead(caches):
+    x, y, scale = p((4096, 128), "f4"), p((4096, 128), "f4", "y"), p((128,), "f4", "scale")
+    for other, small, ahead in ((y, True, AHEAD // 4), (y, False, AHEAD // 2), (scale, False, AHEAD)):
+        caches(small, 1)
+        node = apply("fused", param(x.aval), param(other.aval), graph=Graph([x, other], [x * other]))
+        near, far = requests(NumbaBackend().claim(node, 1))  # not for a row that all others share
+        assert min(map(int, near)) == ahead
+        assert not far
+
+
+def test_more_totals_are_kept_in_registers(caches):
+    x, y = p((4096, 256), "f4"), p((4096, 256), "f4", "y")
+    graph = Graph([x, y], [apply("free_sum", each, axis=(0,), keepdims=False) for each in (x, x * y)])
+    for small in (True, False):
+        caches(small, 1 << 62)
+        assert in_registers(Sweep(graph), 256) is small
+
+
+def test_moments_of_columns_ask_for_later_rows(caches):
+    for small in (True, False):
+        caches(small, 1)
+        moments._text.cache_clear()
+        near, far = requests(NumbaBackend().claim(apply("moments", p((4096, 64), "f4")), 1))
+        assert (bool(near), bool(far)) == (not small, small)
+    moments._text.cache_clear()
 
 
 def test_two_threads_do_not_share_narrow_rows_of_memory(caches):

@@ -8,7 +8,7 @@ from compare import bits
 
 import futurex as fx
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_ import NumbaBackend, past
+from futurex.kernels.numba_ import NumbaBackend, nearest, past
 from futurex.kernels.numba_.emit import PIECE
 from futurex.kernels.numba_.pairwise import AHEAD, LINE
 from futurex.tree import Aval, Graph, apply, param
@@ -151,6 +151,19 @@ def test_only_what_outgrows_the_last_cache(monkeypatch):
     assert not past.spills([p((1023,), "f4", "x")])
 
 
+def test_narrow_rows_go_past_the_caches_if_they_are_whole_pieces(monkeypatch):
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    for columns, sent in ((PIECE, True), (2 * PIECE, True), (PIECE + 16, False), (1024 + 16, True)):
+        x, scale = p((300, columns), "f4", "x"), p((columns,), "f4", "scale")
+        graph = Graph([x, scale], [x * scale])
+        node = apply("fused", param(x.aval), param(scale.aval), graph=graph)
+        assert ("!nontemporal" in NumbaBackend().claim(node, 1).call.text) is sent
+        given = [np.random.default_rng(6).normal(size=node.shape).astype("f4") for node in (x, scale)]
+        for threads, offset in ((1, 0), (3, 16)):
+            (found,) = run(graph, given, threads, offset)
+            assert bits(found) == bits(given[0] * given[1])
+
+
 def asked_by(kernel):
     """How many bytes ahead each line is that a kernel asks for."""
     lines = kernel.call.text.splitlines()
@@ -186,7 +199,8 @@ def test_what_is_asked_for_ahead_stays_in_the_nearest_cache(operands, monkeypatc
     kernel = NumbaBackend().claim(apply("fused", *(param(each.aval) for each in params), graph=graph), 1)
     distances = asked_by(kernel)
     assert len(distances) == operands * PIECE * F4.itemsize // LINE
-    assert operands * min(distances) <= AHEAD < operands * (min(distances) + LINE)
+    most = AHEAD // (1 + nearest.small())
+    assert operands * min(distances) <= most < operands * (min(distances) + LINE)
 
 
 

@@ -3,8 +3,8 @@
 A task is a range of columns of one array of rows; its totals stay in the nearest cache, and in lines that no other
 thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow
 each other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead; but
-where few lines may be on their way to the nearest cache (:mod:`~futurex.kernels.numba_.nearest`), later rows of memory
-are asked for into the second one.
+where few lines may be on their way to the nearest cache (:mod:`~futurex.kernels.numba_.nearest`), rows of memory are
+taken one by one, and of parts of rows those of the next four are asked for into the second cache.
 
 Sums whose order is free are cut along the rows instead, into blocks whose totals are added up at the end
 (:mod:`~futurex.kernels.numba_.crossings`): a thread then reads all of a row, and what lies between its lines is not
@@ -13,7 +13,7 @@ fetched for nothing.
 
 from __future__ import annotations
 
-from futurex.kernels.numba_ import crossings, pairwise, past
+from futurex.kernels.numba_ import crossings, nearest, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, added, literal, parameters_of, report, start_of
 from futurex.kernels.numba_.scalar import memory_type
@@ -25,20 +25,20 @@ AT_ONCE = 4
 """Rows that one trip over the columns takes, where totals are in memory."""
 LANES = 16
 """Columns that are one vector, or two; a task's columns are such blocks, but for the last."""
-LATER = 4
-"""Rows ahead that are asked for, where any are."""
 MOST_COLUMNS = 1024
 """Of one task."""
 MOST_VECTORS = 16
 """That the compiler lets stand side by side."""
 NARROW = 1024
-"""Bytes of a row up to which registers hold its totals."""
+"""Bytes of a row up to which registers hold its totals; twice as many where the nearest cache is small, which gains
+most by rows that follow each other as they lie."""
 
 
 def in_registers(sweep: Sweep, tile: int) -> bool:
     """Do registers hold the totals of so many columns?"""
     reduced = [node for node in sweep.graph.outs if sweep.level[node] is Level.REDUCED]
-    return tile <= MOST_VECTORS * LANES and tile * sum(node.dtype.itemsize for node in reduced) <= NARROW
+    narrow = 2 * NARROW if nearest.small() else NARROW
+    return tile <= MOST_VECTORS * LANES and tile * sum(node.dtype.itemsize for node in reduced) <= narrow
 
 
 def in_blocks(sweep: Sweep) -> bool:
@@ -51,14 +51,16 @@ def in_blocks(sweep: Sweep) -> bool:
 class Columns:
     """The text of one kernel. ``width``: the columns of every task, if they are few: part of the text then, so that the
     compiler keeps their totals in registers. ``blocks``: a task is a block of rows. ``distant``: as of kernels over
-    rows."""
+    rows; whole rows are then taken one by one, and of ``parts`` of rows those of later ones asked for."""
 
-    def __init__(self, sweep: Sweep, width: int = 0, blocks: bool = False, distant: bool = False) -> None:
+    def __init__(
+        self, sweep: Sweep, width: int = 0, blocks: bool = False, distant: bool = False, parts: bool = False
+    ) -> None:
         self.sweep = sweep
-        self.distant = distant
+        self.asks = distant and parts
         self.width = width
         self.blocks = blocks
-        self.at_once = 1 if width else AT_ONCE
+        self.at_once = 1 if width or (distant and not parts) else AT_ONCE
         self.outer = len(sweep.layout.extents) - 2
         self.numbers = ["tasks", "n", "columns", "tile", "tiles", *(f"e{d}" for d in range(self.outer))]
         self.numbers += ["span"] if blocks else []
@@ -99,12 +101,11 @@ class Columns:
                     ]
                     for left, right in self._spans():
                         vectors = (right - left) // LANES
-                        declared |= self._ask(code, rows, str(left), right - left)
                         with code.loop(str(left), str(right), lanes=LANES, abreast=vectors) as (column, _):
                             self._column(code, rows, column, totals)
                     if not self.width:
                         with code.loop("0", blocks, str(LANES)) as (block, _):
-                            declared |= self._ask(code, rows, block, LANES)
+                            declared |= self._ask(code, rows, block)
                             with code.loop("0", str(LANES), lanes=LANES) as (lane, _):
                                 self._column(code, rows, code.add(block, lane), totals)
                     with code.loop(blocks, width) as (column, _):
@@ -132,16 +133,16 @@ class Columns:
         first = code.multiply(task, "%span")
         return first, code.least(code.add(first, "%span"), "%n")
 
-    def _ask(self, code: Code, rows: list[_Row], column: str, count: int) -> set[str]:
+    def _ask(self, code: Code, rows: list[_Row], column: str) -> set[str]:
         """Ask for these columns of later rows; what has to be declared for that."""
         sweep = self.sweep
-        streams = [k for k, each in enumerate(sweep.operands) if self.distant and all(sweep.mask(each)[-2:])]
+        streams = [k for k, each in enumerate(sweep.operands) if self.asks and all(sweep.mask(each)[-2:])]
         for k in streams:
             dtype = sweep.operands[k].node.dtype
-            later = code.multiply("%columns", str(LATER * dtype.itemsize))
+            later = code.multiply("%columns", str(AT_ONCE * dtype.itemsize))
             for each in rows:
                 place = code.at("i8", code.at(memory_type(dtype), each.pointers[k], column), later)
-                for byte in range(0, count * dtype.itemsize, pairwise.LINE):
+                for byte in range(0, LANES * dtype.itemsize, pairwise.LINE):
                     code.run(pairwise.prefetch(code.at("i8", place, str(byte)), second=True))
         return {pairwise.PREFETCH} if streams else set()
 

@@ -107,6 +107,7 @@ _NOTHING = [
 PIECE = 64
 """Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
 _LEAST_ASIDE = 1024
+"""Elements of rows that are not whole pieces: what lies beside these is stored apart."""
 
 
 def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
@@ -115,7 +116,8 @@ def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool)
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     """
     apart = all(alias < 0 for alias in aliases)
-    aside = apart and layout.extents[-1] >= _LEAST_ASIDE and past.outgrows(region.graph.outs, region.graph.params)
+    whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
+    aside = apart and whole and past.outgrows(region.graph.outs, region.graph.params)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 
@@ -288,11 +290,16 @@ class _Emitter:
         """Requests for what operands hold ahead of a piece, so far in all: what is there and not read yet has to stay
         in the nearest cache. Views with gaps between their rows are mostly those of one array, some shifted against
         others: new is what the one that lies furthest reads, and the rows of the others stay there, too."""
-        operands = [(name, dtype) for name, dtype, mask in self._pointers()[len(self.outs) :] if mask[-1]]
+        operands = [
+            (name, dtype)
+            for name, dtype, mask in self._pointers()[len(self.outs) :]
+            if mask[-1] and (self.depth == 1 or any(mask[:-1]))  # a row that all others share stays where it is
+        ]
         lying = [(self.rows[name], dtype, self._step(name), bool(self._axes(name))) for name, dtype in operands]
         asked = [(row, dtype, step) for row, dtype, step, gaps in lying if not gaps and step > 0]
         views = [(row, dtype, step) for row, dtype, step, gaps in lying if gaps and step > 0]
-        ahead = AHEAD // max(1, len(asked) + 2 * bool(views))
+        most = AHEAD // 2 if nearest.small() else AHEAD
+        ahead = most // max(1, len(asked) + 2 * bool(views))
         if views:
             furthest, dtype, step = views[0]
             for row, *_ in views[1:]:
@@ -303,8 +310,7 @@ class _Emitter:
             place = "%piece" if step == 1 else self.body.emit(f"mul nsw i64 %piece, {step}")
             start = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {row}, i64 {place}")
             for byte in range(ahead, ahead + PIECE * dtype.itemsize * step, LINE):
-                line = self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")
-                self.body.lines.append(prefetch(line, second=nearest.small()))
+                self.body.lines.append(prefetch(self.body.emit(f"getelementptr i8, ptr {start}, i64 {byte}")))
             self.body.intrinsics.add(PREFETCH)
         return self._flush()
 

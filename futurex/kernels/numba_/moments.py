@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
+from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.channels import TYPES, VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import module
 from futurex.kernels.numba_.compiler import compiled
@@ -172,11 +173,12 @@ class _Writer(Writer):
         return sums, list(held)
 
     def ask(self, vectors: int, row: str, column: str) -> None:
-        """Have a part of a row brought to the nearest cache; there need not be memory."""
+        """Have a part of a row brought to the nearest cache, or to the second one where few lines may be on their way
+        to that; there need not be memory."""
         code = self.code
         part = code.at(self.element, "%x", code.add(code.multiply(row, "%columns"), column))
         for k in range(vectors):
-            code.run(prefetch(code.at("i8", part, str(k * VECTOR))))
+            code.run(prefetch(code.at("i8", part, str(k * VECTOR)), second=nearest.small()))
 
     def places(self, block: str, column: str) -> tuple[str, str]:
         """Where the sums of a block lie, and its squares."""

@@ -119,7 +119,8 @@ def reducing(node: Node, threads: int) -> Program:
             tile, even = columns, True
             numbers = (blocks, count, columns, columns, 1, span)
             scratch += crossings.room([node for node in sweep.graph.outs if node.op == "free_sum"], blocks, columns)
-        kernel = Columns(sweep, min(tile, columns) if even and in_registers(sweep, tile) else 0, blocks > 1, distant)
+        width = min(tile, columns) if even and in_registers(sweep, tile) else 0
+        kernel = Columns(sweep, width, blocks > 1, distant, parts=tiles > 1 and blocks == 1)
     else:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
