@@ -418,6 +418,7 @@ GOOD, DATA = problem()
         ({"seed": -1}, ValueError, "seed must be at least 0"),
         ({"epochs": 1.5}, TypeError, "epochs must be a whole number, not 1.5"),
         ({"data": ()}, ValueError, "data is empty"),
+        ({"data": {"x": np.ones(3)}}, TypeError, "data is a tuple of arrays in the order of the loss's parameters"),
         ({"data": (DATA[0], DATA[1][:7])}, ValueError, "(50, 3), (7,)"),
         ({"data": (DATA[0][:0], DATA[1][:0])}, ValueError, "no examples: shapes (0, 3), (0,)"),
         ({"data": (DATA[0], np.array(["a"] * 50))}, TypeError, "data[1]"),

@@ -203,6 +203,17 @@ def grad(graph: Graph, wrt: Sequence[int]) -> Graph:
     return Graph(full.params, full.outs[len(graph.outs) :], f"grad_{graph.name}")
 
 
+def _remedy(returned: Aval | None) -> str:
+    """What to do about a result that has no gradient."""
+    if returned is None:
+        return "Does a `return` lack?"
+    if returned.shape != ():
+        return "Reduce it (`.sum()`, `.mean()`)"
+    if returned.dtype.kind == "c":
+        return "Take its `.real` or `abs`, or, of an analytic function, `holomorphic=True`"
+    return "Return a float" if returned.dtype.kind in "biu" else "Leave out `holomorphic=True`"
+
+
 def value_and_grad(graph: Graph, wrt: Sequence[int], *, holomorphic: bool = False) -> Graph:
     """All outputs of the graph, then the gradients of its first output.
 
@@ -213,7 +224,7 @@ def value_and_grad(graph: Graph, wrt: Sequence[int], *, holomorphic: bool = Fals
     if out is None or out.aval.shape != () or out.aval.dtype.kind != kind:
         raise TypeError(
             f"grad needs a function that returns a {name} scalar; {graph.name} returns "
-            f"{out.aval if out is not None else None!r}. Reduce it (`.sum()`, `.mean()`)"
+            f"{out.aval if out is not None else None!r}. {_remedy(None if out is None else out.aval)}"
         )
     wanted = [graph.params[k] for k in wrt]
     seed = const(np.ones((), out.dtype)[()])

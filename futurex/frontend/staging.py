@@ -122,9 +122,9 @@ class Futurized(Standing, Generic[P, R]):
                 return self._run_untraced(variant, args, kwargs)
             self._remember(variant, leaves, args, kwargs)
             lane = variant.lane  # of a trace that others take turns with
-            if lane is not None and (choice := lane.choice) is not None and choice.open:
-                if (found := lane.match(args, kwargs)) is not None:
-                    return self._run_either_way(lane, choice, found, args, kwargs)
+            choice = lane.choice if lane is not None else None
+            if choice is not None and choice.open and (found := lane.match(args, kwargs)) is not None:
+                return self._run_either_way(lane, choice, found, args, kwargs)
             return self._run(variant, leaves, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
             fold(error)

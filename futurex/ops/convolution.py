@@ -33,6 +33,7 @@ def conv_shape(x: Sizes, w: Sizes, stride: Sizes, padding: Padding, dilation: Si
         raise ValueError(
             f"conv: x of shape {x} and weights of shape {w} do not fit {groups} groups; the weights need "
             f"Cin // groups = {x[-1]} // {groups} input channels and a multiple of {groups} output channels"
+            + ("; data is channels-last, (N, *spatial, Cin): np.moveaxis(x, 1, -1)" if x[1] == w[-2] * groups else "")
         )
     return (x[0], *out_sizes(x[1:-1], w[:-2], stride, padding, dilation), w[-1])
 

@@ -265,6 +265,8 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
 
 
 def _arrays(what: str, data: Any) -> Arrays:
+    if isinstance(data, Mapping):
+        raise TypeError(f"{what} is a tuple of arrays in the order of the loss's parameters, not a dict")
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if not parts:
         raise ValueError(f"{what} is empty: it needs at least one array, such as (x, y)")

@@ -151,7 +151,7 @@ def test_what_a_loop_over_the_examples_writes_the_caller_does_not_see():
     "call, text",
     [
         (lambda: fx.vmap(np.add)(np.ones(3), np.ones(4)), "differ"),
-        (lambda: fx.vmap(np.add)(np.ones(3), 1.0), "None shares it"),
+        (lambda: fx.vmap(np.add)(np.ones(3), 1.0), "None in in_axes shares it"),
         (lambda: fx.vmap(np.add, in_axes=(0, 1))(np.ones(3), np.ones(3)), "no axis 1"),
         (lambda: fx.vmap(np.add, in_axes=None)(np.ones(3), np.ones(3)), "every entry"),
         (lambda: fx.vmap(np.add, in_axes=(0,))(np.ones(3), np.ones(3)), "1 entries for 2"),
@@ -162,3 +162,17 @@ def test_what_a_loop_over_the_examples_writes_the_caller_does_not_see():
 def test_refusals(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+def test_arguments_that_do_not_fit_are_named():
+    def weighted(params, x, *, scale=1.0):
+        return (params["w"] * x).sum() * scale
+
+    x, params = np.ones((5, 3)), {"w": np.ones((4, 3))}
+    said = r"params/w of shape \(4, 3\) has 4 along axis 0, x of shape \(5, 3\) has 5 along axis 0; None in in_axes"
+    with pytest.raises(ValueError, match=said):
+        fx.vmap(weighted)(params, x)
+    with pytest.raises(ValueError, match=r"argument x of shape \(5, 3\) has no axis 2; None in in_axes shares it"):
+        fx.vmap(weighted, in_axes=(None, 2))(params, x)
+    with pytest.raises(ValueError, match=r"argument scale of shape \(\) has no axis 0"):
+        fx.vmap(weighted, in_axes=(None, 0))(params, x, scale=2.0)

@@ -94,6 +94,7 @@ DENSE: dict[str, Any] = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,),
     [
         ((2, 8, 3), (3, 4, 5), {}, "do not fit 1 groups"),
         ((2, 8, 4), (3, 2, 5), {"groups": 2}, "do not fit 2 groups"),
+        ((2, 4, 8), (3, 4, 5), {}, r"channels-last, .*np\.moveaxis\(x, 1, -1\)"),
         ((2, 8, 3), (3, 3, 3, 5), {}, "equal rank"),
         ((2, 8), (3, 5), {}, "rank, at least 3"),
         ((2, 2, 3), (3, 3, 5), {}, "does not fit into spatial sizes"),

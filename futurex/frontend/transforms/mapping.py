@@ -15,6 +15,7 @@ from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered, node_of
 from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, trace_inner
+from futurex.frontend.variants import argument_paths
 from futurex.ops.batching import from_front, spread, to_front
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static
@@ -67,7 +68,7 @@ class _Mapped(Transform):
         """The same in plain NumPy, example by example."""
         leaves, structure = flatten((args, kwargs))
         axes = self._axes(args, kwargs)
-        size = _size(leaves, axes, structure)
+        size = _size(leaves, axes, argument_paths(self.function, structure))
         if size == 0:
             raise ValueError("vmap of a function that cannot be staged needs at least one example")
         results = []
@@ -90,7 +91,7 @@ class _Mapped(Transform):
     def __fx_stage__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
         axes = self._axes(args, kwargs)
-        size = _size(leaves, axes, structure)
+        size = _size(leaves, axes, argument_paths(self.function, structure))
         outer: list[Node] = []
         stand_ins: list[StandIn | None] = []
         for leaf, axis in zip(leaves, axes, strict=True):
@@ -159,22 +160,24 @@ def spread_axes(entry: Axes, structure: Structure, name: str) -> list[int | None
 _MISSING = object()
 
 
-def _size(leaves: Sequence[Any], axes: Sequence[int | None], structure: Structure) -> int:
+def _size(leaves: Sequence[Any], axes: Sequence[int | None], paths: Sequence[str]) -> int:
     """The number of examples. Raises ValueError naming leaves that disagree."""
     sizes: dict[str, int] = {}
-    for leaf, axis, path in zip(leaves, axes, leaf_paths(structure), strict=True):
+    shown: list[str] = []
+    for leaf, axis, path in zip(leaves, axes, paths, strict=True):
         if axis is None:
             continue
         shape = leaf.shape if isinstance(leaf, Tracer) else np.shape(leaf) if is_value(leaf) else ()
         if not -len(shape) <= axis < len(shape):
-            raise ValueError(f"vmap: argument {path} of shape {shape} has no axis {axis}; None shares it")
+            raise ValueError(f"vmap: argument {path} of shape {shape} has no axis {axis}; None in in_axes shares it")
         sizes[path] = shape[axis]
+        shown.append(f"{path} of shape {shape} has {shape[axis]} along axis {axis}")
     if not is_static(tuple(sizes.values())):
         raise Escape("vmap over examples whose number is not known before the run", "it is an extent of the tree")
     if not sizes:
         raise ValueError("vmap needs an argument with examples: every entry of in_axes is None")
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"vmap: the numbers of examples differ: {sizes}")
+        raise ValueError(f"vmap: the numbers of examples differ: {', '.join(shown)}; None in in_axes shares one")
     return next(iter(sizes.values()))
 
 
