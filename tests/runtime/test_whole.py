@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import threading
 
 import numpy as np
@@ -275,3 +276,20 @@ def test_what_another_thread_does_is_not_ours(at_once):
         finally:
             done.set()
         other.result()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.float64])
+def test_what_compiled_functions_pass_through_is_a_copy(at_once, dtype):
+    """Also of types that generated code hands on without looking at them."""
+
+    @fx.futurize
+    def kept_and_doubled(x):
+        before = x.copy()
+        x *= 2
+        return before, x.sum(), before + 1, before + 1
+
+    for _ in range(6):
+        x = np.arange(1, 6).astype(dtype)
+        before, total, first, second = map(np.asarray, kept_and_doubled(x))
+        assert before.tolist() == [1, 2, 3, 4, 5] and total == 30 and x.tolist() == [2, 4, 6, 8, 10]
+        assert not any(np.shares_memory(*pair) for pair in itertools.combinations((x, before, first, second), 2))

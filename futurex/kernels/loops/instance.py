@@ -124,6 +124,7 @@ class Source:
             for k, wanted in enumerate(entries) if isinstance(wanted, tuple) and wanted[3]
         }  # fmt: skip
         lines, results = [], []
+        shared = {wanted.index for wanted in entries if isinstance(wanted, Opaque)}  # with the caller, or another result
         for k, (cell, kind, ours) in enumerate(self._program.outs):
             result = f"r{k}"
             if cell is None:
@@ -133,7 +134,9 @@ class Source:
                 elif kind is not None:
                     result = f"k{k}(r{k})"
             elif isinstance(cell, Opaque):
-                result = f"calls.objects[{cell.index}]"
+                found = f"calls.objects[{cell.index}]"
+                result = f"apart({found})" if cell.index in shared else found
+                shared.add(cell.index)
             elif ours:
                 result = homes[cell.array.place.index]
             else:
@@ -179,7 +182,7 @@ class Instance:
             "share": Share(program.threads, program.threads),
             "calls": calls, "view": calls.view, "kept": program.kept, "objects": program.objects,
             "numbers": frozenset(PYTHON_SCALARS), "ndarray": np.ndarray, "array": np.array, "copyto": np.copyto,
-            "at": address_of, "admitted": _admitted, "misfit": _misfit,
+            "at": address_of, "admitted": _admitted, "misfit": _misfit, "apart": _apart,
         }  # fmt: skip
         self._known |= {f"base{number}": base for number, base in enumerate(bases)}
         for k, wanted in enumerate(program.entries):
@@ -218,6 +221,11 @@ def _ended(calls: Calls, statuses: Any, fetched: Any) -> None:
         interrupts.raise_again(*exception)
     if (statuses == ENDED).any():
         interrupts.look()
+
+
+def _apart(value: Any) -> Any:
+    """An object as a result of its own."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _admitted(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
