@@ -291,5 +291,6 @@ def test_what_compiled_functions_pass_through_is_a_copy(at_once, dtype):
     for _ in range(6):
         x = np.arange(1, 6).astype(dtype)
         before, total, first, second = map(np.asarray, kept_and_doubled(x))
-        assert before.tolist() == [1, 2, 3, 4, 5] and total == 30 and x.tolist() == [2, 4, 6, 8, 10]
+        assert (before.tolist(), x.tolist()) == ([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
+        assert total == 30
         assert not any(np.shares_memory(*pair) for pair in itertools.combinations((x, before, first, second), 2))

@@ -124,7 +124,8 @@ class Source:
             for k, wanted in enumerate(entries) if isinstance(wanted, tuple) and wanted[3]
         }  # fmt: skip
         lines, results = [], []
-        shared = {wanted.index for wanted in entries if isinstance(wanted, Opaque)}  # with the caller, or another result
+        # What the caller holds, or another result is.
+        shared = {wanted.index for wanted in entries if isinstance(wanted, Opaque)}
         for k, (cell, kind, ours) in enumerate(self._program.outs):
             result = f"r{k}"
             if cell is None:
