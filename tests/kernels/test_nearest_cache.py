@@ -122,6 +122,15 @@ def test_memory_is_asked_for_into_the_second_cache(make, caches, monkeypatch):
         assert not requests(claimed(graph, 2))[1]
 
 
+def test_lines_to_be_written_are_asked_for_into_the_second_cache(caches):
+    graph = normalised((64, 1024), "f4")
+    for small, written in ((True, False), (False, True)):
+        caches(small, 1 << 20)  # room for the result, and a little more than half of it used
+        text = claimed(graph, 1).call.text
+        assert "!nontemporal" not in text
+        assert bool(re.search(r"prefetch.p0\(ptr \S+, i32 1,", text)) is written
+
+
 def test_what_is_read_in_order_is_not_asked_for(caches):
     graph = of_rows((64, 1024), "f4")
     caches(True, 1 << 62)

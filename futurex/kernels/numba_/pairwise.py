@@ -14,8 +14,6 @@ LINE = 64
 AHEAD = 8192
 """Bytes: as far ahead of what it reads a kernel asks for memory. The processor's own guesses end with a page of 4096;
 one core then reads memory at twice the rate."""
-FARTHER = 12 * 1024
-"""The same into the second cache, of all operands together."""
 PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 

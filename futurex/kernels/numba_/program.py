@@ -103,7 +103,8 @@ def reducing(node: Node, threads: int) -> Program:
     kernel: Rows | Columns
     scratch = crossings.HEAD
     full = [each for each in sweep.graph.outs if sweep.level[each] is Level.FULL]
-    distant = nearest.small() and past.spills([*full, *sweep.graph.params])
+    moved = past.weight([*full, *sweep.graph.params])
+    distant = nearest.small() and moved >= past.last_cache()
     if not sweep.rows:
         *outer, count, columns = extents
         shares = math.prod(outer)
@@ -132,7 +133,7 @@ def reducing(node: Node, threads: int) -> Program:
             scratch += crossings.room(sweep.crossed, blocks, count)
         aside = not whole and count <= LONGEST_ROW and past.outgrows(full, sweep.graph.params)
         if staggers(sweep, count):
-            kernel = Staggered(sweep, count, aside, distant)
+            kernel = Staggered(sweep, count, aside, nearest.small() and 2 * moved >= past.last_cache())
         else:
             kernel = Rows(sweep, whole, aside, distant)
         if whole:

@@ -36,6 +36,7 @@ BLOCK = 512
 TURN = 64
 """The same where nothing is carried: the fewer lines at once, the less they are in the way of what is read now."""
 LANES = 16
+PAGE = 4096
 PIECES = 16
 """Subtrees of a long row."""
 _WIDE = 4
@@ -261,15 +262,13 @@ class Rows:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
             for byte in range(0, span * dtype.itemsize, pairwise.LINE):
-                self._request(code, place, byte, byte + pairwise.FARTHER // len(asked), write)
+                self._request(code, place, byte + self.distant * PAGE, write, self.distant)
         code.lines += body
 
-    def _request(self, code: Code, place: str, ahead: int, farther: int, write: bool) -> None:
-        """Ask for the line so many bytes behind a place, and where operands are distant for one farther behind it into
-        the second cache, too."""
-        code.run(pairwise.prefetch(code.at("i8", place, str(ahead)), write))
-        if self.distant:
-            code.run(pairwise.prefetch(code.at("i8", place, str(farther)), write, second=True))
+    def _request(self, code: Code, place: str, ahead: int, write: bool, second: bool = False) -> None:
+        """Ask for the line so many bytes behind a place. What is asked for to be written goes to the nearest cache, so
+        into the second one all is asked for to be read."""
+        code.run(pairwise.prefetch(code.at("i8", place, str(ahead)), write and not second, second))
         self.declared.add(pairwise.PREFETCH)
 
     def _streams(self, operand: Operand) -> bool:
@@ -297,8 +296,7 @@ class Rows:
     def _laid(self, node: Node) -> str:
         """The function of numbers next to each other that a reduction is."""
         operand = self._operand(node)
-        streams = node.op != "prod" and operand is not None and self._streams(operand)
-        streams = streams and (self.sweep.stages == 1 or self.distant)
+        streams = node.op != "prod" and self.sweep.stages == 1 and operand is not None and self._streams(operand)
         kind = register_type(node.dtype)
         self.laid.add((node.op, kind, node.dtype.itemsize, streams))
         if streams:

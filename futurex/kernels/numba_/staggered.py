@@ -36,8 +36,9 @@ NEAREST = 16 * 1024
 MOST_PASSES = 4
 AHEAD = pairwise.AHEAD // 2
 """Bytes that are asked for ahead, in all: the nearest cache holds the rows on their way, too."""
-NEAR_BY = 1024
-"""The same where what lies farther ahead is asked for into the second cache."""
+NEAR_BY, FARTHER = 1024, 12 * 1024
+"""The same where few lines may be on their way to that: into it, and into the second one, which is all that results are
+asked for into."""
 
 
 def suits(sweep: Sweep, count: int) -> bool:
@@ -224,9 +225,12 @@ class Staggered(Rows):
         ]
         for name, dtype, write in wanted:
             start = code.at(memory_type(dtype), name, block)
-            ahead, farther = (most // len(wanted) for most in (NEAR_BY if self.distant else AHEAD, pairwise.FARTHER))
+            ahead, farther = (most // len(wanted) for most in (NEAR_BY if self.distant else AHEAD, FARTHER))
             for byte in range(0, TURN * dtype.itemsize, pairwise.LINE):
-                self._request(code, start, ahead + byte, farther + byte, write)
+                if not (write and self.distant):
+                    self._request(code, start, ahead + byte, write)
+                if self.distant:
+                    self._request(code, start, farther + byte, write, second=True)
         code.lines += body
 
     def _made(self, code: Code, passes: list[_Pass], reductions: Sequence[Node], behind: dict[int, int]) -> _Trip:
