@@ -50,7 +50,7 @@ class Choice:
 
     def __init__(self, variant: Variant, pack: Callable[[list[Any]], Any] | None) -> None:
         """``variant``: one that only :func:`computes`, for which ``pack`` puts its results into the nest that calls
-        return, or that :func:`acts`, where there is none.
+        return, or that :func:`leaves_little`, where there is none.
         """
         self.variant, self._pack = variant, pack
         self.call = written_call(
@@ -68,7 +68,7 @@ class Choice:
     @property
     def acts(self) -> bool:
         """Do calls more than compute? What one has done is not done again."""
-        return self._pack is None
+        return self._pack is None and self.variant.waits
 
     @property
     def next_is_plain(self) -> bool:
@@ -152,11 +152,11 @@ def _kind(output: Output) -> Kind:
     return type(output.value) if output.kind == "static" else object
 
 
-def acts(variant: Variant) -> bool:
-    """Does a call write into arguments, draw, print or raise, and else leave nothing but new arrays and arguments?"""
+def leaves_little(variant: Variant) -> bool:
+    """Does a call leave nothing but new arrays, constants and arguments, whatever it writes into these, draws, prints
+    or raises? It comes back alike from either way then."""
     return (
-        variant.waits
-        and not (variant.opened or variant.gives or variant.apart or variant.changes or variant.chooses)
+        not (variant.opened or variant.gives or variant.apart or variant.changes or variant.chooses)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
             output.kind in ("arg", "given", "static") or (output.kind == "out" and output.aval is not None)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, acts, computes
+from futurex.frontend.choice import Choice, computes, leaves_little
 from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
@@ -85,7 +85,7 @@ def _choice(variant: Variant) -> Choice | None:
     if computes(variant):
         pack = packed(variant)
         return Choice(variant, pack) if pack is not None else None
-    return Choice(variant, None) if acts(variant) else None
+    return Choice(variant, None) if leaves_little(variant) else None
 
 
 class _Unsure(Exception):

@@ -96,6 +96,13 @@ def test_an_error_is_that_of_the_future(at_once):
     with pytest.raises(np.linalg.LinAlgError):
         failed.result()
     assert f(np.eye(2)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    g = fx.futurize(lambda x: (np.linalg.inv(x), len(x), x))
+    settle(g, np.eye(2))
+    failed, *others = g(zeros := np.zeros((2, 2)))
+    with pytest.raises(np.linalg.LinAlgError):
+        failed.result()
+    assert others[0] == 2
+    assert others[1] is zeros
 
 
 FACTOR = 2
