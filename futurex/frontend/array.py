@@ -16,6 +16,7 @@ from futurex.tree.pytree import leaf
 
 READ_ONLY = "the result of a futurized function is read-only; np.array(a) is a copy you may change"
 _WRITERS = frozenset({np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal})
+_OF_SHAPES = frozenset({np.shape, np.size, np.ndim})
 _WRITING_METHODS = frozenset({"sort", "partition", "fill", "put", "resize", "setfield", "setflags"})
 
 
@@ -199,6 +200,9 @@ class Array:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function in _WRITERS and isinstance(args[0] if args else next(iter(kwargs.values())), Array):
             raise TypeError(READ_ONLY)
+        if function in _OF_SHAPES:  # a trace for all sizes would give futures of what is known
+            alike = {name: _alike(value) for name, value in kwargs.items()}
+            return function(*map(_alike, args), **alike)
         return _lazily(function)(*args, **kwargs)
 
     def __dlpack__(
@@ -359,6 +363,11 @@ def _as_of_ndarray(name: str) -> Any:
 for _name in dir(np.ndarray):
     if not _name.startswith("_") and not hasattr(Array, _name):
         setattr(Array, _name, _as_of_ndarray(_name))
+
+
+def _alike(value: Any) -> Any:
+    """For a future an array of its shape that holds nothing."""
+    return np.broadcast_to(np.int8(0), value.shape) if isinstance(value, Array) else value
 
 
 def _with(array: Any, index: Any, value: Any) -> Any:

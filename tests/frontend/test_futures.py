@@ -309,6 +309,17 @@ def test_undecorated_numpy_code_stays_a_future():
     assert np.array_equal(pending == None, np.full(4, False))  # noqa: E711
 
 
+def test_shapes_of_futures_are_numbers():
+    f = fx.futurize(lambda x: x + 1)
+    for columns in range(3, 9):  # the third kind of size and those behind it have one trace for all
+        future = f(np.ones((2, columns)))
+        found = *np.shape(future), np.size(future), np.size(future, axis=1), np.size(a=future, axis=0), np.ndim(future)
+        assert found == (2, columns, 2 * columns, columns, 2, 2)
+        assert set(map(type, found)) == {int}
+    unknown = fx.futurize(lambda x: x[x > 1])(np.arange(4.0))
+    assert (np.shape(unknown), np.size(unknown)) == ((2,), 2)
+
+
 def test_calls_on_a_failure_fail_with_the_same_exception_named_once():
     gate = Gate(np.array(7))
     failing = element(np.ones(3), gate.array)
