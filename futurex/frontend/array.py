@@ -230,6 +230,10 @@ class Array:
             raise ValueError(f"there is no device {device!r} or stream; the only device is 'cpu'")
         return self
 
+    def item(self, *args: Any) -> Any:
+        """An element as a Python number, which is waited for."""
+        return np.asarray(self).item(*args)
+
     def __getitem__(self, index: Any) -> Any:
         return self._gives(operator.getitem, self, index)
 
@@ -395,6 +399,9 @@ def _binary(ufunc: Any, reflected: bool, anything: bool = False) -> Callable[[An
     def method(self: Any, other: Any) -> Any:
         if not (anything or isinstance(other, _OPERANDS)):
             return NotImplemented
+        is_number = not (self._is_array or self._aval.ndim)
+        if is_number and isinstance(other, list | tuple) and (self._aval.weak or ufunc is np.multiply):
+            return NotImplemented  # `[0] * n` is n zeros, and Python's numbers know nothing else of lists
         return self._gives(ufunc, other, self) if reflected else self._gives(ufunc, self, other)
 
     return method
@@ -413,6 +420,7 @@ for _name, _ufunc in {
     setattr(Array, f"__{_name}__", _binary(_ufunc, reflected=False, anything=_name in ("eq", "ne")))
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
     setattr(Array, f"__{_name}__", (lambda ufunc: lambda self: self._gives(ufunc, self))(_ufunc))
+Array.item = folds(Array.item)  # type: ignore[method-assign]
 for _name in ("array", "array_ufunc", "array_function", "getitem", "iter", "bool", "float", "int", "complex", "index"):
     setattr(Array, f"__{_name}__", folds(getattr(Array, f"__{_name}__")))
 for _name in ("contains", "str", "format"):

@@ -320,6 +320,43 @@ def test_shapes_of_futures_are_numbers():
     assert (np.shape(unknown), np.size(unknown)) == ((2,), 2)
 
 
+NUMBERS = {
+    "int": lambda x: int(x.sum()), "float": lambda x: float(x.sum()), "np.int64": lambda x: x.astype(int).sum(),
+    "np.float64": lambda x: x.sum(), "np.bool": lambda x: x.any(), "bool": lambda x: bool(x.sum() > 0),
+    "0-d": lambda x: np.asarray(x.astype(int).sum()), "array": lambda x: x.astype(int),
+}  # fmt: skip
+LIST = [1, 2, 3]
+WITH_LISTS = {
+    "repeated": lambda v: [0, 1, 2] * v, "repeats": lambda v: v * (0, 1, 2), "text": lambda v: len(v * [7, 8, 9]),
+    "added": lambda v: v + LIST, "adds": lambda v: LIST + v, "equals": lambda v: v == [1, 2, 3],
+    "less": lambda v: v < [4, 5, 6],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers_that_are_futures_meet_lists_as_numbers_do(kind):
+    x = np.arange(3.0)
+    for name, operate in WITH_LISTS.items():
+        found = []
+        for value in (NUMBERS[kind](x), fx.futurize(NUMBERS[kind])(x)):
+            try:
+                result = operate(value)
+                found.append((isinstance(result, list | tuple), np.asarray(result).tolist()))
+            except TypeError:
+                found.append("refused")
+        assert found[0] == found[1], name
+
+
+def test_items_are_numbers_of_python():
+    x = np.arange(3.0)
+    f, g = fx.futurize(lambda x: x * 2), fx.futurize(lambda x: x.sum())
+    for found, wanted in ((f(x).item(1), 2.0), (g(x).item(), 3.0), (f(x).astype(int).item(2), 4)):
+        assert type(found) is type(wanted)
+        assert found == wanted
+    with pytest.raises(ValueError, match="can only convert an array of size 1"):
+        f(x).item()
+
+
 def test_calls_on_a_failure_fail_with_the_same_exception_named_once():
     gate = Gate(np.array(7))
     failing = element(np.ones(3), gate.array)
