@@ -131,6 +131,19 @@ def test_lines_to_be_written_are_asked_for_into_the_second_cache(caches):
         assert bool(re.search(r"prefetch.p0\(ptr \S+, i32 1,", text)) is written
 
 
+@pytest.mark.parametrize(("columns", "sent"), [(16384, True), (16390, False)])
+def test_long_rows_go_past_the_caches_line_by_line(columns, sent, caches):
+    caches(True, 1)
+    graph = normalised((3, columns), "f4")
+    assert ("!nontemporal" in claimed(graph, 1).call.text) is sent
+
+
+def test_short_rows_are_not_asked_for_into_the_second_cache(caches):
+    caches(True, 1)
+    assert requests(claimed(normalised((64, 256), "f4"), 1))[1]
+    assert not requests(claimed(normalised((64, 128), "f4"), 1))[1]
+
+
 def test_what_is_read_in_order_is_not_asked_for(caches):
     graph = of_rows((64, 1024), "f4")
     caches(True, 1 << 62)

@@ -20,7 +20,7 @@ from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.fusion import function_of
 from futurex.ops.strides import step_of
-from futurex.ops.sweeps import LONGEST_ROW, Level
+from futurex.ops.sweeps import Level
 from futurex.tree.node import Node
 
 PARALLEL_BYTES = 512 * 1024
@@ -131,7 +131,7 @@ def reducing(node: Node, threads: int) -> Program:
             blocks, span = crossings.blocks_of(math.prod(outer))
             numbers = (blocks, count, *outer, math.prod(outer), span)
             scratch += crossings.room(sweep.crossed, blocks, count)
-        aside = not whole and count <= LONGEST_ROW and past.outgrows(full, sweep.graph.params)
+        aside = not whole and past.outgrows(full, sweep.graph.params)
         if staggers(sweep, count):
             kernel = Staggered(sweep, count, aside, nearest.small() and 2 * moved >= past.last_cache())
         else:

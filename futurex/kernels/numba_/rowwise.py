@@ -88,8 +88,8 @@ class _Pass(Elements):
 
 class Rows:
     """The text of one kernel. ``whole``: there is one row, and it is long. ``aside``: full results go past the caches,
-    a row of at most ``LONGEST_ROW`` elements at a time. ``distant``: operands come from memory, and few lines may be on
-    their way to the nearest cache."""
+    a row of at most ``LONGEST_ROW`` elements at a time, or a few lines. ``distant``: operands come from memory, and few
+    lines may be on their way to the nearest cache."""
 
     def __init__(self, sweep: Sweep, whole: bool, aside: bool = False, distant: bool = False) -> None:
         self.sweep = sweep
@@ -101,6 +101,8 @@ class Rows:
         if self._buffers() + len(sweep.kept_values) + len(self.aside) > _MOST_BUFFERS:
             self.aside = []
         self.sent = [node for node in self.aside if self._in_pieces(node)]
+        if sweep.space.count > LONGEST_ROW:
+            self.aside = self.sent
         depth = len(sweep.layout.extents)
         self.numbers = ["pieces", "n"] if whole else ["rows", "n", *(f"e{d}" for d in range(depth - 1))]
         if sweep.crossed:

@@ -138,7 +138,7 @@ class Staggered(Rows):
     """The text of one kernel."""
 
     def __init__(self, sweep: Sweep, count: int, aside: bool, distant: bool = False) -> None:
-        super().__init__(sweep, False, aside, distant)
+        super().__init__(sweep, False, aside, distant and count * max(_sizes(sweep)) >= NEAR_BY)
         self.first: dict[Operand, int] = {}
         self.order = trips(sweep, count)
         self.places = 1 + max(max(trip.values()) for trip in self.order)
