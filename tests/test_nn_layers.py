@@ -161,6 +161,7 @@ SMOOTH = {
     "max_pool": (lambda x: fx.nn.max_pool(x, 3, 2, 1, ceil=True), [(2, 6, 2)]),
     "adaptive_avg_pool": (lambda x: fx.nn.adaptive_avg_pool(x, 3), [(1, 5, 2)]),
     "group_norm": (lambda x, a, b: fx.nn.group_norm(x, 2, a, b), [(2, 3, 4), (4,), (4,)]),
+    "layer_norm of one example": (lambda x, a, b: fx.nn.layer_norm(x, a, b), [(4,), (4,), (4,)]),
     "instance_norm": (lambda x, a, b: fx.nn.instance_norm(x, a, b), [(2, 3, 4), (4,), (4,)]),
     "batch_norm_inference": (
         lambda x, a, b, m: fx.nn.batch_norm_inference(x, a, b, m, np.full(4, 2.0)), [(2, 3, 4), (4,), (4,), (4,)],

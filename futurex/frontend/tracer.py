@@ -219,9 +219,8 @@ class Tracer:
         if self._order(order) == "F" and not self.is_scalar:
             return self.transpose().reshape(target[::-1]).transpose()
         if self.is_scalar:
-            if target or self.aval.weak:
-                return new_array(emit("reshape", self._node, shape=target))
-            return fresh(self._node)
+            is_array = target or self.aval.weak  # NumPy's own scalars stay such
+            return new_array(emit("reshape", self._node, shape=target)) if is_array else fresh(self._node)
         strides = self.strides_in_memory
         if not (is_static(self.shape) and is_static(target)):
             return self._reshaped_open(target)
@@ -279,6 +278,8 @@ class Tracer:
         if self._order(order) == "F" and self.ndim > 1:
             return self.transpose().ravel()
         strides = self.strides_in_memory
+        if strides is None and self._chain and self.aval.static:  # one of gaps is copied, although it might be reshaped
+            return self._entangled_copy(emit("reshape", self._node, shape=(self.aval.size,)))
         if strides is None or self.is_scalar or not self.aval.static or is_contiguous(self.aval, strides):
             return self.reshape(-1)
         return new_array(emit("reshape", self._node, shape=(self.aval.size,)))

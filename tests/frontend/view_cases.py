@@ -551,3 +551,19 @@ for _refused in (
 ):  # fmt: skip
     cases(np.zeros((2, 2)), np.ones(1), staged=_refused.__name__[:4] != "into")(_refused)
 cases(np.zeros((2, 2)), np.ones(1))(into_an_element_without_dimensions)
+
+
+@cases(np.ones((4, 1)), staged=False)
+@cases(np.ones((4, 3)), staged=False)
+def flattened_with_gaps(a):
+    """A reshape to one dimension might be a view here, a flattened array of one is a copy."""
+    pairs = np.multiply.outer(a, [1, 2])
+    flat = pairs[:, :, ::2].ravel()
+    flat[:] *= 7
+    return pairs, flat
+
+
+@cases(np.arange(6.0).reshape(2, 3))
+def flattened_and_read(a):
+    pairs = np.multiply.outer(a, [1, 2])
+    return pairs[:1, :1].ravel() + 1, np.ravel(pairs[..., ::2]), a.sum(axis=1, keepdims=True).ravel()
