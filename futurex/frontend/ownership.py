@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from futurex.tree.pytree import LEAF, Structure, opened
+from futurex.tree.pytree import LEAF, Structure, parts_of
+
+_LEAVES = frozenset({int, float, str, bool, type(None), np.ndarray})  # of which results have most
 
 
 @dataclass(slots=True)
@@ -58,12 +60,15 @@ def _apart(values: Sequence[Any], leaves: list[Any]) -> tuple[Structure, ...]:
     """The structures of values, whose leaves are added to ``leaves``."""
     structures = []
     for value in values:
-        found = opened(value)
-        if found is None or sys.getrefcount(value) > _HELD:
+        kind: Any = type(value)
+        parts = None if kind in _LEAVES else parts_of(kind)
+        if parts is None or sys.getrefcount(value) > _HELD:
             leaves.append(value)
             structures.append(LEAF)
         else:
-            structures.append(Structure(found[0].kind, found[0].keys, _apart(found[1], leaves)))
+            keys, entries = parts(value)
+            entries = list(entries)  # as many references as for those of any other container
+            structures.append(Structure(kind, keys, _apart(entries, leaves)))
     return tuple(structures)
 
 
