@@ -5,6 +5,7 @@ import pytest
 from blockwise import precisely
 
 import futurex as fx
+from futurex.kernels.numba_ import nearest
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 
@@ -49,10 +50,12 @@ def flat(values):
     return [leaf for value in values for leaf in (flat(value) if isinstance(value, tuple) else (value,))]
 
 
-@pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (70001, 17), (3001, 129), (61, 5000)])
+@pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (70001, 17), (3001, 129), (1003, 1000), (61, 5000)])
 @pytest.mark.parametrize("function", [logistic, from_the_left, columns, gradient])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_values_are_those_of_double_precision(function, shape, threads):
+@pytest.mark.parametrize("small", [False, True])
+def test_values_are_those_of_double_precision(function, shape, threads, small, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: small)
     arguments = data(*shape)
     wide = fx.lower(function, *(np.float64(each) for each in arguments))
     wanted = wide.graph(*wide.flatten(*(np.float64(each) for each in arguments)))

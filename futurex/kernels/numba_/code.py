@@ -143,6 +143,11 @@ def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, de
     return "\n".join(lines) + "\n"
 
 
+def in_half_vectors(text: str) -> str:
+    """The same module, whose work is done with vectors of 32 bytes, each in two parts if they are longer."""
+    return text.replace(" noinline {", ' noinline "prefer-vector-width"="256" "min-legal-vector-width"="256" {', 1)
+
+
 def share(extent: str, unit: int = 1) -> list[str]:
     """The part from %low to %high of ``extent`` rounds that is this ticket's; parts begin at multiples of ``unit``, a
     power of two."""
