@@ -6,6 +6,7 @@ from blockwise import precisely
 
 import futurex as fx
 from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_.rows import RowProducts
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 
@@ -99,3 +100,11 @@ def test_what_is_left_alone(function, shape, dtype):
         compile_plan(program.graph).run(program.flatten(*arguments)), flat([function(*arguments)]), strict=True
     ):
         np.testing.assert_allclose(actual, value, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_small_cache_is_read_in_half_vectors(small, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: small)
+    nodes = optimise(fx.lower(logistic, *data(2000, 1000)).graph).nodes
+    (node,) = [node for node in nodes if node.op == "row_products"]
+    assert ('"prefer-vector-width"="256"' in RowProducts.text_for(node)) == small
