@@ -1,4 +1,5 @@
-"""Which tests run once more where oneDNN does not exist: those in which it acts, or what stands in front of it."""
+"""Which tests run once more where oneDNN does not exist: those in which it acts, or what stands in front of it; and
+where kernels of tests are kept."""
 
 import pytest
 
@@ -27,3 +28,19 @@ def others_do_without_onednn(request, monkeypatch):
         monkeypatch.setattr(backend, "claim", noting(backend.claim))
     yield
     assert not taken, f"mark the file with `pytest.mark.onednn`, so that {taken} run without it too"
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory):
+    """Kernels of the tests do not fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled_at_once(own_cache):
+    """Runs wait for their kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUTUREX_COMPILE", "wait")
+        yield

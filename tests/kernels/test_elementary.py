@@ -19,15 +19,10 @@ BOUND = 2.5
 N = 1 << 16
 DTYPES = [np.dtype("f4"), np.dtype("f8")]
 LARGEST = {4: 1e5, 8: 1e9}  # arguments of sin, cos and tan beyond are NumPy's
-pytestmark = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is no wider than double here")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    """Kernels of the tests do not fill the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = [
+    pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is no wider than double here"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 
 def node_of(name, x):

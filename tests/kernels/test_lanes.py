@@ -9,16 +9,11 @@ import pytest
 from futurex.kernels.numba_ import NumbaBackend, compiler, lanes
 from futurex.tree import Aval, Graph, apply, param
 
-pytestmark = pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no AVX-512")
+pytestmark = [
+    pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no AVX-512"),
+    pytest.mark.usefixtures("own_cache"),
+]
 F4, F8 = np.dtype("f4"), np.dtype("f8")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    """Kernels of the tests do not fill the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def region(make, *avals):

@@ -15,13 +15,7 @@ from futurex.tree import Aval, Graph, apply, param
 
 SHAPES = [(7, 512), (5, 1024), (3, 1027), (9, 300), (4, 4096), (130, 40)]
 
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("FUTUREX_COMPILE", "wait")
-        yield
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 
 @pytest.fixture

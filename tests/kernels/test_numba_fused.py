@@ -24,13 +24,7 @@ from futurex.tree.aval import aval_of
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8", "c8", "c16")]
 BACKEND = NumbaBackend()
 
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    """Kernels of the tests do not fill the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def special(dtype):

@@ -15,13 +15,7 @@ from futurex.tree import Aval, Graph, apply, param
 
 F4, F8 = np.dtype("f4"), np.dtype("f8")
 
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("FUTUREX_COMPILE", "wait")
-        yield
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 
 def p(shape, dtype, name):

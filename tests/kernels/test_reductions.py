@@ -24,13 +24,7 @@ SHAPES = [
     ((128, 7), (0,)), ((200, 10), (0,)), ((1000, 4), (0,)), ((3, 15), (0,)),
 ]  # fmt: skip
 
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    """Kernels of the tests do not fill the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def reduce(name, x, axis, keepdims=False):

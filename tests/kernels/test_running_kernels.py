@@ -11,13 +11,7 @@ from futurex.tree import Aval, apply, param
 SHAPES = [((40, 700), 1), ((43, 701), 1), ((40, 700), 0), ((19, 1100), 0), ((3, 70, 130), 1), ((9, 17, 190), 2),
           ((4, 5000), 0), ((600, 33), 0)]  # fmt: skip
 
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUTUREX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("FUTUREX_COMPILE", "wait")
-        yield
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 
 def draw(shape, dtype, seed=0):
