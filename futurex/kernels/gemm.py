@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, products
+from futurex.kernels.numba_ import compiler, nearest, products
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.products import Steps
@@ -41,9 +41,9 @@ _THIN, _THINNEST = 16, 4
 same for little products."""
 _LEAST_THIN = 1 << 17
 """Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
-_DEEPEST_TURNED = 512, 256
-"""Inner elements of a first and of a second operand that is turned above which the library is faster: of the first a
-tile reads as many lines, which strides of powers of two drive out of the caches; the second is packed on its own."""
+_DEEPEST_TURNED = products.LONG_TURNED, 256
+"""Inner elements of a first and of a second operand that is turned above which the library is faster, but not where the
+nearest cache is small: of the first a tile reads as many lines; the second is packed on its own."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 _LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
@@ -111,9 +111,8 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
     fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
     least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
-    if not fits or count <= least or (turned[0] and inner > _DEEPEST_TURNED[0]):
-        return False
-    if turned[1] and inner > _DEEPEST_TURNED[1] and count > _LITTLE:
+    first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
+    if not fits or count <= least or ((first or (second and count > _LITTLE)) and not nearest.small()):
         return False
     return min(inner, columns) > (_THIN if count > _LITTLE_THIN else _THINNEST)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.kernels.backends import default_backends
 from futurex.kernels.gemm import GemmBackend, suits
-from futurex.kernels.numba_ import compiler
+from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.products import DEEPEST, ROWS, form_of, panels_of, text_of
 from futurex.kernels.registry import kernel_for
 from futurex.kernels.steps import Row, Workspace
@@ -322,11 +322,38 @@ def test_not_claimed(x, y, dtype):
     assert backend().claim(node, 1) is None
 
 
+@pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("turned, most", [((True, False), 512), ((False, True), 256), ((False, False), 4096)])
-def test_what_is_turned_and_deep_is_left_to_the_library(turned, most):
+def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache_is_small(
+    turned, most, small, monkeypatch
+):
+    monkeypatch.setattr(nearest, "small", lambda: small)
     assert claimed((500, most), (most, 500), turned)[1] is not None
     deeper = claimed((500, most + 1), (most + 1, 500), turned)[1]
-    assert (deeper is None) == any(turned)
+    assert (deeper is None) == (any(turned) and not small)
+
+
+def asked(code, write):
+    """The lines that code asks for, to be written to or to be read."""
+    return len(re.findall(rf"prefetch.p0\(ptr \S+, i32 {int(write)},", code))
+
+
+def test_lines_of_a_long_first_operand_that_is_turned_are_asked_for(monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: True)
+    forms = {inner: form_of((1, 300, inner, 640), (True, False), bias=False, shared=False)[0] for inner in (512, 513)}
+    usual, long = (asked(text_of(form, True), write=False) for form in forms.values())
+    assert long > usual
+    assert not form_of((1, 300, 513, 640), (False, True), bias=False, shared=False)[0].x_long
+    check((300, 513), (513, 640), (True, False), threads=2)
+    monkeypatch.setattr(nearest, "small", lambda: False)
+    assert form_of((1, 300, 513, 640), (True, False), bias=False, shared=False)[0] == forms[512]
+
+
+def test_a_tile_asks_for_its_own_lines_row_by_row():
+    """One row with each lot of inner elements, or all of them with the first: a row of the code serves both."""
+    form, _ = form_of((1, 300, 512, 640), (False, False), bias=False, shared=False)
+    places = {form.whole.rows - lower: 1 + (not lower) for lower in range(1 + form.whole.mixed)}  # the first tile, too
+    assert asked(text_of(form, True), write=True) == form.whole.vectors * sum(places.values())
 
 
 def test_little_products_need_no_threads_of_the_library():

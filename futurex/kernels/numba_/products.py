@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
+from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread, turned
 
-LANES = 16
-VECTOR = f"<{LANES} x float>"
 ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 """Rows of a tile by its vectors: as many as leave registers for a row of the panel."""
 WIDEST = 4
@@ -42,6 +42,9 @@ find no registers. A first tile, of ten or twenty, whose panel is packed meanwhi
 _WASTE = 0.02
 _MIXED = 256
 """Inner elements from which tiles have two heights; stacks of products with 100 took up to a seventh longer so."""
+LONG_TURNED = 512
+"""Inner elements of a turned first operand from which its lines are asked for where the nearest cache is small: a tile
+reads as many, which rows of a power of two drive out. In shorter ones most that is asked for lies behind the last."""
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
 _TASKS, _SHORTEST, _LONG = 8, 48, 240
@@ -85,7 +88,7 @@ class Form:
     ``whole``: the panel that most columns are made in; ``end``: the last one, if it is another. ``x_turned``,
     ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
     vector is added to each row; ``shared``: all products of the batch have one second operand, and so few rows that
-    its panels are packed once for all of them.
+    its panels are packed once for all of them; ``x_long``: the first operand is turned, and its lines are asked for.
     """
 
     whole: Panel
@@ -95,6 +98,7 @@ class Form:
     deep: bool
     bias: bool
     shared: bool
+    x_long: bool
 
 
 def form_of(
@@ -109,7 +113,9 @@ def form_of(
     batch, rows, inner, columns = sizes
     whole, end, count = panels_of(rows, inner, columns)
     deep = inner > DEEPEST
-    return Form(whole, end, *turned, deep, bias, shared and batch > 1 and rows < TALL and not deep), count
+    packed_once = shared and batch > 1 and rows < TALL and not deep
+    x_long = turned[0] and inner > LONG_TURNED and nearest.small()
+    return Form(whole, end, *turned, deep, bias, packed_once, x_long), count
 
 
 def panels_of(rows: int, inner: int, columns: int) -> tuple[Panel, Panel | None, int]:
@@ -169,10 +175,6 @@ def _height(rows: int, inner: int, vectors: int) -> tuple[int, bool]:
     if inner >= _MIXED and rows >= most * (most - 1) and wasted[most] > _WASTE:
         return most, True
     return next((height for height in heights if wasted[height] <= _WASTE), min(heights, key=wasted.__getitem__)), False
-
-
-def _fma(code: Code, x: str, y: str, z: str) -> str:
-    return code.do(f"call {VECTOR} @llvm.fma.v{LANES}f32({VECTOR} {x}, {VECTOR} {y}, {VECTOR} {z})")
 
 
 @dataclass(frozen=True)
@@ -377,9 +379,16 @@ class Writer:
         code = self.code
         rows = [row, *(code.least(code.add(row, str(r)), most) for r in range(1, height))]
         places = [code.add(self.out, code.multiply(each, "%out_row")) for each in rows]
-        self.expect(panel, places)
+
+        expected = self.expected(height)
+        long = code.do(f"icmp sge i64 {count}, {expected * _LOT}")
+        at_once = code.do(f"select i1 {long}, i64 1, i64 {expected}")
 
         def ask(k: str) -> None:
+            low = code.multiply(code.do(f"sdiv i64 {k}, {_LOT}"), at_once)
+            with code.loop(low, code.least(code.add(low, at_once), str(expected))) as (number, _):
+                target = code.least(code.add(row, number), most)
+                self.expect(panel, code.add(self.out, code.multiply(target, "%out_row")))
             self._ask_rows(height, row, begin, k, count)
             if share is not None:
                 self._ask_panel(panel, share, k, count)
@@ -388,11 +397,14 @@ class Writer:
         there = code.least(str(height), code.add(code.do(f"sub i64 {most}, {row}"), "1"))
         self.deliver(panel, places, there, begin, values)
 
-    def expect(self, panel: Panel, places: list[str]) -> None:
-        """Ask for the lines that a tile will be written to; ``places``: where its rows begin in the result."""
-        for place in places:
-            for v in range(panel.vectors):
-                self._fetch(self.code.at("float", "%out", self.code.add(place, str(v * LANES))), write=True)
+    def expected(self, height: int) -> int:
+        """Of how many rows of a tile of this height the lines are asked for that it will be written to."""
+        return height
+
+    def expect(self, panel: Panel, place: str) -> None:
+        """Ask for the lines that a row of a tile will be written to; ``place``: where it begins in the result."""
+        for v in range(panel.vectors):
+            self._fetch(self.code.at("float", "%out", self.code.add(place, str(v * LANES))), write=True)
 
     def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
         """Write a tile, row by row; rows from ``count`` on are the last one again."""
@@ -504,10 +516,14 @@ class Writer:
         else:
             y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
         step = code.multiply(k, "%x_row") if form.x_turned else k
+        if form.x_long:
+            later = code.multiply(code.add(k, str(_LOT)), "%x_row")
+            for base in {bases[0]: None, bases[-1]: None}:  # rows of a tile are in one line or in two
+                self._fetch(code.at("float", base, later), write=False)
         for r, base in enumerate(bases):
-            x = _everywhere(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
+            x = spread(code, code.do(f"load float, ptr {code.at('float', base, step)}, align 4"))
             for v, other in enumerate(y):
-                held[r * panel.vectors + v] = _fma(code, x, other, held[r * panel.vectors + v])
+                held[r * panel.vectors + v] = fma(code, VECTOR, x, other, held[r * panel.vectors + v])
 
     def _copied(self, panel: Panel, row: str, places: list[str]) -> list[str]:
         """The vectors of a row of the second operand, stored in the buffer; one some rows ahead is asked for."""
@@ -544,37 +560,6 @@ def _up_to(code: Code, count: str) -> str:
     one = code.do(f"insertelement {numbers} poison, i64 {count}, i64 0")
     every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{LANES} x i32> zeroinitializer")
     return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(LANES))}>, {every}")
-
-
-def _everywhere(code: Code, value: str) -> str:
-    one = code.do(f"insertelement {VECTOR} poison, float {value}, i64 0")
-    return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
-
-
-def turned(emit: Callable[[str], str], rows: Sequence[str]) -> list[str]:
-    """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change.
-
-    ``emit`` writes an instruction and returns its register.
-    """
-    held, lanes = list(rows), len(rows)
-    kind = f"<{lanes} x float>"
-    size = lanes // 2
-    while size:
-        for k in range(lanes):
-            if k & size:
-                continue
-            first, second = held[k], held[k + size]
-            low = [j if not j & size else lanes + j - size for j in range(lanes)]
-            high = [j + size if not j & size else lanes + j for j in range(lanes)]
-            held[k], held[k + size] = (
-                emit(
-                    f"shufflevector {kind} {first}, {kind} {second}, "
-                    f"<{lanes} x i32> <{', '.join(f'i32 {j}' for j in order)}>"
-                )
-                for order in (low, high)
-            )
-        size //= 2
-    return held
 
 
 @functools.lru_cache(maxsize=256)

@@ -15,9 +15,10 @@ import numpy as np
 from futurex.kernels.numba_ import products
 from futurex.kernels.numba_.emit import Region, analyse, inner
 from futurex.kernels.numba_.layout import Layout, collapse
-from futurex.kernels.numba_.products import LANES, VECTOR, Form, Panel, Steps, Writer
+from futurex.kernels.numba_.products import Form, Panel, Steps, Writer
 from futurex.kernels.numba_.program import Program
 from futurex.kernels.numba_.scalar import memory_type
+from futurex.kernels.numba_.vectors import LANES, VECTOR
 from futurex.kernels.threads import openmp
 from futurex.ops.low_rank import NONE
 from futurex.tree.node import Node
@@ -82,16 +83,18 @@ class _Writer(Writer):
         scalars = [(memory_type(each.slot), f"s{k}") for k, each in enumerate(region.scalars)]
         return [*(("ptr", name) for name in names), *scalars]
 
-    def expect(self, panel: Panel, places: list[str]) -> None:
+    def expected(self, height: int) -> int:
         """The first rows of each matrix, as many lines in all as a tile has: those of three matrices at once keep a
         core waiting, while the update, once it has begun, finds what follows in time."""
+        return -(-height // len(self.matrices))
+
+    def expect(self, panel: Panel, place: str) -> None:
+        """A row of each matrix."""
         code = self.code
-        asked = places[: -(-len(places) // len(self.matrices))]
         for name, dtype in self.matrices.items():
-            for place in asked:
-                row = code.at(memory_type(dtype), name, place)
-                for byte in range(0, panel.width * dtype.itemsize, 64):
-                    self._fetch(code.at("i8", row, str(byte)), write=name[1] == "o")
+            row = code.at(memory_type(dtype), name, place)
+            for byte in range(0, panel.width * dtype.itemsize, 64):
+                self._fetch(code.at("i8", row, str(byte)), write=name[1] == "o")
 
     def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
         """Have the region's code read a tile from the stack, and write what it makes of it."""
