@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of, thread_environment
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of, thread_environment
 
 SIZES = {"4KiB": 4 << 10, "64KiB": 64 << 10, "1MiB": 1 << 20, "25MiB": 25 << 20, "100MiB": 100 << 20}
 PROCESSES = (2, 4)
@@ -84,7 +84,7 @@ def bandwidth_rows(size: str, processes: int, one: Comparison, memory: float) ->
 def main(arguments: argparse.Namespace) -> int:
     """Run all sizes, print and write the tables; return 1 where a sum was wrong or a transport is missing."""
     effort = effort_of(arguments)
-    sizes = arguments.cases or (["64KiB"] if arguments.quick else list(SIZES))
+    sizes = cases_of(arguments, SIZES, ["64KiB"] if arguments.quick else None)
     processes = PROCESSES[:1] if arguments.quick else PROCESSES
     found = {(size, count): measure(size, count, effort) for count in processes for size in sizes}
     memory = copy_bandwidth()

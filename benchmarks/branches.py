@@ -6,7 +6,7 @@ import argparse
 import os
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.branches_side import CASES
 
 HOME = "benchmarks.workloads.branches_side"
@@ -25,7 +25,7 @@ def measure(case: str, arguments: argparse.Namespace) -> Comparison:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
-    found = {case: measure(case, arguments) for case in arguments.cases or CASES}
+    found = {case: measure(case, arguments) for case in cases_of(arguments, CASES)}
     said = [[CASES[case][0], str(one.remarks["check"].get(SUBJECT, "missing"))] for case, one in found.items()]
     body = report.comparison_table(list(found.values())) + "\n\n" + report.table(["function", "how it runs"], said)
     data = {"comparisons": [report.comparison_record(one) for one in found.values()], "ways": said}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Peer, compare, effort_of
+from benchmarks.harness import Peer, cases_of, compare, effort_of
 from benchmarks.workloads.calls import CASES
 
 STACKS = {
@@ -21,7 +21,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where futurex is missing."""
     effort = effort_of(arguments, turn_seconds=0.2)
     found = []
-    for case in arguments.cases or CASES:
+    for case in cases_of(arguments, CASES):
         title = f"{case}: {CASES[case]}"
         print(title, flush=True)
         peers = [

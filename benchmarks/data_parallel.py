@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of, thread_environment
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of, thread_environment
 from benchmarks.workloads import team
 from benchmarks.workloads.cases import disagreement
 
@@ -63,7 +63,7 @@ def shares(one: Comparison) -> list[list[str]]:
 def main(arguments: argparse.Namespace) -> int:
     """Run the networks, print and write the tables; return 1 where losses differ or futurex is missing."""
     effort = effort_of(arguments, turn_seconds=1.0, warm_steps=5)
-    names = arguments.cases or (["mlp"] if arguments.quick else list(team.NAMES))
+    names = cases_of(arguments, team.NAMES, ["mlp"] if arguments.quick else None)
     found = {name: measure(name, effort) for name in names}
     notes = [
         f"- {one.case}: the aim is {TARGETS[name]} of PyTorch's time per sample; the first {CHECKED_STEPS} losses of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.rowwise import CASES, FORMULAS
 
 AGREEMENT = 1e-4
@@ -31,7 +31,7 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where results differ or futurex is missing."""
     effort = effort_of(arguments)
-    found = [measure(case, each, effort) for each in arguments.threads for case in arguments.cases or CASES]
+    found = [measure(case, each, effort) for each in arguments.threads for case in cases_of(arguments, CASES)]
     floors = "\n".join(f"- {case.title}: {case.bytes / 1e6:.3g} MB" for case in CASES.values())
     body = (
         f"{report.comparison_table(found)}\n\nFloors: what operands and results weigh, once each.\n\n{floors}\n\n"

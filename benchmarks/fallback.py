@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.cases import CASES, disagreement
 
 SUBJECT = "without oneDNN"
@@ -32,7 +32,8 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where losses differ or a step failed."""
     effort = effort_of(arguments)
-    found = [measure(case, each, effort) for each in arguments.threads for case in arguments.cases or DEFAULT_CASES]
+    cases = cases_of(arguments, CASES, DEFAULT_CASES)
+    found = [measure(case, each, effort) for each in arguments.threads for case in cases]
     body = report.comparison_table(found) + "\n\nA ratio of 1.5 means that the step takes half as long again."
     data = {"comparisons": [report.comparison_record(one) for one in found]}
     report.publish("fallback", "Training steps without oneDNN", body, data, arguments.out)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.harness import Child, Peer, PeerFailed
+from benchmarks.harness import Child, Peer, PeerFailed, cases_of
 from benchmarks.workloads.first_calls import CASES
 
 HOME = "benchmarks.workloads.first_calls"
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
     rounds = 1 if arguments.quick else min(arguments.rounds, 3)
     rows, data, missing = [], {}, False
     with tempfile.TemporaryDirectory() as place:
-        for case in arguments.cases or [case for case in CASES if not (arguments.quick and case == "loop")]:
+        for case in cases_of(arguments, CASES, [case for case in CASES if not (arguments.quick and case == "loop")]):
             print(CASES[case], flush=True)
             stacks = [stack for stack in STACKS if not (stack == "NumPy" and "-" in case)]
             found: dict[str, list[dict[str, float]]] = {stack: [] for stack in stacks}

@@ -24,7 +24,7 @@ import numpy as np
 
 import futurex as fx
 from benchmarks import report
-from benchmarks.harness import Child, Comparison, Effort, Peer, PeerFailed, compare
+from benchmarks.harness import Child, Comparison, Effort, Peer, PeerFailed, cases_of, compare
 from benchmarks.workloads import networks
 from benchmarks.workloads.cases import disagreement
 from futurex.kernels import cupy_
@@ -343,6 +343,7 @@ class Findings:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure, print and write the tables; return 1 where losses differ or a part failed, 0 without a GPU."""
+    networks = cases_of(arguments, NETWORKS, NETWORKS[: 1 if arguments.quick else None])
     if arguments.quick and cupy_.why_not() is not None:
         os.environ["FUTUREX_GPU"] = EMULATED
     reason = cupy_.why_not()
@@ -355,16 +356,16 @@ def main(arguments: argparse.Namespace) -> int:
     if not arguments.quick:
         faulthandler.dump_traceback_later((MINUTES + STUCK) * 60, exit=True, file=sys.__stderr__)
     try:
-        return _measured(arguments, start)
+        return _measured(arguments, networks, start)
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _measured(arguments: argparse.Namespace, start: float) -> int:
+def _measured(arguments: argparse.Namespace, networks: list[str], start: float) -> int:
     effort = TINY_EFFORT if arguments.quick else Effort(min(arguments.rounds, 5), 6, turn_seconds=0.3, warm_steps=8)
     found = Findings(arguments.out)
     measure_kernels(found, arguments.quick, start + KERNELS_WITHIN * 60)
-    for name in arguments.cases or NETWORKS[: 1 if arguments.quick else None]:
+    for name in networks:
         passed = time.monotonic() - start
         if passed > STARTED_WITHIN * 60:
             found.left.append(name)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,15 @@ QUICK = Effort(rounds=2, most_rounds=2, turn_seconds=0.05, warm_steps=2)
 def effort_of(arguments: argparse.Namespace, **details: Any) -> Effort:
     """Return what the command line asks for; ``details`` are the fields of Effort that a benchmark sets itself."""
     return QUICK if arguments.quick else Effort(arguments.rounds, 2 * arguments.rounds, **details)
+
+
+def cases_of(arguments: argparse.Namespace, known: Iterable[str], usual: Iterable[str] | None = None) -> list[str]:
+    """The cases that the command line asks for, or the usual ones: all that are known, unless said otherwise."""
+    there = list(known)
+    wrong = [each for each in arguments.cases or () if each not in there]
+    if wrong:
+        sys.exit(f"{arguments.name}: there is no case {', '.join(map(repr, wrong))}; --cases takes {', '.join(there)}")
+    return list(arguments.cases or (there if usual is None else usual))
 
 
 def thread_environment(threads: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import statistics
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.large_functions import CASES
 
 CALL = "benchmarks.workloads.large_functions:Call"
@@ -29,7 +29,8 @@ def measure(case: str, arguments: argparse.Namespace) -> Comparison:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where results differ or one is missing."""
-    found = [measure(case, arguments) for case in arguments.cases or list(CASES)[: 3 if arguments.quick else None]]
+    cases = cases_of(arguments, CASES, list(CASES)[: 3 if arguments.quick else None])
+    found = [measure(case, arguments) for case in cases]
     whole = [one for one in found if NUMPY in one.ratios()]
     whole.sort(key=lambda one: -one.ratios()[NUMPY].median)
     rows = []

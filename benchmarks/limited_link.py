@@ -10,7 +10,7 @@ import argparse
 import os
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of, thread_environment
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of, thread_environment
 from benchmarks.workloads.limited_rank import FUSED, LARGE, LAYER, LAYERS, SMALL
 
 RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
@@ -62,7 +62,7 @@ def floor(work: str, rate: str) -> str:
 def main(arguments: argparse.Namespace) -> int:
     """Run all techniques at all rates, print and write the tables; return 1 where one did not run."""
     effort = effort_of(arguments, turn_seconds=0.5, warm_steps=2)
-    works = arguments.cases or (["fusion"] if arguments.quick else list(WORKS))
+    works = cases_of(arguments, WORKS, ["fusion"] if arguments.quick else None)
     rates = list(RATES)[:1] if arguments.quick else list(RATES)
     found = {(work, rate): measure(work, rate, effort) for rate in rates for work in works}
     notes = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.products import CASES
 
 HOME = "benchmarks.workloads.products"
@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     effort = effort_of(arguments, turn_seconds=0.2)
     found = {}
     for threads in arguments.threads:
-        for case in arguments.cases or CASES:
+        for case in cases_of(arguments, CASES):
             print(f"{CASES[case].title}, {threads} CPU(s)", flush=True)
             peers = [Peer(name, f"{HOME}:{factory}", {"case": case}, threads) for name, factory in STACKS.items()]
             found[case, threads] = compare(CASES[case].title, SUBJECT, peers, effort)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import Child, Peer, PeerFailed
+from benchmarks.harness import Child, Peer, PeerFailed, cases_of
 from benchmarks.workloads import networks
 from benchmarks.workloads.array_programs import PROGRAMS
 from benchmarks.workloads.cases import CASES
@@ -140,7 +140,7 @@ def main(arguments: argparse.Namespace) -> int:
     steps, threads = (3, 1) if arguments.quick else (20, max(arguments.threads))
     rows, own, grown, calls = [], {}, [], []
     quick = "mlp-sgd", "transformer", "heat", JUDGED
-    for name in arguments.cases or (quick if arguments.quick else DEFAULT_CASES):
+    for name in cases_of(arguments, [*TITLES, JUDGED], quick if arguments.quick else DEFAULT_CASES):
         print(TITLES.get(name, name), flush=True)
         if name == JUDGED:
             calls = [called(each, threads) for each in judged()[: 2 if arguments.quick else None]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of
 from benchmarks.workloads import networks
 from benchmarks.workloads.cases import disagreement
 
@@ -105,7 +105,7 @@ def facts(one: Comparison) -> list[list[str]]:
 def main(arguments: argparse.Namespace) -> int:
     """Run the networks, print and write the tables; return 1 where losses differ or futurex is missing."""
     effort = effort_of(arguments, turn_seconds=1.0, warm_steps=3)
-    names = arguments.cases or (("lstm", "transformer") if arguments.quick else tuple(networks.NETWORKS))
+    names = cases_of(arguments, networks.NETWORKS, ("lstm", "transformer") if arguments.quick else None)
     found = [measure(name, each, effort, arguments.peers or ()) for each in arguments.threads for name in names]
     notes = [
         f"- {one.case}, {one.threads} CPU(s): {one.remarks['floor']['operations'] / 1e9:.1f} Gflop in convolutions and "

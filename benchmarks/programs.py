@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.programs_side import LARGE, names
 
 PROGRAM = "benchmarks.workloads.programs_side:Program"
@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     """
     effort = effort_of(arguments, turn_seconds=0.1)
     cpus = len(os.sched_getaffinity(0))
-    cases = arguments.cases or (names()[:3] if arguments.quick else names())
+    cases = cases_of(arguments, names(), names()[: 3 if arguments.quick else None])
     before = report.earlier("programs", arguments.out).get("comparisons", ())
     found = {one["case"]: report.comparison_of(one, effort.rounds) for one in before}
     for case in cases:

@@ -15,7 +15,7 @@ import numpy as np
 
 import futurex as fx
 from benchmarks import report
-from benchmarks.harness import Spread, effort_of
+from benchmarks.harness import Spread, cases_of, effort_of
 from benchmarks.workloads.stamps import Stamps, read
 from futurex.runtime.elastic.commits import Commits
 from futurex.runtime.elastic.coordinator import Mark
@@ -119,7 +119,7 @@ def commit(widths: tuple[int, ...], times: int) -> tuple[Spread, int]:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where more steps were done again than commits allow."""
     rounds = 1 if arguments.quick else effort_of(arguments).rounds
-    cases = arguments.cases or (list(WIDTHS)[:1] if arguments.quick else list(WIDTHS))
+    cases = cases_of(arguments, WIDTHS, list(WIDTHS)[: 1 if arguments.quick else None])
     rows, kept, data = [], [], []
     for case in cases:
         for workers in WORKERS[:1] if arguments.quick else WORKERS:

@@ -7,7 +7,7 @@ import itertools
 import os
 
 from benchmarks import report
-from benchmarks.harness import Child, Comparison, Peer, compare, effort_of
+from benchmarks.harness import Child, Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.budget_side import KINDS
 from benchmarks.workloads.replay_side import CASES
 
@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
     effort = effort_of(arguments, turn_seconds=0.2)
     found = {}
-    for case in arguments.cases or CASES:
+    for case in cases_of(arguments, CASES):
         print(CASES[case], flush=True)
         found[case] = compare(CASES[case], PLAN, peers_for(case), effort, check={})
     rows = [row for case, one in found.items() for row in overhead_rows(case, one)]

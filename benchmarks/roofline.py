@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
+from benchmarks.harness import cases_of
 from benchmarks.machine import Watch
 from benchmarks.workloads.copies import Form, aligned, copies, laps, streams
 from futurex.autodiff import grad, pullback
@@ -289,7 +290,7 @@ def text_of(found: Sequence[dict[str, Any]]) -> str:
 def main(arguments: argparse.Namespace) -> int:
     """Measure every kernel at every size, print and write the table."""
     os.environ["FUTUREX_COMPILE"] = "wait"
-    asked = arguments.cases or ()
+    asked = cases_of(arguments, [*SIZES, *KERNELS], ())
     sizes = [each for each in SIZES if each in asked] or (["8 MB"] if arguments.quick else DEFAULT_SIZES)
     names = [each for each in KERNELS if each in asked] or list(KERNELS)
     found = []

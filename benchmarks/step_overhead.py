@@ -8,7 +8,7 @@ import statistics
 from typing import Any
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of, thread_environment
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of, thread_environment
 from benchmarks.workloads.cases import CASES, batch
 
 FIT = "benchmarks.workloads.futurex_side:FitSteps"
@@ -54,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
     effort = effort_of(arguments)
     cpus = len(os.sched_getaffinity(0))
     found: dict[str, Comparison] = {}
-    for case in arguments.cases or DEFAULT_CASES:
+    for case in cases_of(arguments, CASES, DEFAULT_CASES):
         print(CASES[case].title, flush=True)
         found[case] = compare(CASES[case].title, LOCAL, peers_for(case, cpus), effort)
     costs = [row for case, one in found.items() for row in cost_rows(case, one)]

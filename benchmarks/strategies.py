@@ -10,6 +10,7 @@ import numpy as np
 
 import futurex as fx
 from benchmarks import report
+from benchmarks.harness import cases_of
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "all-reduce": {},
@@ -61,7 +62,7 @@ def row(name: str, found: dict[str, float]) -> list[str]:
 def main(arguments: argparse.Namespace) -> int:
     """Run every strategy over every transport in turn, round by round; print and write medians."""
     rounds, steps = (1, 4) if arguments.quick else (arguments.rounds, STEPS)
-    names = arguments.cases or list(STRATEGIES)
+    names = cases_of(arguments, STRATEGIES)
     size = sum(leaf.nbytes for layer in fx.models.mlp.init(np.random.default_rng(0)) for leaf in layer.values())
     tables, data = [], {}
     for transport in TRANSPORTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.tracing import CASES
 
 TREE, PLAN = "futurex, the tree", "futurex, the plan"
@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where futurex is missing."""
     effort = effort_of(arguments)
     found = {}
-    for case in arguments.cases or CASES:
+    for case in cases_of(arguments, CASES):
         print(CASES[case], flush=True)
         peers = [
             Peer(stack, f"benchmarks.workloads.tracing:{factory}", {"case": case, **options}, 1, own=stack == PLAN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import report
-from benchmarks.harness import Comparison, Effort, Peer, compare, effort_of
+from benchmarks.harness import Comparison, Effort, Peer, cases_of, compare, effort_of
 from benchmarks.workloads.cases import CASES, FLOORS, disagreement
 
 SUBJECT = "futurex"
@@ -54,7 +54,7 @@ def measure(case: str, threads: int, effort: Effort) -> Comparison:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the table; return 1 where the stacks' losses differ or futurex is missing."""
     effort = effort_of(arguments)
-    cases = arguments.cases or DEFAULT_CASES
+    cases = cases_of(arguments, CASES, DEFAULT_CASES)
     found = [measure(case, each, effort) for each in arguments.threads for case in cases]
     notes = [
         f"- {one.case}, {one.threads} CPU(s): the first {CHECKED_STEPS} losses (dropout off) differ by at most "

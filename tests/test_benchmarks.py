@@ -39,3 +39,16 @@ def test_no_stack_lacks_a_method():
                 assert not inspect.isabstract(each), f"{module.name}.{name} lacks {each.__abstractmethods__}"
                 looked_at += 1
     assert looked_at > 20
+
+
+WITHOUT_CASES = {"accuracy_har", "driving"}
+
+
+def test_a_case_that_is_not_there_names_those_that_are(monkeypatch):
+    from benchmarks.__main__ import NAMES, parser
+
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")  # which the roofline sets
+    for name in sorted(set(NAMES) - WITHOUT_CASES):
+        arguments = parser().parse_args([name, "--quick", "--threads", "1", "--cases", "no such case"])
+        with pytest.raises(SystemExit, match=f"{name}: there is no case 'no such case'; --cases takes ."):
+            importlib.import_module(f"benchmarks.{name}").main(arguments)
