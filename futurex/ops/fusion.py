@@ -24,7 +24,8 @@ CORRECTLY_ROUNDED = frozenset((
     "sqrt", "square", "reciprocal", "floor", "ceil", "trunc", "rint", "maximum", "minimum", "isnan", "isinf",
     "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-    "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "where", "cast", "conjugate",
+    "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "where", "cast",
+    "conjugate",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
 PARTS = frozenset(("real", "imag"))
@@ -43,7 +44,7 @@ integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy'
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
-_INTEGER_ONLY = frozenset(("floor_divide", "remainder"))
+_INTEGER_ONLY = frozenset(("floor_divide", "remainder", "left_shift", "right_shift"))
 _OF_COMPLEX = frozenset((
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "conjugate", "real", "imag",
     "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",

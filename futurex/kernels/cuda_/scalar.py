@@ -107,6 +107,10 @@ template <typename T> __device__ inline T signed_remainder(T a, T b) {
     return (T)(r != 0 && ((r < 0) != (b < 0)) ? r + b : r); }
 template <typename T> __device__ inline T unsigned_floor_divide(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }
 template <typename T> __device__ inline T unsigned_remainder(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }
+template <typename T> __device__ inline T left_shift(T a, T b) {
+    typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)((U)a << b) : (T)0; }
+template <typename T> __device__ inline T right_shift(T a, T b) {
+    typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; }
 template <typename T> __device__ inline T float_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <typename T> __device__ inline T float_minimum(T a, T b) { return a < b || a != a ? a : b; }
 template <typename T> __device__ inline T expit_(T x) { return (T)1 / ((T)1 + exp(-x)); }
@@ -244,6 +248,8 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "bitwise_or": _bitwise("|", "||"),
     "bitwise_xor": _bitwise("^", "!="),
     "invert": _invert,
+    "left_shift": lambda dtype, x, y: f"left_shift({x}, {y})",
+    "right_shift": lambda dtype, x, y: f"right_shift({x}, {y})",
     "where": lambda dtype, condition, x, y: f"({condition} ? {x} : {y})",
     "expit": lambda dtype, x: f"expit_({x})",
     **{name: _called(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh",

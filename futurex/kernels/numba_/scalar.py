@@ -2,7 +2,7 @@
 
 Booleans are ``i1`` in registers and bytes in memory; complex numbers are two registers, and have formulas of their own
 (:mod:`.complexes`). Nothing is marked fast or contractible, so no product and sum become one rounding. Integer division
-is guarded: LLVM leaves zero divisors and the one overflow undefined, NumPy does not.
+and shifts are guarded: LLVM leaves zero divisors, the one overflow and counts beyond the width undefined, NumPy not.
 """
 
 from __future__ import annotations
@@ -288,6 +288,32 @@ def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
     return body.select(off, kind, body.emit(f"add {kind} {remainder}, {safe}"), remainder)
 
 
+def _left_shift(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    kind, inside, count = _shift_count(body, dtype, y, "0")
+    shifted = body.emit(f"shl {kind} {x}, {count}")
+    return shifted if inside == "true" else body.select(inside, kind, shifted, "0")
+
+
+def _right_shift(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    """What is shifted out is the sign, for counts beyond the width, too."""
+    if dtype.kind == "i":
+        kind, _, count = _shift_count(body, dtype, y, str(8 * dtype.itemsize - 1))
+        return body.emit(f"ashr {kind} {x}, {count}")
+    kind, inside, count = _shift_count(body, dtype, y, "0")
+    shifted = body.emit(f"lshr {kind} {x}, {count}")
+    return shifted if inside == "true" else body.select(inside, kind, shifted, "0")
+
+
+def _shift_count(body: Body, dtype: Dtype, y: str, other: str) -> tuple[str, str, str]:
+    """The type; is the count below the width, and not negative? and the count, or ``other``: LLVM leaves others
+    undefined, NumPy does not."""
+    kind, width = register_type(dtype), 8 * dtype.itemsize
+    if y.isdigit() and int(y) < width:
+        return kind, "true", y
+    inside = body.emit(f"icmp ult {kind} {y}, {width}")
+    return kind, inside, body.select(inside, kind, y, other)
+
+
 OPERATIONS: dict[str, Callable[..., str]] = {
     "add": _arithmetic("add", "fadd", "or"),
     "subtract": _arithmetic("sub", "fsub"),
@@ -325,6 +351,8 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "bitwise_or": _arithmetic("or", "", "or"),
     "bitwise_xor": _arithmetic("xor", "", "xor"),
     "invert": _invert,
+    "left_shift": _left_shift,
+    "right_shift": _right_shift,
     "where": _where,
     "conjugate": lambda body, dtype, x: x,
 }
