@@ -15,6 +15,14 @@ def rank_and_size(locality):
     return locality.rank, locality.size
 
 
+def threads_of(locality):
+    return locality.threads
+
+
+def threads_of_training(dask_worker):
+    return dask_worker.futurex_host.participant._threads()
+
+
 def refuse(text):
     raise ValueError(text)
 

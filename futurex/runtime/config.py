@@ -14,11 +14,14 @@ _DEADLINE, _PATIENCE = 600.0, 30.0
 _MOST_THREADS = 4096
 
 
-def threads() -> int:
-    """The budget: FUTUREX_THREADS, or the processors this process may run on."""
+def threads(sharers: int = 1) -> int:
+    """The budget: FUTUREX_THREADS, or the processors this process may run on, but no more than its share of the
+    machine's where ``sharers`` processes compute side by side there."""
     text = os.environ.get("FUTUREX_THREADS", "")
     if not text:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        there = os.cpu_count() or 1
+        mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
+        return min(mine, max(1, there // sharers))
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_THREADS:
         raise ValueError(f"FUTUREX_THREADS={text!r} must be a whole number from 1 to {_MOST_THREADS}")
     return int(text)

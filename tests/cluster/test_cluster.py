@@ -353,6 +353,20 @@ def test_attaching_to_a_cluster_that_stands():
             assert client.status == "running"  # it is the user's
 
 
+@pytest.mark.parametrize(("given", "wanted"), [("", None), ("3", 3)])
+def test_workers_of_somebody_elses_cluster_share_the_processors(given, wanted):
+    from distributed import LocalCluster
+
+    folder = str(Path(__file__).parent.parent)
+    environment = {"FUTUREX_THREADS": given, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
+    options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with LocalCluster(env=environment, **options) as standing, fx.Cluster(standing) as cluster:
+        share = max(1, os.cpu_count() // 2)
+        each = wanted or min(len(os.sched_getaffinity(0)), share)
+        assert cluster.spmd(programs.threads_of).result(90) == [each, each]
+        assert cluster.client.run(programs.threads_of_training) == dict.fromkeys(cluster.addresses, each)
+
+
 def _name_machine(name):
     os.environ["FUTUREX_MACHINE"] = name
 

@@ -443,6 +443,17 @@ def test_settings_that_make_no_sense_are_refused(monkeypatch):
     for name in ("FUTUREX_THREADS", "FUTUREX_DEADLINE", "FUTUREX_COMPILE"):
         monkeypatch.setenv(name, "")
     assert (config.threads() >= 1, config.deadline(), config.background()) == (True, 600, True)
+
+
+@pytest.mark.parametrize(("mine", "sharers", "each"), [(16, 1, 16), (16, 4, 4), (16, 5, 3), (4, 4, 4), (16, 99, 1)])
+def test_processes_side_by_side_share_the_machine(mine, sharers, each, monkeypatch):
+    """But no process gives up processors that are its own."""
+    monkeypatch.setenv("FUTUREX_THREADS", "")
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(mine)), raising=False)
+    assert config.threads(sharers) == each
+    monkeypatch.setenv("FUTUREX_THREADS", "8")
+    assert config.threads(sharers) == 8
     command, environment = [sys.executable, "-c", "import futurex"], {**os.environ, "FUTUREX": "0"}
     wrong = subprocess.run(command, env=environment, capture_output=True, timeout=WAIT)
     assert b"FUTUREX='0' must be on or off" in wrong.stderr

@@ -41,6 +41,7 @@ class Host:
     """The state of one worker as a locality."""
 
     worker: Worker
+    threads: int = field(default_factory=config.threads)
     graphs: dict[str, Graph] = field(default_factory=dict)
     plans: dict[Any, AnyPlan] = field(default_factory=dict)
     sessions: dict[str, Communicator] = field(default_factory=dict)
@@ -93,16 +94,27 @@ class LocalityPlugin(WorkerPlugin):
     name = "futurex-locality"
     idempotent = True
 
-    def setup(self, worker: Worker) -> None:
+    async def setup(self, worker: Worker) -> None:
         if not isinstance(getattr(worker, "futurex_host", None), Host):
             host = worker.futurex_host = Host(worker)
             worker.stream_handlers[DRIVER_LEFT] = host.driver_left
-            host.participant = Participant(worker, partial(_endpoint, worker), host.plans)
+            host.participant = Participant(worker, partial(_endpoint, worker), host.plans, lambda: host.threads)
+            host.threads = config.threads(await _neighbours(worker))
 
     def teardown(self, worker: Worker) -> None:
         host = getattr(worker, "futurex_host", None)
         if isinstance(host, Host):
             host.close()
+
+
+async def _neighbours(worker: Worker) -> int:
+    """How many workers of its cluster there are on a worker's machine, itself among them."""
+    try:
+        known = (await worker.scheduler.identity())["workers"]
+    except OSError:  # a scheduler that has gone is noticed elsewhere
+        return 1
+    here = get_address_host(worker.address)
+    return max(1, sum(get_address_host(address) == here for address in known))
 
 
 def host_of(worker: Worker) -> Host:
@@ -233,7 +245,7 @@ def run_spmd(
     def emit(event: dict[str, Any]) -> None:
         host.worker.log_event(topic(run), {"rank": rank, "event": event})
 
-    locality = Locality(rank, size, config.threads(), emit, communicator, host.plans)
+    locality = Locality(rank, size, host.threads, emit, communicator, host.plans)
     with host.lock:
         host.running[run] = session, locality
         for command in host.waiting.pop(run, []):

@@ -10,7 +10,6 @@ from typing import Any
 
 from distributed import Worker
 
-from futurex.runtime import config
 from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.supervisor import OP
 from futurex.runtime.elastic.coordinator import How
@@ -25,8 +24,8 @@ Open = Callable[[str, int, int, bytes], Endpoint]  #: transport, rank, size, sec
 class Participant:
     """The elastic runs in which a worker takes part. Everything here runs in the worker's event loop."""
 
-    def __init__(self, worker: Worker, open_: Open, plans: dict[Any, AnyPlan]) -> None:
-        self._worker, self._open, self._plans = worker, open_, plans
+    def __init__(self, worker: Worker, open_: Open, plans: dict[Any, AnyPlan], threads: Callable[[], int]) -> None:
+        self._worker, self._open, self._plans, self._threads = worker, open_, plans, threads
         self._members: dict[str, Member] = {}
         self._early: dict[str, list[Message]] = {}  # of runs whose program is on its way
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,7 +78,7 @@ class Participant:
             return function(locality, *args)
 
         self._members[run] = Member(
-            partial(self._send_from_thread, run), partial(self._open, transport), program, threads=config.threads(),
+            partial(self._send_from_thread, run), partial(self._open, transport), program, threads=self._threads(),
             stall=stall, plans=self._plans,
         )  # fmt: skip
         for message in self._early.pop(run):
