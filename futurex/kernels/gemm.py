@@ -44,6 +44,8 @@ _LEAST_THIN = 1 << 17
 _DEEPEST_TURNED = products.LONG_TURNED, 256
 """Inner elements of a first and of a second operand that is turned above which the library is faster, but not where the
 nearest cache is small: of the first a tile reads as many lines; the second is packed on its own."""
+_MANY_TILES = 1 << 17
+"""Elements of a result from which such a product is made here where the nearest cache is small: fewer are few tasks."""
 _DENSE_VIEWS = ("transpose", "reshape", "frames")
 """Views whose matrices mostly have a dense axis."""
 _LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
@@ -112,7 +114,10 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
     count = batch * rows * inner * columns
     least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
     first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
-    if not fits or count <= least or ((first or (second and count > _LITTLE)) and not nearest.small()):
+    if not fits or count <= least:
+        return False
+    tiled = nearest.small() and batch * rows * columns >= _MANY_TILES
+    if (first or (second and count > _LITTLE)) and not tiled:
         return False
     return min(inner, columns) > (_THIN if count > _LITTLE_THIN else _THINNEST)
 

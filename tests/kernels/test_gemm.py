@@ -331,6 +331,8 @@ def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache
     assert claimed((500, most), (most, 500), turned)[1] is not None
     deeper = claimed((500, most + 1), (most + 1, 500), turned)[1]
     assert (deeper is None) == (any(turned) and not small)
+    few = claimed((300, most + 1), (most + 1, 300), turned)[1]
+    assert (few is None) == (turned[0] or (turned[1] and 300 * 300 * most > 1 << 25))
 
 
 def asked(code, write):
