@@ -42,6 +42,17 @@ def is_scattered(node: Node) -> bool:
     return found is not None and not found.flags.c_contiguous and not has_gaps(node)
 
 
+def is_gathered(node: Node) -> bool:
+    """Is it a view of a dense array in another shape, which only a copy gives it?"""
+    if node.op != "reshape" or len(node.inputs) != 1 or not node.is_static:
+        return False
+    found = _stand_in(node.inputs[0])
+    try:
+        return found is not None and np.reshape(found, node.shape, copy=False) is None
+    except ValueError:
+        return True
+
+
 def _stand_in(node: Node) -> np.ndarray[Any, Any] | None:
     """An array that lies as a view of a dense one does; None for what is no view, or not known before the run."""
     if node.op not in ("load", "transpose") or len(node.inputs) != 1:

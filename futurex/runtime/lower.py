@@ -13,6 +13,7 @@ import numpy as np
 from futurex.kernels.numpy_ import NumpyBackend, copied
 from futurex.kernels.registry import Backend, Kernel, fits, kernel_for
 from futurex.ops.comm import COMMUNICATION
+from futurex.ops.strides import is_gathered
 from futurex.passes.dead import may_raise
 from futurex.runtime.shadows import shadow
 from futurex.runtime.structured import STRUCTURED, structured_kernel
@@ -143,6 +144,9 @@ class Lowering:
                 return
             ins = tuple(self._single(source) for source in node.inputs)
             stand_ins = self._stand_ins(node, kernel, ins)
+            if stand_ins is None and is_gathered(node):  # of an argument, if that lies dense
+                self._instruction(node, copied(node, kernel, [shadow(node.inputs[0].shape, node.dtype)]), ins)
+                return
             found = kernel.call(None, *stand_ins) if stand_ins is not None else None
             if stand_ins is None or kernel.view is None or not isinstance(found, np.ndarray):
                 self._instruction(node, kernel, ins)

@@ -212,6 +212,20 @@ def test_views_of_arguments_are_seen_to_when_a_row_is_aimed(change):
         same(plan.run([x, w]), graph(x, w))
 
 
+def test_what_is_copied_of_an_argument_anyway_is_copied_once_and_rows_are_played():
+    """A turned argument in another shape is memory of the plan: steps read it where it always lies."""
+    graph = seen_otherwise()
+    plan = compile_plan(graph, threads=1)
+    rng = np.random.default_rng(12)
+    x, w = rng.standard_normal((24, 64), dtype=F4), rng.standard_normal((48, 80), dtype=F4)
+    for _ in range(4):
+        x[...] = rng.standard_normal(x.shape)
+        same(plan.run([x, w]), graph(x, w))
+    assert not any(row._called for row in rows_of(plan))
+    [copy] = [each for each in plan.instructions if each.node.op == "reshape" and each.kernel.into]
+    assert copy.node.shape == (48, 32)
+
+
 def five_points():
     """Views of an argument and a result of the run's own, in one region."""
     u = array((40, 50), "u")
