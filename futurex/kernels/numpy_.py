@@ -81,8 +81,8 @@ _EXACT = 1 << 53
 
 def _written(node: Node) -> str:
     """The node as a Python expression, where it has one that is as good as its kernel."""
-    if node.op == "check":
-        return "{0} or {call}"
+    if node.op == "check":  # of a Python number it is NumPy's truth that goes on, as that of others does
+        return "" if node.inputs[0].aval.weak else "{0} or {call}"
     known = [each.attrs["value"].value if each.op == "const" else None for each in node.inputs]
     numbers = all(
         each.aval.weak and (each.dtype == float or (type(value) is int and abs(value) < _EXACT))

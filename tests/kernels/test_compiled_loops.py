@@ -249,6 +249,23 @@ def test_large_bodies_whose_elements_meet_stay_with_numpy():
     assert "loops" not in backends(staged)
 
 
+def test_checks_of_pythons_numbers_in_rounds_of_their_own():
+    def ring(x, length, rounds):
+        size, place = int(length / 2), 0
+        for _ in range(rounds):
+            place = (place + 1) % size
+            x = x * 0.5 + x[::-1] * place
+        return x
+
+    staged = fx.futurize(ring, escape="error")
+    x = np.ones(100_000)
+    for _ in range(4):
+        np.testing.assert_array_equal(np.asarray(staged(x, 14.0, 30)), ring(x, 14.0, 30))
+    assert "loops" not in backends(staged)
+    with pytest.raises(ZeroDivisionError):
+        staged(x, 0.5, 30).result()
+
+
 def test_what_has_no_machine_code_is_called_in_python():
     def descent(matrix, b):
         x, r = np.zeros_like(b), b.copy()
