@@ -217,11 +217,22 @@ def _described(value: Any, inputs: list[Any]) -> Result:
     for leaf in leaves:
         if not (isinstance(leaf, np.generic) or type(leaf) in (*PYTHON_SCALARS, np.ndarray)):
             raise NoFixedResult(f"it returns a {type(leaf).__qualname__}")
-        if isinstance(leaf, np.ndarray) and any(np.may_share_memory(leaf, each) for each in inputs):
+        if isinstance(leaf, np.ndarray) and any(_is_view(leaf, each) for each in inputs):
             raise NoFixedResult("its result is a view of an argument")
     arrays = tuple(isinstance(leaf, np.ndarray) for leaf in leaves)
     contiguous = all(leaf.flags.c_contiguous for leaf in leaves if isinstance(leaf, np.ndarray))
     return Result(tuple(map(aval_of, leaves)), structure, arrays, contiguous)
+
+
+def _is_view(result: Any, of: Any) -> bool:
+    """Empty arrays share no memory: what they were made of tells."""
+    return np.may_share_memory(result, of) or (isinstance(of, np.ndarray) and _owner(result) is _owner(of))
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def _native_aval(*avals: Aval, call: str) -> Avals:

@@ -50,3 +50,18 @@ def test_a_number_is_an_array_where_numpys_is(subscripts, shapes, optimize):
     operands = [np.arange(1.0, np.prod(shape) + 1).reshape(shape) for shape in shapes]
     is_array, value = fx.futurize(contracted)(*operands)
     assert (bool(is_array), float(value)) == contracted(*operands)
+
+
+@pytest.mark.parametrize("subscripts", ["ij->ji", "ij->ij", "ii->i"])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("extent", [0, 3])
+def test_an_out_that_dtype_does_not_fit_is_refused_where_there_are_no_elements_too(subscripts, dtype, extent):
+    """Without ``out=`` NumPy returns a view of an only operand, whatever its ``dtype=``: with it the type counts."""
+
+    def contracted(x, out):
+        return np.einsum(subscripts, x, out=out, dtype=dtype)
+
+    x = np.ones((extent, extent), np.float32)
+    for function in (contracted, fx.futurize(contracted)):
+        with pytest.raises(TypeError, match="could not be cast"):
+            function(x, np.empty_like(np.einsum(subscripts, x)))
