@@ -91,6 +91,31 @@ def test_activations_follow_their_definitions(name, definition):
     assert np.asarray(function(x.astype(np.float32))).dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype, ends", [(np.float32, 80.0), (np.float64, 700.0)])
+@pytest.mark.parametrize("count", [99, 4999])
+def test_small_probabilities_of_a_sigmoid_keep_their_digits(dtype, ends, count):
+    """Compiled (from 256 elements on) and not, and so do its derivatives and silu."""
+    x = np.linspace(-ends, ends, count).astype(dtype)
+    wide, eps = x.astype(np.longdouble), np.finfo(dtype).eps
+    small = np.exp(-abs(wide))
+    expected = np.where(wide > 0, 1, small) / (1 + small)
+    for function, values in ((fx.nn.sigmoid, expected), (fx.nn.silu, wide * expected)):
+        for each in (function, fx.futurize(function)):
+            np.testing.assert_allclose(np.asarray(each(x), np.longdouble), values, rtol=4 * eps)
+    slope = np.asarray(fx.grad(lambda x: fx.nn.sigmoid(x).sum())(x), np.longdouble)
+    np.testing.assert_allclose(slope, expected * (1 - expected), rtol=8 * eps, atol=eps)
+    np.testing.assert_allclose(slope[x < 0], (small / (1 + small) ** 2)[x < 0], rtol=8 * eps)
+    assert fx.nn.sigmoid(np.array([-np.inf, np.inf, np.nan], dtype)).tolist()[:2] == [0.0, 1.0]
+
+
+def test_a_sigmoid_takes_numbers_integers_and_complex_arrays():
+    for x in (0.3, 3, True, np.arange(3, dtype=np.uint8), np.array([True, False]), np.array([1j, 2.0])):
+        expected = 1 / (1 + np.exp(-1.0 * x))
+        for found in (fx.nn.sigmoid(x), fx.futurize(fx.nn.sigmoid)(x)):
+            np.testing.assert_allclose(found, expected, rtol=1e-15)
+            assert np.asarray(found).dtype == np.asarray(expected).dtype
+
+
 def test_cross_entropy_is_minus_the_log_probability_of_the_label():
     logits, labels = np.random.default_rng(5).normal(size=(6, 4)), np.array([0, 3, 1, 1, 2, 0])
     expected = -special.log_softmax(logits, axis=-1)[np.arange(6), labels]
