@@ -288,6 +288,9 @@ class Emitter:
             base, exponent = map(self.scalar, inputs)
             found = values.power(self.function, base, exponent, node.dtype, node.aval.weak)
             return Scalar(found, node.dtype, node.aval.weak)
+        if node.op == "math_call" and not node.attrs.get("options"):
+            found = values.of_math(self.function, node.attrs["function"], list(map(self.scalar, inputs)))
+            return Scalar(found, node.dtype, weak)
         if node.op == "scalar_multiply":
             return Scalar(values.product(self.function, list(map(self.scalar, inputs)), node.dtype), node.dtype, weak)
         if node.op == "scalar_divide":

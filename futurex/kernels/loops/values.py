@@ -24,6 +24,12 @@ NUMBERS = SUPPORTED | COMPLEX
 _EXACT = 1 << 53
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _LOGIC = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
+_OF_MATH = frozenset((
+    "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+))  # fmt: skip
+"""Functions of ``math`` that are the C library's of the same name."""
+_MOST_FACTORS = 4  # of a power that is multiplied out
 _CHECKED = {"add": "sadd", "subtract": "ssub", "multiply": "smul"}
 
 
@@ -254,8 +260,28 @@ def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
     return Scalar(converted(function, Scalar(value.register, value.dtype, False), target), target, True)
 
 
+def of_math(function: Function, name: str, operands: Sequence[Scalar]) -> str:
+    """``math.exp(x)`` and its kin by the C library, as Python computes them; fails where Python raises."""
+    if name not in _OF_MATH or len(operands) != 1 or operands[0].dtype.kind == "c":
+        raise Unsupported(f"math.{name}")
+    x = function.cast(operands[0].register, operands[0].dtype, _FLOAT)
+    function.declare(f"declare double @{name}(double)")
+    found = function.emit(f"call double @{name}(double {x})")
+    lost = function.emit(f"fcmp uno double {found}, {found}")
+    function.fail_if(function.emit(f"and i1 {lost}, {function.emit(f'fcmp ord double {x}, {x}')}"))
+    huge, given = operate(function, "isinf", _FLOAT, [found]), operate(function, "isfinite", _FLOAT, [x])
+    function.fail_if(function.emit(f"and i1 {huge}, {given}"))
+    return found
+
+
 def power(function: Function, x: Scalar, y: Scalar, result: Dtype, weak: bool) -> str:
-    """``x ** y`` of scalars by the C library's ``pow``, as Python and NumPy compute it."""
+    """``x ** y`` of scalars by the C library's ``pow``, as Python and NumPy compute it; small powers of Python's ints
+    are multiplied out."""
+    if weak and x.dtype == result == _INT and type(y.known) is int and 1 <= y.known <= _MOST_FACTORS:
+        product = x.register
+        for _ in range(1, y.known):
+            product = _checked(function, "smul", product, x.register)
+        return product
     if result != _FLOAT:
         raise Unsupported(f"powers of dtype {result}")
     base, exponent = (converted(function, value, _FLOAT) for value in (x, y))
