@@ -47,10 +47,13 @@ def is_gathered(node: Node) -> bool:
     if node.op != "reshape" or len(node.inputs) != 1 or not node.is_static:
         return False
     found = _stand_in(node.inputs[0])
+    if found is None:
+        return False
     try:
-        return found is not None and np.reshape(found, node.shape, copy=False) is None
+        np.reshape(found, node.shape, copy=False)
     except ValueError:
         return True
+    return False
 
 
 def _stand_in(node: Node) -> np.ndarray[Any, Any] | None:
