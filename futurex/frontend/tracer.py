@@ -203,7 +203,7 @@ class Tracer:
         )
         if sorted(order) != list(range(self.ndim)):
             raise ValueError("axes don't match array")
-        return self._extended(*([("transpose", order)] if order != tuple(range(self.ndim)) else []))
+        return self if self.is_scalar else self._extended(("transpose", order))  # another object, if nothing moves, too
 
     def swapaxes(self, first: int, second: int) -> Tracer:
         order = list(range(self.ndim))
@@ -293,7 +293,7 @@ class Tracer:
         if any(self.shape[k] != 1 for k in axes):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
         entries = tuple(("i", 0) if k in axes else ("s", None, None, None) for k in range(self.ndim))
-        return self._extended(*([("index", entries)] if axes else []))
+        return self._extended(("index", entries)) if axes else self
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
         return self._extended(("diagonal", offset, axis1, axis2)).readonly()

@@ -148,3 +148,38 @@ def test_fresh_objects_are_fresh_at_every_call():
         first["rows"].clear()
         for _ in range(4):
             assert len(futurized(*arguments())[0]["rows"]) == 1
+
+
+WHOLE_VIEWS = {
+    "T": lambda x: x.T, "np.transpose": np.transpose, "swapaxes": lambda x: x.swapaxes(0, 0),
+    "np.moveaxis": lambda x: np.moveaxis(x, 0, 0), "view": lambda x: x.view(), "x[:]": lambda x: x[:],
+    "reshape": lambda x: x.reshape(x.shape), "np.einsum": lambda x: np.einsum("...->...", x),
+    "squeeze": lambda x: x.squeeze(), "np.squeeze": lambda x: np.squeeze(x, axis=()), "real": lambda x: x.real,
+    "np.asarray": np.asarray,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extent", [0, 3, 300])
+@pytest.mark.parametrize("name", WHOLE_VIEWS)
+def test_a_view_of_the_whole_array_is_the_array_where_numpys_is(name, extent):
+    view, x = WHOLE_VIEWS[name], np.ones(extent)
+    found, inside = fx.futurize(view)(x), fx.futurize(lambda x: view(x) is x)(x)
+    is_array = view(x) is x
+    assert (found is x, bool(inside)) == (is_array, is_array)
+    assert np.shares_memory(np.asarray(found), x) == np.shares_memory(view(x), x)
+
+
+def written_through_whole_views(x):
+    a, b = x.T, x.copy().view()
+    a[...] = 2
+    a.T[1:] += 1
+    b.T[0] = 9
+    return x * 1, a, b
+
+
+def test_writes_through_views_of_the_whole_array():
+    for x in (np.arange(3.0), np.arange(4.0).reshape(2, 2)):
+        expected = written_through_whole_views(y := x.copy())
+        found = fx.futurize(written_through_whole_views)(x)
+        for one, other in zip((*found, x), (*expected, y), strict=True):
+            np.testing.assert_array_equal(one, other)

@@ -142,8 +142,7 @@ def einsum(
             return fresh(array_node(view))
         if dtype is not None and np.dtype(dtype) != view.dtype:
             raise Escape("numpy.einsum of one operand with dtype=", "NumPy returns a view of the operand's own type")
-        turned = view.transpose(*(term.index(letter) for letter in target))
-        return turned._extended() if turned is arrays[0] else turned
+        return view.transpose(*(term.index(letter) for letter in target))
     path = _path([each.aval.dtype for each in arrays], shapes, names, target, optimize)
     views = [_without_ones(each, term, extents) for each, term in views]
     nodes = _typed([array_node(each) for each, _ in views], dtype, casting, optimize)

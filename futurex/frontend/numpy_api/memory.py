@@ -36,7 +36,7 @@ def _dtype(value: Any) -> np.dtype[Any]:
 def view_as(self: Tracer, dtype: Any = None, type: Any = None) -> Tracer:
     """``x.view(dtype)``: the same memory, read as another type."""
     if dtype is np.ndarray or (dtype is None and type is None):
-        return self._extended()
+        return self.transpose(*range(self.ndim))
     if type is not None or (isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray)):
         raise Escape("a view of another type of array", "only plain arrays are traced")
     target = _dtype(dtype)
@@ -44,7 +44,7 @@ def view_as(self: Tracer, dtype: Any = None, type: Any = None) -> Tracer:
         raise Escape("a view of a scalar", "NumPy copies it")
     _refuse_reading(self.dtype, target)
     if target == self.dtype:
-        return self._extended()
+        return self.transpose(*range(self.ndim))
     if target.itemsize == self.dtype.itemsize:
         return self._extended(("field", target.str, 0))
     of_known_shape(self, "a view with another type")
