@@ -39,6 +39,9 @@ _ROWS, _FEW_ROWS, _WIDE = 16, 2, 4096
 _THIN, _THINNEST = 16, 4
 """Columns, or elements of the inner axis, up to which the library is faster: registers would be mostly empty; and the
 same for little products."""
+_FEWEST = 4
+"""Rows, and elements of the inner axis, from which the library is slower where the nearest cache is small, however many
+multiply-adds: it has reached 0.15 to 0.9 of the rate there."""
 _LEAST_THIN = 1 << 17
 """Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
 _DEEPEST_TURNED = products.LONG_TURNED, 256
@@ -110,16 +113,18 @@ class GemmBackend:
 
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
-    fits = rows >= _ROWS or (rows >= _FEW_ROWS and columns >= _WIDE)
+    small = nearest.small()
+    fits = rows >= (_FEWEST if small else _ROWS) or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
     least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
     first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
     if not fits or count <= least:
         return False
-    tiled = nearest.small() and batch * rows * columns >= _MANY_TILES
+    tiled = small and batch * rows * columns >= _MANY_TILES
     if (first or (second and count > _LITTLE)) and not tiled:
         return False
-    return min(inner, columns) > (_THIN if count > _LITTLE_THIN else _THINNEST)
+    thin = _THIN if count > _LITTLE_THIN else _THINNEST
+    return columns > thin and inner > (min(thin, _FEWEST - 1) if small else thin)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def gpu(monkeypatch):
 @pytest.mark.parametrize("wish", ["", "emulated"])
 def test_without_a_gpu_the_benchmark_says_so_and_ends_well(gpu, wish, monkeypatch, capsys):
     monkeypatch.setenv("FUTUREX_GPU", wish)
-    assert gpu.main(argparse.Namespace(quick=False)) == 0
+    assert gpu.main(argparse.Namespace(quick=False, cases=None)) == 0
     said = capsys.readouterr().out
     assert said.startswith("no GPU: FUTUREX_GPU=emulated" if wish else "no GPU: CuPy")
 

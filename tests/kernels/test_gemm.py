@@ -317,7 +317,8 @@ def test_stacks_of_stacks_are_read_where_they_lie(data):
     ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((8, 1000), (1000, 100), "f4"),
     ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
 ])  # fmt: skip
-def test_not_claimed(x, y, dtype):
+def test_not_claimed(x, y, dtype, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: False)
     node = apply("matmul", param(Aval(x, np.dtype(dtype))), param(Aval(y, np.dtype(dtype))))
     assert backend().claim(node, 1) is None
 
@@ -333,6 +334,19 @@ def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache
     assert (deeper is None) == (any(turned) and not small)
     few = claimed((300, most + 1), (most + 1, 300), turned)[1]
     assert (few is None) == (turned[0] or (turned[1] and 300 * 300 * most > 1 << 25))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_small(small, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: small)
+    for rows, inner, columns, turned in (
+        (4, 512, 700, (False, False)), (15, 250, 500, (False, True)), (1000, 4, 500, (True, False)),
+    ):  # fmt: skip
+        assert (claimed((rows, inner), (inner, columns), turned)[1] is not None) == small
+        if small:
+            check((rows, inner), (inner, columns), turned, threads=2)
+    assert claimed((3, 512), (512, 700))[1] is None
+    assert claimed((1000, 3), (3, 500), (True, False))[1] is None
 
 
 def asked(code, write):
