@@ -149,3 +149,12 @@ def compiled(function, *args):
     found = np.asarray(futurized(*args))
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     assert found.tobytes() == expected.tobytes()
+
+
+def calls_of_loops(futurized, args):
+    """The operations for which the compiled loops of a function, of which there are some, call Python."""
+    outcome(futurized, args)
+    plan = futurized.trace(*args).plan
+    programs = [each.kernel.late for each in plan.instructions if each.kernel.backend == "loops"]
+    assert programs
+    return [call.node.op for program in programs for call in program.calls]
