@@ -42,6 +42,14 @@ def shard_sum(locality, shard):
     return float(np.sum(shard))
 
 
+def all_aligned(locality, *arrays):
+    return all(array.flags.aligned for array in arrays)
+
+
+def ranges(locality, n):
+    return [np.arange(float(n)), np.ones(n, np.float32)]
+
+
 def descend(locality, graph, steps, x):
     """Gradient descent; donated parameters, one event a step."""
     step = locality.compile(graph, [Replicate(), Shard(0)], {1: 0})

@@ -1,6 +1,7 @@
 """The data sets, their cache, and the sampler."""
 
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from futurex.data import Sampler, load_digits, load_har
 from futurex.data.har import windows
 from futurex.errors import MissingExtra
+from futurex.training.batches import Batches
 
 
 @pytest.fixture
@@ -158,3 +160,25 @@ def test_order_depends_on_seed_and_epoch_and_is_resumed_in_the_middle():
 def test_a_rank_outside_the_cluster_has_no_share(rank, size):
     with pytest.raises(ValueError, match="rank"):
         Sampler.share(np.arange(4), rank, size)
+
+
+def _unaligned(array):
+    raw = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    raw[:] = np.frombuffer(array.tobytes(), np.uint8)
+    return raw.view(array.dtype).reshape(array.shape)
+
+
+@pytest.mark.parametrize("lying", [np.asarray, np.asfortranarray, _unaligned, lambda x: np.repeat(x, 2, axis=0)[::2]])
+def test_a_batch_costs_its_own_rows_however_the_data_lies(lying):
+    x = np.random.default_rng(0).normal(size=(2000, 50))
+    data, chosen = lying(x), np.array([1999, 3, 3, 0])
+    batches = Batches([data])
+    tracemalloc.start()
+    try:
+        [rows] = batches.gather(chosen)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(rows, x[chosen])
+    assert peak < data.nbytes / 10
+    assert batches.gather(chosen)[0] is rows

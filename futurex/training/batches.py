@@ -50,5 +50,8 @@ class Batches:
         if rows not in self._held:
             self._held[rows] = [np.empty((rows, *array.shape[1:]), array.dtype) for array in self._data]
         for array, held in zip(self._data, self._held[rows], strict=True):
-            np.take(array, chosen, axis=0, out=held, mode="clip")  # "raise" would take a copy first
+            if array.flags.c_contiguous and array.flags.aligned:
+                np.take(array, chosen, axis=0, out=held, mode="clip")  # "raise" would copy the rows first
+            else:
+                held[...] = array[chosen]  # np.take would copy the whole array first
         return self._held[rows]

@@ -17,6 +17,7 @@ import numpy as np
 
 from futurex.frontend.tracebacks import fold, settle
 from futurex.partition import Placement
+from futurex.runtime.alignment import aligned
 from futurex.runtime.group import SpmdRun
 from futurex.runtime.stall import Stall
 from futurex.runtime.timeline import Timeline, merged
@@ -177,13 +178,13 @@ class Run:
         try:
             outcomes: list[Outcome] = self._work.result(timeout=0)
             first = outcomes[0]
-            kept = whole([outcome.kept for outcome in outcomes], self._placements)
+            kept = aligned(whole([outcome.kept for outcome in outcomes], self._placements))
             n = self._structures[0].n_leaves
             params, state = (
                 unflatten(structure, leaves)
                 for structure, leaves in zip(self._structures, (kept[:n], kept[n:]), strict=True)
             )
-            best = params if first.best is None else unflatten(self._structures[0], first.best)
+            best = params if first.best is None else unflatten(self._structures[0], aligned(first.best))
             self._settle(outcomes, best, state)
             if self._checkpoint is not None:
                 metrics = self.history[-1]

@@ -117,6 +117,31 @@ def test_tiles_lie_on_their_localities(cluster):
         cluster.tile(x, axis=1)
 
 
+def test_what_localities_receive_begins_where_its_elements_may(cluster):
+    arrays = [np.arange(2**15, dtype=dtype) for dtype in (float, np.float32, complex)]
+    tiles = [cluster.tile(array) for array in arrays]
+    assert cluster.spmd(programs.all_aligned, *tiles, *arrays).result(90) == [True, True]
+    for tiled, array in zip(tiles, arrays, strict=True):
+        np.testing.assert_array_equal(np.asarray(tiled), array)
+
+
+def test_tiles_lie_aligned_before_a_run_uses_them(cluster):
+    tiles = [cluster.tile(np.arange(10.0)) for _ in range(3)]
+    lies = cluster.client.run(_aligned_in_dask, [shard.key for each in tiles for shard in each.shards])
+    assert [each for found in lies.values() for each in found] == [True] * 6
+
+
+def test_results_begin_where_their_elements_may(cluster):
+    for n in range(1000, 1008):
+        for double, single in cluster.spmd(programs.ranges, n).result(90):
+            assert (double.flags.aligned, single.flags.aligned) == (True, True)
+            np.testing.assert_array_equal(double, np.arange(float(n)))
+
+
+def _aligned_in_dask(names, dask_worker):
+    return [dask_worker.data[name].flags.aligned for name in names if name in dask_worker.data]
+
+
 def test_descent_equals_one_locality(cluster):
     x = np.random.default_rng(0).normal(size=(9, 3))
     program = fx.lower(descent, np.ones((3, 2)), x)

@@ -324,6 +324,7 @@ class Cluster:
             self.client.scatter(part, workers=[address], hash=False)
             for part, address in zip(parts, self.addresses, strict=True)
         ]
+        self._ask(host.align, [shard.key for shard in shards])
         return Tiled(shards, self.addresses, array.shape, array.dtype, axis % array.ndim, device)
 
     # -- running -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from futurex.runtime import config
+from futurex.runtime.alignment import aligned
 from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.membership import DRIVER_LEFT, topic
 from futurex.runtime.cluster.participant import Participant
@@ -209,6 +210,13 @@ def hand(name: tuple[str, str], pickled: bytes, dask_worker: Worker) -> None:
     host_of(dask_worker).handed[name] = pickled
 
 
+def align(names: Sequence[str], dask_worker: Worker) -> None:
+    """Have the arrays that Dask keeps under these names lie aligned, before many runs use them."""
+    for name in names:
+        if (found := dask_worker.data.get(name)) is not None:
+            dask_worker.data[name] = aligned(found)
+
+
 async def deliver_command(run: str, command: dict[str, Any], dask_worker: Worker) -> None:
     """Give the locality of a run a command; one that comes before the run starts waits for it."""
     host = host_of(dask_worker)
@@ -288,9 +296,9 @@ def _resolved(arg: Any, host: Host, mine: tuple[Any, ...]) -> Any:
     if isinstance(arg, Handed):
         return Sent([host.handed.pop(arg.name)].pop)
     if isinstance(arg, Mine):
-        return mine[arg.index]
+        return aligned(mine[arg.index])  # Dask may have spilled it meanwhile
     if isinstance(arg, tuple | list):
         return type(arg)(_resolved(entry, host, mine) for entry in arg)
     if isinstance(arg, dict):
         return {key: _resolved(entry, host, mine) for key, entry in arg.items()}
-    return arg
+    return aligned(arg)

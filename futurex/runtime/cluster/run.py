@@ -17,6 +17,7 @@ import distributed
 from distributed import Client, Future
 from distributed.client import ClosedClientError
 
+from futurex.runtime.alignment import aligned
 from futurex.runtime.cluster.asking import SOON, ask_workers
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
@@ -117,7 +118,7 @@ class ClusterRun(SpmdRun):
             self._failed(0, error)
             return
         self._close()
-        self.finish(list(results))
+        self.finish([aligned(result) for result in results])
 
     def _failed(self, rank: int, error: BaseException) -> None:
         """Note a failure; a moment later, when the cause has arrived behind its symptoms, the run ends with it."""
