@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -122,14 +123,16 @@ def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
 
 
 def _length(node: Node) -> Node | None:
-    """The length of vectors along one axis, as NumPy has it."""
+    """The length of vectors along one axis, or of matrices along two (Frobenius), as NumPy has it."""
     x, ord, axis = node.inputs[0], node.attrs["ord"], node.attrs["axis"]
     axes = (axis,) if isinstance(axis, int) else axis
-    if ord not in (None, 2) or axes is None or len(axes) != 1 or not node.is_static or x.dtype not in APPROXIMATED:
+    known: tuple[Any, ...] = (None, 2) if axes is not None and len(axes) == 1 else (None, "fro", "f")
+    if ord not in known or axes is None or not node.is_static or x.dtype not in APPROXIMATED:
         return None
     if x.size < FEWEST_ELEMENTS:
         return None
-    return apply("sqrt", apply("sum", x * x, axis=(axes[0] % x.ndim,), keepdims=node.attrs["keepdims"], dtype=None))
+    along = tuple(sorted(axis % x.ndim for axis in axes))
+    return apply("sqrt", apply("sum", x * x, axis=along, keepdims=node.attrs["keepdims"], dtype=None))
 
 
 def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:

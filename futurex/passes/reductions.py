@@ -3,14 +3,19 @@
 Axes apart from each other (``axis=(0, 2)`` of three) are reduced from the last one on, as NumPy's own loops do it. What
 NumPy converts before it adds is converted first, where its pieces of 8192 numbers are no part of the order; narrow
 integers that become doubles are added as integers, which no order can round. Halves are single precision, rounded once.
+
+Reductions of a part of the elements (``where=``) take what changes nothing in the place of the others, and ``fmax`` and
+``fmin`` the smallest and the largest number in the place of NaN.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from futurex.ops.elementwise import where
 from futurex.ops.fusion import HALF, SUPPORTED
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.sweeps import LEAST_ROW, REDUCTIONS, Space, space_of, turned
@@ -18,7 +23,7 @@ from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, const
 
 _PIECE = 8192
 """Elements that NumPy converts at once (``np.getbufsize()``)."""
@@ -27,12 +32,22 @@ _EXACT = 53
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
+_PLAIN = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min",
+    "logical_or": "any", "logical_and": "all",
+}  # fmt: skip
+"""What reductions of ufuncs are called that have records of their own."""
+
+
 def arrange_reductions(graph: Graph) -> Graph:
     """The graph with large reductions in the form that regions may hold."""
-    return rewrite(graph, _arranged) if any(node.op in REDUCTIONS for node in graph.nodes) else graph
+    known = {*REDUCTIONS, "ufunc_reduce"}
+    return rewrite(graph, _arranged) if any(node.op in known for node in graph.nodes) else graph
 
 
 def _arranged(node: Node) -> Node | None:
+    if node.op == "ufunc_reduce":
+        return _of_part(node)
     if node.op not in REDUCTIONS or not node.is_static or not isinstance(node.aval, Aval):
         return None
     x = node.inputs[0]
@@ -40,6 +55,62 @@ def _arranged(node: Node) -> Node | None:
         return None
     found = _converted(node, x)
     return _apart(node, x) if found is None else found
+
+
+def _of_part(node: Node) -> Node | None:
+    """A reduction with a mask, a start value, or of all that is no NaN, as one of all elements."""
+    x, *rest = node.inputs
+    asked, name = node.attrs, node.attrs["ufunc"]
+    op = _PLAIN.get(name)
+    if op is None or asked["out"] is not None or not node.is_static or not isinstance(node.aval, Aval):
+        return None
+    if x.aval.weak or x.size < ALONE_ELEMENTS or not node.size or x.dtype not in SUPPORTED:
+        return None
+    sums = op in ("sum", "prod")
+    if asked["dtype"] not in (None, node.dtype) or not (sums or node.dtype == x.dtype or op in ("any", "all")):
+        return None
+    if asked["initial"] == "none" and op == "sum" and node.dtype.kind == "f":
+        return None  # which begins with the first element, and keeps the sign of a zero
+    start = _start(node, op, rest[0]) if asked["initial"] == "given" else None
+    if asked["initial"] == "given" and start is None:
+        return None
+    attrs = {"axis": asked["axis"], "keepdims": asked["keepdims"]} | ({"dtype": asked["dtype"]} if sums else {})
+    nothing = const(_nothing(op, x.dtype))
+    if name in ("fmax", "fmin") and x.dtype.kind == "f":
+        if rest:
+            return None
+        odd = apply("isnan", x)
+        best = apply(op, where(odd, nothing, x), **attrs)
+        return where(apply("all", odd, **attrs), const(x.dtype.type(np.nan)), best)
+    found = apply(op, where(rest[-1], x, nothing) if asked["masked"] else x, **attrs)
+    return found if start is None else apply(name, found, start)
+
+
+def _start(node: Node, op: str, start: Node) -> Node | None:
+    """A start value that may be joined to what the elements give, in the result's dtype. Floats would be added up in
+    another order, and some that NumPy converts need not fit."""
+    if start.op == "const" and start.size == 1:
+        value = np.asarray(start.value)
+        if value.dtype.kind not in {"f": "iuf", "i": "i", "u": "u", "b": "b"}[node.dtype.kind]:
+            return None
+        if node.dtype.kind in "iu" and not np.iinfo(node.dtype).min <= value <= np.iinfo(node.dtype).max:
+            return None
+        start = const(value.astype(node.dtype)[()])
+    if start.dtype != node.dtype or start.aval.weak or start.size != 1:
+        return None
+    return start if op in ("max", "min") or node.dtype.kind in "iu" else None
+
+
+def _nothing(op: str, dtype: np.dtype[np.generic]) -> Any:
+    """The element that changes no result: of sums -0.0, as 0.0 would take the sign off one."""
+    if op in ("max", "min"):
+        if dtype.kind == "b":
+            return np.bool_(op == "min")
+        if dtype.kind == "f":
+            return dtype.type(-np.inf if op == "max" else np.inf)
+        limits = np.iinfo(dtype)  # type: ignore[type-var]
+        return dtype.type(limits.min if op == "max" else limits.max)
+    return dtype.type({"sum": -0.0, "prod": 1, "any": 0, "all": 1}[op])
 
 
 def _reduced(node: Node, x: Node, dtype: np.dtype[np.generic] | None = None) -> Node:

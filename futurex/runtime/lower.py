@@ -255,9 +255,9 @@ def _kind(aval: Aval, kernel: Kernel) -> Kind:
 
 
 def seconds(node: Node) -> float:
-    """A rough estimate of the time one node takes."""
+    """A rough estimate of the time one node takes. A region, whose record says what it costs, is no loop."""
     inner = [value for value in node.attrs.values() if isinstance(value, Graph)]
-    if inner:
+    if inner and node.record.cost is None:
         rounds = 1 if node.op == "cond" else _ITERATIONS
         return rounds * sum(seconds(each) for graph in inner for each in graph.nodes)
     if node.op in ("param", "const", "item"):

@@ -88,3 +88,16 @@ def test_a_turned_array_is_summed_as_it_lies():
     graph = Graph([x], [reduce("sum", apply("transpose", x, axes=(2, 1, 0)), (0, 2))])
     assert ops_of(arrange_reductions(graph)) == ["transpose", "sum"]
     assert bits(np.asarray(arrange_reductions(graph)(values)[0])) == bits(values.T.sum((0, 2)))
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (2, 1), (-1, 0)])
+@pytest.mark.parametrize("ord", [None, "fro"])
+def test_norms_of_matrices_are_regions(axis, ord):
+    values = np.random.default_rng(3).normal(size=(34, 33, 65)).astype("f4")
+    x = param(Aval(values.shape, values.dtype), "x")
+    for keepdims in (False, True):
+        graph = Graph([x], [apply("norm", x, ord=ord, axis=axis, keepdims=keepdims)])
+        after = optimise(graph)
+        assert "norm" not in ops_of(after)
+        expected = np.linalg.norm(values, ord=ord, axis=axis, keepdims=keepdims)
+        assert bits(np.asarray(after(values)[0])) == bits(expected)

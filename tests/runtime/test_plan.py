@@ -310,3 +310,12 @@ def test_arrays_that_kernels_made_are_let_go_after_their_last_reader():
         plan.run(inputs(n_params=1))
     assert len(backend.made) == 48
     assert backend.most == 2  # the one that is read and the one that is made
+
+
+def test_a_region_is_estimated_as_one_trip_and_no_loop():
+    """Else the first calls of a long region would be handed over, with copies of their arguments."""
+    x = param(Aval((1000, 1000), F8), "x")
+    plan = compile_plan(Graph([x], [apply("sum", x * x + 1.0, axis=(0,), keepdims=False, dtype=None)]))
+    moved = x.aval.nbytes + 8000
+    assert [each.node.op for each in plan.instructions] == ["fused_reduction"]
+    assert 0.5 * moved / 8e9 < plan.cost < 2 * moved / 8e9

@@ -1,7 +1,7 @@
 """Kernels that reduce neighbours in memory: each row in passes while it lies in the cache, or one long row in pieces.
 
-Sums are NumPy's to the bit: what is added is laid down in a buffer, at most ``LONGEST_ROW`` elements of NumPy's
-pairwise tree at a time. The threads share the rows; of one long row they share sixteen subtrees, and the last one adds
+Sums are NumPy's to the bit: what is added is laid down in a buffer, a branch of NumPy's pairwise tree at a time, which
+the nearest cache holds. The threads share the rows; of one long row they share sixteen subtrees, and the last one adds
 up.
 """
 
@@ -37,13 +37,16 @@ TURN = 64
 """The same where nothing is carried: the fewer lines at once, the less they are in the way of what is read now."""
 LANES = 16
 PAGE = 4096
+LEAF = 512
+"""Elements of such a branch at most, the fewer the less memory rests meanwhile; ``LONGEST_ROW`` where a row is read
+again by later passes, which ask for the next one."""
 PIECES = 16
 """Subtrees of a long row."""
 _WIDE = 4
 """Vectors of a function that are computed side by side where there are 32 registers of 16 numbers."""
 _ALIGN = 64
 _MOST_BUFFERS = 16
-"""Of 64 KiB each on a thread's stack."""
+"""Of up to 64 KiB each on a thread's stack."""
 
 
 class _Pass(Elements):
@@ -95,6 +98,7 @@ class Rows:
         self.sweep = sweep
         self.distant = distant
         self.whole = whole
+        self.leaf = LEAF if sweep.stages == 1 else LONGEST_ROW
         self.aside = [node for node in sweep.graph.outs if aside and sweep.level[node] is Level.FULL]
         if self._buffers() + len(sweep.kept_values) > _MOST_BUFFERS:
             raise ValueError(f"{sweep.graph!r} needs more buffers than a thread's stack should hold")
@@ -316,7 +320,7 @@ class Rows:
         lines = [
             f"define internal {result} @tree{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             "entry:",
-            f"  %long = icmp sgt i64 %count, {LONGEST_ROW}",
+            f"  %long = icmp sgt i64 %count, {self.leaf}",
             "  br i1 %long, label %split, label %leaf",
             "split:",
             "  %half = lshr i64 %count, 1",
@@ -379,7 +383,7 @@ class Rows:
         """Buffers and accumulators of one thread."""
         sweep = self.sweep
         for k in range(self._buffers()):
-            code.lines.append(f"  %b{k} = alloca [{LONGEST_ROW} x i64], align {_ALIGN}")
+            code.lines.append(f"  %b{k} = alloca [{self.leaf} x i64], align {_ALIGN}")
         for k, node in enumerate(sweep.kept_values):
             code.lines.append(f"  %k{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
         for k, node in enumerate(self.aside):

@@ -2,7 +2,8 @@
 
 An array is rows (the axis is the last one) or columns. Rows are worked on eight at a time, since an addition of a
 running sum waits for the one before it; columns are vectors, a range of them whose totals stay in the nearest cache.
-The order along the axis is NumPy's; the threads share what lies across it.
+The order along the axis is NumPy's; the threads share what lies across it. What a sum converts first, it converts as it
+reads it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ ROWS = 8
 """Rows that are worked on at once."""
 _CHAINS = 4
 """Vectors of a row that do not wait for each other."""
+ROW_BLOCK = 4096
+"""Elements of a row whose best one is looked for again, while they lie in the nearest cache."""
 TILE = 1024
 """Columns of one task at most."""
 _TYPES = {
     np.dtype("f4"): ("float", "i32"), np.dtype("f8"): ("double", "i64"),
     np.dtype("i4"): ("i32", "i32"), np.dtype("i8"): ("i64", "i64"),
 }  # fmt: skip
+_TOTALS = _TYPES | {np.dtype("u8"): ("i64", "i64")}
 _WORDS = {("add", "f"): "fadd", ("add", "i"): "add", ("multiply", "f"): "fmul", ("multiply", "i"): "mul"}
 _MOST_PLACES = 2**31
 
@@ -40,20 +44,20 @@ _MOST_PLACES = 2**31
 def claim(node: Node, threads: int) -> Written | None:
     """The kernel of ``cumsum``, ``accumulate``, ``argmax`` or ``argmin``; None for what is not compiled."""
     source, axis = node.inputs[0], node.attrs["axis"]
-    if not node.is_static or source.aval.weak or source.dtype not in _TYPES or source.size < FEWEST_ELEMENTS:
+    if not node.is_static or source.aval.weak or source.size < FEWEST_ELEMENTS:
         return None
     outer, count, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
     place = node.op in ("argmax", "argmin")
-    if outer * inner < ROWS or count < 2 or count >= _MOST_PLACES:
+    if count < 2 or count >= _MOST_PLACES:
         return None
+    lanes = VECTOR // source.dtype.itemsize
     if place:
-        if inner == 1 and count < 2 * _CHAINS * VECTOR // source.dtype.itemsize:
+        if source.dtype not in _TYPES or outer * inner < ROWS or (inner == 1 and count < lanes):
             return None
-        what = node.op
+        what, held = node.op, source.dtype
     else:
-        what = node.attrs.get("ufunc", "add")
-        asked = {node.dtype, *(node.attrs.get(name) or source.dtype for name in ("dtype", "out"))}
-        if asked != {source.dtype} or (what, source.dtype.kind) not in _WORDS:
+        what, held = node.attrs.get("ufunc", "add"), node.dtype
+        if (inner != 1 and outer * inner < ROWS) or not _adds_up(node, what, source.dtype):
             return None
     threads = threads_for(node, threads)
     if inner == 1:
@@ -61,16 +65,30 @@ def claim(node: Node, threads: int) -> Written | None:
     else:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
-    return Written(node, threads, _text(what, source.dtype, inner == 1, openmp() is not None), geometry)
+    chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
+    text = _text(what, held, source.dtype, inner == 1, chains, openmp() is not None)
+    return Written(node, threads, text, geometry)
+
+
+def _adds_up(node: Node, what: str, source: Dtype) -> bool:
+    """Is there a loop for totals of these dtypes? NumPy adds up what it has converted, as the kernel does."""
+    dtype, kind = node.dtype, node.dtype.kind.replace("u", "i")
+    asked = {node.attrs.get(name) or dtype for name in ("dtype", "out")}
+    if asked != {dtype} or dtype not in _TOTALS or (what, kind) not in _WORDS or not source.isnative:
+        return False
+    if what == "multiply" and source.kind == "b":
+        return False
+    wider = source.kind in "biu" if kind == "i" else source == np.dtype("f4")
+    return source == dtype or (wider and source.itemsize < dtype.itemsize)
 
 
 @functools.cache
-def _text(what: str, dtype: Dtype, rows: bool, threaded: bool) -> str:
-    writer = _Writer(dtype)
+def _text(what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, threaded: bool) -> str:
+    writer = _Writer(dtype, source, chains)
     if what in ("argmax", "argmin"):
         body: Callable[[str], None] = writer.row_places if rows else writer.column_places
     else:
-        body, what = (writer.row_totals if rows else writer.column_totals), _WORDS[what, dtype.kind]
+        body, what = (writer.row_totals if rows else writer.column_totals), _WORDS[what, dtype.kind.replace("u", "i")]
     body(what)
     numbers = ("tasks", "n", "rows") if rows else ("tasks", "n", "columns", "tile", "tiles")
     parameters = [*(("i64", name) for name in numbers), ("ptr", "y"), ("ptr", "x")]
@@ -78,12 +96,27 @@ def _text(what: str, dtype: Dtype, rows: bool, threaded: bool) -> str:
 
 
 class _Writer(Writer):
-    def __init__(self, dtype: Dtype) -> None:
+    def __init__(self, dtype: Dtype, source: Dtype, chains: int) -> None:
         self.code = Code()
+        self.source, self.converts = source, source != dtype
+        self.chains = chains
         self.floating = dtype.kind == "f"
-        self.element, self.index = _TYPES[dtype]
+        self.element, self.index = _TOTALS[dtype]
         self.align, self.lanes, self.vectors = dtype.itemsize, VECTOR // dtype.itemsize, 4
         self.declared: set[str] = set()
+
+    def taken(self, vectors: int, at: str) -> list[str]:
+        """Elements of the operand as the totals' dtype."""
+        if not self.converts:
+            return self.load(vectors, "%x", at)
+        element = "float" if self.floating else f"i{8 * self.source.itemsize}"
+        word = "fpext" if self.floating else "sext" if self.source.kind == "i" else "zext"
+        kind, wide, found = self.kind(vectors, element), self.kind(vectors), []
+        for k in range(max(vectors, 1)):
+            place = self.code.at(element, "%x", self.code.add(at, str(k * self.lanes)) if k else at)
+            narrow = self.code.do(f"load {kind}, ptr {place}, align {self.source.itemsize}")
+            found.append(self.code.do(f"{word} {kind} {narrow} to {wide}"))
+        return found
 
     # -- running totals ----------------------------------------------------------------------------------------------
 
@@ -104,13 +137,13 @@ class _Writer(Writer):
     def _rows(self, word: str, rows: list[str]) -> None:
         code, kind = self.code, self.element
         begins = [code.multiply(row, "%n") for row in rows]
-        totals = [self.load(0, "%x", begin)[0] for begin in begins]
+        totals = [self.taken(0, begin)[0] for begin in begins]
         for begin, total in zip(begins, totals, strict=True):
             self.store(0, [total], "%y", begin)
         with code.loop("1", "%n", carried=[(kind, total) for total in totals]) as (place, held):
             for k, begin in enumerate(begins):
                 at = code.add(begin, place)
-                held[k] = code.do(f"{word} {kind} {held[k]}, {self.load(0, '%x', at)[0]}")
+                held[k] = code.do(f"{word} {kind} {held[k]}, {self.taken(0, at)[0]}")
                 self.store(0, [held[k]], "%y", at)
 
     def column_totals(self, word: str) -> None:
@@ -120,15 +153,14 @@ class _Writer(Writer):
             begin, width = self._columns(task)
             for vectors, column in self.channels("0", width):
                 at = code.add(begin, column)
-                self.store(vectors, self.load(vectors, "%x", at), "%y", at)
+                self.store(vectors, self.taken(vectors, at), "%y", at)
             with code.loop("1", "%n") as (row, _):
                 here = code.add(begin, code.multiply(row, "%columns"))
                 before = code.do(f"sub i64 {here}, %columns")
                 for vectors, column in self.channels("0", width):
                     kind, at = self.kind(vectors), code.add(here, column)
-                    pairs = zip(
-                        self.load(vectors, "%y", code.add(before, column)), self.load(vectors, "%x", at), strict=True
-                    )
+                    totals = self.load(vectors, "%y", code.add(before, column))
+                    pairs = zip(totals, self.taken(vectors, at), strict=True)
                     self.store(vectors, [code.do(f"{word} {kind} {x}, {y}") for x, y in pairs], "%y", at)
 
     def _columns(self, task: str) -> tuple[str, str]:
@@ -170,44 +202,88 @@ class _Writer(Writer):
                 self._number(place, code.add(self.begin, column))
 
     def row_places(self, op: str) -> None:
-        """Vectors with the place of each lane's best; then the best lane, of equal ones that of the first place."""
-        code, lanes = self.code, _CHAINS * self.lanes
-        kind, places = f"<{lanes} x {self.element}>", f"<{lanes} x {self.index}>"
-        numbers = f"<{', '.join(f'{self.index} {k}' for k in range(lanes))}>"
-        whole = code.multiply(code.do(f"udiv i64 %n, {lanes}"), str(lanes))
+        """The best of each row, in vectors that do not wait for each other, and the block where it stands; then its
+        first place there."""
+        code, kind, step = self.code, f"<{self.lanes} x {self.element}>", str(self.chains * self.lanes)
+        worst = ("0xFFF" if op == "argmax" else "0x7FF") + 13 * "0" if self.floating else self._least(op)
+        count = code.least("%n", str(ROW_BLOCK))
+        final, rest = code.do(f"sub i64 %n, {count}"), code.do(f"sub i64 {count}, {step}")
         with code.loop("%low", "%high") as (row, _):
             begin = code.multiply(row, "%n")
-            start = code.do(f"load {kind}, ptr {code.at(self.element, '%x', begin)}, align {self.align}")
-            with code.loop(str(lanes), whole, str(lanes), [(kind, start), (places, numbers)]) as (at, held):
-                here = code.at(self.element, "%x", code.add(begin, at))
-                value = code.do(f"load {kind}, ptr {here}, align {self.align}")
-                number = code.do(f"add {places} {self._spread(at, places)}, {numbers}")
-                taken = self._better(op, kind, value, held[0])
-                held[:] = self._chosen(kind, taken, (value, number), (held[0], held[1]))
-            found = self._best_lane(op, lanes, held[0], held[1])
-            best = [(self.element, found[0]), (self.index, found[1])]
-            with code.loop(whole, "%n", carried=best) as (at, last):
-                value = self.load(0, "%x", code.add(begin, at))[0]
-                taken = self._better(op, self.element, value, last[0])
-                last[:] = self._chosen(self.element, taken, (value, self._spread(at, self.index)), (last[0], last[1]))
-            self._number(last[1], row)
+            first = code.at(self.element, "%x", begin)
+            with code.loop("0", "%n", str(ROW_BLOCK), [(self.element, worst), ("ptr", first)]) as (at, found):
+                here = code.add(begin, code.least(at, final))  # what was seen before is no better
+                start = self._vectors(here)
+                carried = [(kind, value) for value in start]
+                carried += [(_truth(kind), self._odd(kind, value)) for value in start if self.floating]
+                with code.loop(step, rest, step, carried) as (place, held):
+                    held[:] = self._step(op, kind, code.add(here, place), held)
+                best = self._best(op, kind, self._step(op, kind, code.add(here, rest), held))
+                pair = best, code.at(self.element, "%x", here)
+                taken = self._better(op, self.element, best, found[0])
+                found[:] = [
+                    code.do(f"select i1 {taken}, {each} {x}, {each} {y}")
+                    for each, x, y in zip((self.element, "ptr"), pair, found, strict=True)
+                ]
+            place = self._place_of(kind, found[1], count, found[0])
+            bytes_before = code.do(
+                f"sub i64 {code.do(f'ptrtoint ptr {found[1]} to i64')}, {code.do(f'ptrtoint ptr {first} to i64')}"
+            )
+            place = code.add(place, code.do(f"sdiv exact i64 {bytes_before}, {self.align}"))
+            code.run(f"store i64 {place}, ptr {code.at('i64', '%y', row)}, align 8")
 
-    def _best_lane(self, op: str, lanes: int, best: str, places: str) -> list[str]:
-        """The best of a vector and the first of its places."""
-        code, element, index = self.code, self.element, self.index
-        kind, integers, truths = (f"<{lanes} x {each}>" for each in (element, index, "i1"))
-        word = ("f" if self.floating else "s") + op[3:]
-        value = self._reduced(f"{word}.v{lanes}{'f' if self.floating else 'i'}{8 * self.align}", element, kind, best)
-        equal = "fcmp oeq" if self.floating else "icmp eq"
-        hit = code.do(f"{equal} {kind} {best}, {self._filled(kind, element, value)}")
-        if self.floating:
-            odd = code.do(f"fcmp uno {kind} {best}, {best}")
-            any_odd = self._reduced(f"or.v{lanes}i1", "i1", truths, odd)
-            hit = code.do(f"select i1 {any_odd}, {truths} {odd}, {truths} {hit}")
-            value = code.do(f"select i1 {any_odd}, {element} 0x7FF8000000000000, {element} {value}")
-        last = self._filled(integers, index, str(2 ** (int(index[1:]) - 1) - 1))
-        those = code.do(f"select {truths} {hit}, {integers} {places}, {integers} {last}")
-        return [value, self._reduced(f"smin.v{lanes}{index}", index, integers, those)]
+    def _least(self, op: str) -> str:
+        """The integer that no other one is worse than."""
+        limit = 2 ** (int(self.element[1:]) - 1)
+        return str(-limit if op == "argmax" else limit - 1)
+
+    def _vectors(self, at: str) -> list[str]:
+        """So many neighbours side by side."""
+        kind = f"<{self.lanes} x {self.element}>"
+        places = [self.code.at(self.element, "%x", self.code.add(at, str(k * self.lanes))) for k in range(self.chains)]
+        return [self.code.do(f"load {kind}, ptr {place}, align {self.align}") for place in places]
+
+    def _odd(self, kind: str, value: str) -> str:
+        """Which lanes are no numbers? Nothing for integers."""
+        return self.code.do(f"fcmp uno {kind} {value}, {value}") if self.floating else ""
+
+    def _step(self, op: str, kind: str, at: str, held: list[str]) -> list[str]:
+        """The best of these vectors and those before, and behind them where something was no number."""
+        code, relation = self.code, op[3:].replace("max", "gt").replace("min", "lt")
+        word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
+        values, truth, found = self._vectors(at), _truth(kind), []
+        for value, best in zip(values, held, strict=False):
+            wins = code.do(f"{word} {kind} {value}, {best}")
+            found.append(code.do(f"select {truth} {wins}, {kind} {value}, {kind} {best}"))
+        for value, before in zip(values, held[self.chains :], strict=False):
+            found.append(code.do(f"or {truth} {before}, {self._odd(kind, value)}"))
+        return found
+
+    def _best(self, op: str, kind: str, held: list[str]) -> str:
+        """The best of all lanes; NaN where one was met."""
+        code, element, truth = self.code, self.element, _truth(kind)
+        relation = op[3:].replace("max", "gt").replace("min", "lt")
+        word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
+        best, odd = held[0], held[self.chains :]
+        for value in held[1 : self.chains]:
+            wins = code.do(f"{word} {kind} {value}, {best}")
+            best = code.do(f"select {truth} {wins}, {kind} {value}, {kind} {best}")
+        name = f"{'f' if self.floating else 's'}{op[3:]}.v{self.lanes}{'f' if self.floating else 'i'}{8 * self.align}"
+        value = self._reduced(name, element, kind, best)
+        if not odd:
+            return value
+        any_odd = odd[0]
+        for each in odd[1:]:
+            any_odd = code.do(f"or {truth} {any_odd}, {each}")
+        met = self._reduced(f"or.v{self.lanes}i1", "i1", truth, any_odd)
+        return code.do(f"select i1 {met}, {element} 0x7FF8000000000000, {element} {value}")
+
+    def _place_of(self, kind: str, pointer: str, count: str, best: str) -> str:
+        """The first place of a block that holds its best element, or what is no number where that is none."""
+        self.declared.add(_search(kind, self.element, self.align, self.lanes, self.chains, self.floating))
+        truth = _truth(kind)
+        self.declared.add(f"declare i1 @llvm.vector.reduce.or.v{self.lanes}i1({truth})")
+        return self.code.do(f"call i64 @place(ptr {pointer}, i64 {count}, {self.element} {best})")
 
     def _reduced(self, what: str, result: str, kind: str, vector: str) -> str:
         self.declared.add(f"declare {result} @llvm.vector.reduce.{what}({kind})")
@@ -243,6 +319,59 @@ class _Writer(Writer):
             self.code.do(f"select {truth} {taken}, {each} {x}, {each} {y}")
             for each, x, y in zip((kind, index), new, old, strict=True)
         ]
+
+
+def _search(kind: str, element: str, align: int, lanes: int, chains: int, floating: bool) -> str:
+    """``@place(ptr, count, best)``: where the first such element stands, so many vectors in one trip; what the last
+    trip sees for a second time was none."""
+    truth, step, word = _truth(kind), chains * lanes, "fcmp oeq" if floating else "icmp eq"
+    hits, found, before = [], ["  %m0 = add i64 0, 0"], "zeroinitializer"
+    for k in range(chains):
+        hits += [
+            f"  %p{k} = getelementptr inbounds {element}, ptr %p, i64 %at{k}",
+            f"  %x{k} = load {kind}, ptr %p{k}, align {align}",
+            f"  %same{k} = {word} {kind} %x{k}, %wanted",
+            f"  %odd{k} = fcmp uno {kind} %x{k}, %x{k}" if floating else f"  %odd{k} = and {truth} %same{k}, %same{k}",
+            f"  %hit{k} = or {truth} %same{k}, %odd{k}",
+            f"  %any{k} = or {truth} {before}, %hit{k}",
+        ]
+        hits.insert(-6, f"  %at{k} = add i64 %from, {k * lanes}")
+        found += [
+            f"  %bits{k} = bitcast {truth} %hit{k} to i{lanes}",
+            f"  %wide{k} = zext i{lanes} %bits{k} to i64",
+            f"  %far{k} = shl i64 %wide{k}, {k * lanes}",
+            f"  %m{k + 1} = or i64 %m{k}, %far{k}",
+        ]
+        before = f"%any{k}"
+    lines = [
+        f"define internal i64 @place(ptr %p, i64 %n, {element} %best) {{",
+        "entry:",
+        f"  %one = insertelement {kind} poison, {element} %best, i64 0",
+        f"  %wanted = shufflevector {kind} %one, {kind} poison, <{lanes} x i32> zeroinitializer",
+        f"  %rest = sub i64 %n, {step}",
+        "  br label %head",
+        "head:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %on ]",
+        "  %ends = icmp sgt i64 %i, %rest",
+        "  %from = select i1 %ends, i64 %rest, i64 %i",
+        *hits,
+        f"  %met = call i1 @llvm.vector.reduce.or.v{lanes}i1({truth} {before})",
+        "  br i1 %met, label %found, label %on",
+        "on:",
+        f"  %next = add i64 %i, {step}",
+        "  %go = icmp slt i64 %next, %n",
+        "  br i1 %go, label %head, label %none",
+        "none:",  # only where somebody writes into the array meanwhile
+        "  ret i64 0",
+        "found:",
+        *found,
+        f"  %first = call i64 @llvm.cttz.i64(i64 %m{chains}, i1 false)",
+        "  %place = add i64 %from, %first",
+        "  ret i64 %place",
+        "}",
+        "declare i64 @llvm.cttz.i64(i64, i1)",
+    ]
+    return "\n".join(lines)
 
 
 def _truth(kind: str) -> str:
