@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of
+from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of, real_loop_of
 from futurex.ops.strides import has_gaps
-from futurex.ops.sweeps import REDUCTIONS, enters, holds_reduction, turned
+from futurex.ops.sweeps import REDUCTIONS, VIEWS, enters, holds_reduction, turned
 from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, program_order, rebuild, region_of
 from futurex.passes.rewrite import users_of
 from futurex.tree.graph import Graph, rebuilt
@@ -185,6 +185,8 @@ class _Recompute:
             enter = space is None or all(enters(leaf, space) for leaf in recipe.params)
             if space is not None and any(map(has_gaps, sources)):  # which would be copied
                 return False
+            if space is not None and not all(map(_is_real, recipe.nodes)):  # for which it would have no kernel
+                return False
             if not enter or (space is not None and value.shape != space.shape):
                 return False
         if moved > limit * (len(changed) + 1):  # each of them reads the value now, and it is written once
@@ -208,6 +210,10 @@ def _made_of(out: Node, ends: Callable[[Node], bool]) -> tuple[tuple[Node, ...],
             inside[node] = None
             pending += node.inputs
     return tuple(leaves), tuple(inside)
+
+
+def _is_real(node: Node) -> bool:
+    return not node.inputs or node.op in VIEWS or node.op in REDUCTIONS or real_loop_of(node) is not None
 
 
 def _is_approximate(node: Node) -> bool:

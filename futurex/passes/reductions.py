@@ -1,8 +1,9 @@
 """Reductions in the form that generated kernels know, to the bit: along axes that lie together, of numbers as they are.
 
 Axes apart from each other (``axis=(0, 2)`` of three) are reduced from the last one on, as NumPy's own loops do it. What
-NumPy converts before it adds is converted first, where its pieces of 8192 numbers are no part of the order; narrow
-integers that become doubles are added as integers, which no order can round. Halves are single precision, rounded once.
+NumPy converts before it adds is converted first; where its pieces of 8192 numbers are part of the order, and all
+elements are added up, these are rows, whose sums are added one after the other. Narrow integers that become doubles are
+added as integers, which no order can round. Halves are single precision, rounded once.
 
 Reductions of a part of the elements (``where=``) take what changes nothing in the place of the others, and ``fmax`` and
 ``fmin`` the smallest and the largest number in the place of NaN.
@@ -18,6 +19,7 @@ import numpy as np
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import HALF, SUPPORTED
 from futurex.ops.reduce import axes_of, reduced_shape
+from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import LEAST_ROW, REDUCTIONS, Space, space_of, turned
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite
@@ -131,8 +133,34 @@ def _converted(node: Node, x: Node) -> Node | None:
             return apply("cast", _reduced(node, x, np.dtype(np.int64)), dtype=_DOUBLE)
     wide = _DOUBLE if x.dtype.kind in "iub" else x.dtype
     if x.dtype in SUPPORTED and node.dtype in SUPPORTED and wide.itemsize <= node.dtype.itemsize:
-        return _reduced(node, apply("cast", x, dtype=node.dtype)) if _whole_pieces(space) else None
+        return _cast_first(node, x, space)
     return None
+
+
+def _cast_first(node: Node, x: Node, space: Space) -> Node | None:
+    return _reduced(node, apply("cast", x, dtype=node.dtype)) if _whole_pieces(space) else _in_pieces(node, x, space)
+
+
+def _in_pieces(node: Node, x: Node, space: Space) -> Node | None:
+    """A sum over all elements as they lie: pairwise in each piece, and one piece after the other."""
+    if space.pattern != "R" or turned(x) or has_gaps(x):
+        return None
+    whole = x.size // _PIECE * _PIECE
+    flat = apply("reshape", x, shape=(x.size,))
+    pieces = apply("reshape", _slice(flat, 0, whole), shape=(whole // _PIECE, _PIECE))
+    attrs = {"keepdims": False, "dtype": None}
+    sums = apply("sum", apply("cast", pieces, dtype=node.dtype), axis=(1,), **attrs)
+    running = apply("cumsum", sums, axis=0, dtype=None)
+    total = apply("reshape", _slice(running, whole // _PIECE - 1, whole // _PIECE), shape=node.shape)
+    total = apply("add", total, const(node.dtype.type(0)))  # NumPy begins with zero
+    if whole == x.size:
+        return total
+    rest = apply("sum", apply("cast", _slice(flat, whole, x.size), dtype=node.dtype), axis=(0,), **attrs)
+    return apply("add", total, rest)
+
+
+def _slice(x: Node, start: int, stop: int) -> Node:
+    return apply("load", x, chain=(("index", (("s", start, stop, None),)),))
 
 
 def _whole_pieces(space: Space) -> bool:
@@ -144,7 +172,7 @@ def _of_halves(node: Node, x: Node, space: Space) -> Node | None:
     if node.op in ("any", "all"):
         return _reduced(node, apply("cast", x, dtype=np.dtype(bool)))
     if node.op == "sum" and node.dtype == _SINGLE:
-        return _reduced(node, apply("cast", x, dtype=_SINGLE)) if _whole_pieces(space) else None
+        return _cast_first(node, x, space)
     by_row = space.pattern in ("R", "KR")  # along columns every sum is rounded
     if node.dtype != HALF or not (node.op in ("max", "min") or (node.op == "sum" and by_row)):
         return None

@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from compare import bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.ops.sweeps import REDUCTIONS
@@ -101,3 +103,24 @@ def test_norms_of_matrices_are_regions(axis, ord):
         assert "norm" not in ops_of(after)
         expected = np.linalg.norm(values, ord=ord, axis=axis, keepdims=keepdims)
         assert bits(np.asarray(after(values)[0])) == bits(expected)
+
+
+@given(
+    size=st.one_of(st.integers(65536, 90000), st.sampled_from([8192 * 8, 8192 * 9, 8192 * 9 + 1, 8192 * 10 - 1])),
+    case=st.sampled_from([("f4", "f8"), ("i8", "f8"), ("u8", "f8"), ("f2", "f4"), ("i8", "f4")]),
+    seed=st.integers(0, 99), rows=st.sampled_from([1, 2, 7]), keepdims=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_what_numpy_adds_in_pieces(size, case, seed, rows, keepdims):
+    source, dtype = case
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(rows, size // rows)) * (2.0**60 if source in ("i8", "u8") else 1.0)
+    values = np.abs(values).astype(source) if source == "u8" else values.astype(source)
+    values[0, 3] = 0 if seed % 2 else -0.0
+    if seed % 5 == 0:
+        values[:] = -0.0
+    x = param(Aval(values.shape, values.dtype), "x")
+    graph = Graph([x], [reduce("sum", x, None, np.dtype(dtype), keepdims)])
+    after = arrange_reductions(graph)
+    assert ("cumsum" in ops_of(after)) == (case != ("i8", "f4") and values.size >= 65536)
+    assert bits(np.asarray(after(values)[0])) == bits(np.asarray(values.sum(dtype=dtype, keepdims=keepdims)))

@@ -203,3 +203,12 @@ def test_few_quotients_of_doubles_are_computed_again(dtype: str, least: int, mos
     regions = [node.attrs["graph"] for node in graph.nodes if node.op in ("fused", "fused_reduction")]
     divisions = [sum(node.op == "divide" for node in region.nodes) for region in regions]
     assert least <= max(divisions) <= most
+
+
+def test_complex_operations_stay_before_a_reduction() -> None:
+    """Kernels with reductions know none: the region would be NumPy's."""
+    z = param(Aval((ROWS, COLUMNS), np.dtype(np.complex128)), "z")
+    graph = optimise(Graph([z], [apply("max", apply("absolute", z), axis=(0,), keepdims=False)]))
+    assert [node.op for node in graph.nodes if node.inputs] == ["fused", "fused_reduction"]
+    found = fx.runtime.plan.compile_plan(graph)
+    assert {each.kernel.backend for each in found.instructions} == {"numba"}
