@@ -98,6 +98,18 @@ def is_apart(array: Any, given: list[Any]) -> bool:
     return not any(isinstance(other, np.ndarray) and np.may_share_memory(array, other) for other in given)
 
 
+def folded(array: np.ndarray) -> bool:
+    """May elements of an array share memory with each other, as those of broadcast arrays and of windows do?"""
+    if array.flags.forc or not array.size:
+        return False
+    reach = array.itemsize
+    for stride, extent in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if extent > 1 and stride < reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
 def overlap(leaves: list[Any], captured: list[Any]) -> bool:
     """Do two different arrays among the arguments, or an argument and an array from outside, share memory?"""
     own = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}.values())

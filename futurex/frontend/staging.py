@@ -30,7 +30,7 @@ from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
-from futurex.frontend.plain import call_for_futures, call_plainly, overlap
+from futurex.frontend.plain import call_for_futures, call_plainly, folded, overlap
 from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
 from futurex.frontend.switch import disabled, disabling
@@ -374,8 +374,9 @@ class Futurized(Standing, Generic[P, R]):
     def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
         """Is every array that is written one that may be, and a storage of its own?"""
         targets = [leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written]
-        frozen = any(isinstance(target, np.ndarray) and not target.flags.writeable for target in targets)
-        return not frozen and not overlap(leaves, captured)
+        arrays = [target for target in targets if isinstance(target, np.ndarray)]
+        # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
+        return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)
 
     def _write_back(
         self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]

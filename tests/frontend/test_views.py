@@ -1,5 +1,7 @@
 """Views, writes and aliasing mean in staged code what they mean in NumPy."""
 
+import warnings
+
 import container_cases
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import view_cases
 from compare import check
 
 import futurex as fx
+from futurex.frontend.plain import folded
 
 CASES = [*view_cases.cases, *container_cases.cases, *scalar_cases.cases]
 
@@ -47,6 +50,44 @@ def test_overlapping_arguments():
     got = fx.futurize(shift_into)(actual[1:], actual[:-1])
     assert float(got) == wanted
     assert actual.tobytes() == expected.tobytes()
+
+
+def _broadcast():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.broadcast_arrays(np.zeros((1, 3)), np.ones((4, 1)))[0]
+
+
+FOLDED = {
+    "one element for all": lambda: np.lib.stride_tricks.as_strided(np.zeros(1), (4,), (0,)),
+    "windows": lambda: np.lib.stride_tricks.sliding_window_view(np.arange(6.0), 3, writeable=True),
+    "broadcast": _broadcast,
+}
+
+
+def counted(x, y):
+    x += y
+    return (x * 2).sum()
+
+
+@pytest.mark.filterwarnings("ignore:Numpy has detected:DeprecationWarning")
+@pytest.mark.parametrize("kind", FOLDED)
+def test_an_argument_whose_elements_share_memory_is_written_as_numpy_does(kind):
+    """Several names for one element: a write changes them all."""
+    function, first, second = fx.futurize(counted), FOLDED[kind](), FOLDED[kind]()
+    more = np.arange(first.shape[-1], dtype=float)
+    wanted = counted(first, more)
+    assert float(function(second, more)) == wanted
+    assert second.tobytes() == first.tobytes()
+
+
+def test_an_argument_with_gaps_is_staged():
+    """Elements that lie apart, in whatever order, are not taken for ones that share memory."""
+    function, wide = fx.futurize(counted), np.zeros((5, 8, 6))
+    for view in (wide[::2, ::-3], wide.T[::2], wide[:, :1, ::2], wide[:0], wide[2]):
+        assert not folded(view)
+    assert float(function(wide[::2, 1, ::-3], np.ones(2))) == 12.0
+    assert wide.sum() == 6.0
 
 
 def same_object(a, b):
