@@ -85,7 +85,9 @@ class Choice:
 
     def was_staged(self, began: float) -> None:
         """A staged call, begun at ``began``, has returned."""
-        took, plan = time.perf_counter() - began, self.variant.plan
+        took, plan = time.perf_counter() - began, self.variant._plan
+        if plan is None:  # there was no room for one
+            return
         if not is_short(plan):
             took = max(took, plan.grain.seconds)
         if self._settled(plan):

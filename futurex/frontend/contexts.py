@@ -27,7 +27,9 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     imports happen at every run as they do now; others may belong to the trace.
     """
     trace = current()
-    shields = not _surely_not_at_run_time(caught)
+    kinds = _kinds(caught)
+    shields = kinds is None or not all(issubclass(kind, NEVER_RUN) for kind in kinds)
+    trace.waits = trace.waits or MemoryError in (kinds or ())  # a run without room is made again as plain Python
     trace.protected += shields
     try:
         yield
@@ -41,15 +43,15 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
         trace.protected -= shields
 
 
-def _surely_not_at_run_time(caught: Callable[[], tuple[Any, ...]] | None) -> bool:
-    """Do the handlers catch only what no operation raises at run time?"""
+def _kinds(caught: Callable[[], tuple[Any, ...]] | None) -> list[Any] | None:
+    """The types that handlers catch; None where they are all, or not known."""
     if caught is None:
-        return False
+        return None
     try:
         kinds = [kind for entry in caught() for kind in (entry if isinstance(entry, tuple) else (entry,))]
-        return all(issubclass(kind, NEVER_RUN) for kind in kinds)
+        return kinds if all(isinstance(kind, type) for kind in kinds) else None
     except Exception:
-        return False
+        return None
 
 
 def context(manager: Any) -> Any:

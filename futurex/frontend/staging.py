@@ -141,7 +141,7 @@ class Futurized(Standing, Generic[P, R]):
 
     def _run_again(self, lane: Lane, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         variant = lane.variant
-        plan = variant._plan or variant.plan
+        plan = variant._plan
         if lane.pack is None or not isinstance(plan, Plan):
             return self._run(variant, leaves, args, kwargs)
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
@@ -346,16 +346,12 @@ class Futurized(Standing, Generic[P, R]):
     def _finish(
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
-        with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
-            if self._strict and floating.strict():
-                futures = run_here(variant.checked, inputs)
-                for failure in filter(None, (future.exception() for future in futures)):
-                    settle(failure)
-                    raise failure
-            elif variant.has_log:
-                futures = run_here(variant.plan, inputs)
-            else:
-                futures = launched(executor(), variant.plan, inputs, variant.waits or variant.chooses, variant.gives)
+        try:
+            futures = self._started(variant, inputs)
+        except MemoryError:  # there is no room for what the plan needs at once
+            if self._strict or self._limit is not None or variant.gives:
+                raise
+            return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         if variant.waits:
             error = variant.error_of(futures)
             if isinstance(error, ChangedResult):
@@ -369,6 +365,18 @@ class Futurized(Standing, Generic[P, R]):
                 raise error
             self._write_back(variant, leaves, captured, futures)
         return left_behind(variant, leaves, captured, futures, (args, kwargs))
+
+    def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
+        with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
+            if not (self._strict and floating.strict()):
+                if variant.has_log:
+                    return run_here(variant.plan, inputs)
+                return launched(executor(), variant.plan, inputs, variant.waits or variant.chooses, variant.gives)
+            futures = run_here(variant.checked, inputs)
+            for failure in filter(None, (future.exception() for future in futures)):
+                settle(failure)
+                raise failure
+            return futures
 
     @staticmethod
     def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:

@@ -66,7 +66,8 @@ FOLDED = {
 
 
 def counted(x, y):
-    x += y
+    x[..., -1] += 1
+    x[-1] += y[-1]
     return (x * 2).sum()
 
 
@@ -86,8 +87,8 @@ def test_an_argument_with_gaps_is_staged():
     function, wide = fx.futurize(counted), np.zeros((5, 8, 6))
     for view in (wide[::2, ::-3], wide.T[::2], wide[:, :1, ::2], wide[:0], wide[2]):
         assert not folded(view)
-    assert float(function(wide[::2, 1, ::-3], np.ones(2))) == 12.0
-    assert wide.sum() == 6.0
+    assert float(function(wide[::2, 1, ::-3], np.ones(2))) == 10.0
+    assert wide.sum() == 5.0
 
 
 def same_object(a, b):
