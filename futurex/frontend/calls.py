@@ -33,6 +33,7 @@ from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.ops.opaque import identity
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
@@ -127,7 +128,7 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _call(function, args, kwargs)
     trace.in_library = fragments.of_library(function)
     try:
-        if fragments.identity(function) in known.opaque:
+        if identity(function) in known.opaque:
             return fragments.stage(function, args, kwargs, known)
         return _call(function, args, kwargs)
     except UnknownDimension as error:
@@ -145,7 +146,7 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _with_candidate(escape: Escape, function: Any) -> Escape:
     """The escape with the function among its candidates, if it may be one."""
-    tried = fragments.identity(function) in current().fragments.opaque
+    tried = identity(function) in current().fragments.opaque
     if not tried and fragments.is_admissible(function):
         escape.candidates.append(function)
     return escape

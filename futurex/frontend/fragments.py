@@ -23,7 +23,7 @@ from futurex.frontend.layout import f_strides, is_contiguous
 from futurex.frontend.rewrite import is_rewritten
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
-from futurex.ops.opaque import Call, Hole, Leaf, Outcome
+from futurex.ops.opaque import Call, Hole, Leaf, Outcome, identity
 from futurex.ops.warned import Line, lines
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
@@ -69,16 +69,6 @@ class Fragments:
         if key not in self.seen or self.seen[key] != after:
             self.seen[key] = after
             self.lessons += 1
-
-
-def identity(function: Any) -> Any:
-    """What makes two calls calls of the same function."""
-    if isinstance(function, types.MethodType):
-        return id(function.__func__), id(function.__self__)
-    owner = getattr(function, "__self__", None)
-    if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):
-        return function.__name__, id(owner)
-    return id(function)
 
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.fragments import Fragments, identity, kinds_of, of_library
+from futurex.frontend.fragments import Fragments, kinds_of, of_library
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.rewrite.function import rewrite
 from futurex.frontend.rewrite.source import NoSource
 from futurex.frontend.rewrite.syntax import fx
-from futurex.ops.opaque import Made, outcome_of
+from futurex.ops.opaque import Made, identity, outcome_of
 from futurex.ops.warned import warn_here
 from futurex.tree.pytree import flatten, opened
 from futurex.tree.source import is_known

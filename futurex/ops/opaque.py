@@ -8,6 +8,7 @@ need not make it a second time.
 from __future__ import annotations
 
 import functools
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ class Made:
 class Call:
     """A function with its arguments: a nest whose leaves are values, or holes for the arrays of the run.
 
-    It travels by the function's name; a graph that calls a function without one cannot be pickled.
+    It travels by the function's name; a graph that calls a function without one cannot be pickled. Two functions may
+    have one name, closures of one ``def`` or a name that was bound anew: graphs that call them are different ones.
     """
 
     function: Callable[..., Any]
@@ -101,8 +103,8 @@ class Call:
         return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def __stable__(self) -> str:
-        statics = [repr(leaf) for leaf in self.leaves if not isinstance(leaf, Hole)]
-        return f"{self.name}({statics})"
+        leaves = [repr(leaf) if isinstance(leaf, _BY_VALUE) else f"#{id(leaf)}" for leaf in self.leaves]
+        return f"{self.name}#{identity(self.function)}#{hash(self.structure)}({leaves}) -> {self.outcome!r}"
 
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""
@@ -139,6 +141,19 @@ class Hole:
     index: int
     order: Any = "C"
     is_array: bool = True
+
+
+_BY_VALUE = (*PYTHON_SCALARS, str, bytes, type(None), np.generic, np.dtype, Hole)
+
+
+def identity(function: Any) -> Any:
+    """What makes two calls calls of the same function."""
+    if isinstance(function, types.MethodType):
+        return id(function.__func__), id(function.__self__)
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, types.BuiltinMethodType) and not isinstance(owner, types.ModuleType | None):
+        return function.__name__, id(owner)
+    return id(function)
 
 
 def _given(value: Any, leaf: Any) -> Any:

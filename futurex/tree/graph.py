@@ -150,13 +150,18 @@ def _never() -> bool:
 def same_lines(one: Graph, other: Graph) -> bool:
     """Are two graphs equal, and their nodes from the same lines? Their plans then raise the same errors, too.
 
-    A view that cannot fail has no line of its own: it is made where it is written, or where its elements are read.
+    Attributes with one text may name two classes or functions, of which one was bound anew: they are compared
+    themselves. A view that cannot fail has no line of its own: it is made where it is written, or where its elements
+    are read.
     """
     lines = [[node.src for node in graph.nodes if not _is_silent(node)] for graph in (one, other)]
     if one != other or lines[0] != lines[1]:
         return False
     inner = [[value for node in graph.nodes for value in node.attrs.values()] for graph in (one, other)]
-    return all(same_lines(a, b) for a, b in zip(*inner, strict=True) if isinstance(a, Graph))
+    return all(
+        same_lines(a, b) if isinstance(a, Graph) else not hasattr(a, "__stable__") or a == b
+        for a, b in zip(*inner, strict=True)
+    )
 
 
 def _is_silent(node: Node) -> bool:

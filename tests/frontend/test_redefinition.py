@@ -269,3 +269,23 @@ def test_code_that_is_replaced_in_place_as_autoreload_does():
     assert futurized(X).tolist() == [2, 3]
     first.__code__, first.__defaults__ = second.__code__, second.__defaults__
     assert futurized(X).tolist() == [5, 10]
+
+
+class TooLarge(Exception):
+    pass
+
+
+@fx.futurize
+def small(x):
+    if x.sum() > 10:
+        raise TooLarge(f"{x.sum()}")
+    return x * 2
+
+
+def test_an_exception_is_of_the_class_that_its_name_is_now(monkeypatch):
+    """As in a notebook, where a cell that defines the class runs again."""
+    for _ in range(2):
+        assert small(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+        with pytest.raises(TooLarge, match="30"):
+            small(np.full(3, 10.0)).result()
+        monkeypatch.setattr(HERE, "TooLarge", type("TooLarge", (Exception,), {"__module__": __name__}))
