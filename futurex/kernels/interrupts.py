@@ -15,7 +15,7 @@ from typing import Any
 
 from futurex.kernels.addresses import address_of_function
 
-MAIN, TRUTH, FUNCTIONS, TOLD = 0, 1, 2, 11
+MAIN, TRUTH, FUNCTIONS, TOLD = 0, 1, 2, 17
 """Words of the desk: the main thread, ``True``, functions that code calls, and the threads that were told to end."""
 MOST = 64
 """Threads that can have been told at once; others go on to the end."""
@@ -24,7 +24,8 @@ DESK = ctypes.addressof(_desk)
 _api: Any = ctypes.PyDLL(None)
 _NAMES = (
     "PyThread_get_thread_ident", "PyGILState_Ensure", "PyErr_CheckSignals", "PyGILState_Release", "clock_gettime",
-    "PyErr_Fetch", "PyLong_FromLongLong", "PyObject_CallOneArg", "Py_DecRef",
+    "PyErr_Fetch", "PyLong_FromLongLong", "PyObject_CallOneArg", "Py_DecRef", "PyFloat_FromDouble",
+    "PyObject_Vectorcall", "PyFloat_AsDouble", "PyLong_AsLongLong", "PyErr_Occurred", "PyErr_Clear",
 )  # fmt: skip
 _desk[FUNCTIONS : FUNCTIONS + len(_NAMES)] = [address_of_function(getattr(_api, name)) for name in _NAMES]
 _desk[TRUTH] = id(True)

@@ -13,11 +13,14 @@ from futurex.frontend.tracer import fresh
 from futurex.tree.node import Node
 from futurex.tree.source import without_frames
 
-_DIVISIONS = {np.divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod}
+_DIVISIONS = {
+    np.divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod, np.divmod: divmod,
+}  # fmt: skip
 _WIDE = 63  # bits of an integer from data
 _COUNTED = 62  # bits that counting by small steps does not reach
 _SMALL = 40
 _LIMIT = 2.0**63
+_LEAST = -(1 << 63)
 
 
 def check_numbers(ufunc: Any, nodes: list[Node]) -> None:
@@ -26,12 +29,18 @@ def check_numbers(ufunc: Any, nodes: list[Node]) -> None:
         _require(emit("not_equal", nodes[1], 0), _division_error(ufunc, *(node.dtype.kind for node in nodes)))
     elif ufunc in (np.left_shift, np.right_shift) and nodes[1].op != "const":
         _require(emit("greater_equal", nodes[1], 0), ValueError("negative shift count"))
-    if all(node.dtype.kind == "i" for node in nodes) and len(nodes) == 2:
-        fits = _fits(ufunc, *nodes)
+    if all(node.dtype.kind == "i" for node in nodes):
+        fits = _fits(ufunc, *nodes) if len(nodes) == 2 else _opposite_fits(ufunc, *nodes)
         if fits is not None:
             current().waits = True  # the call that fails this check is run again as plain Python
             wide = "a Python int of staged code does not fit into 64 bits; use floats, or keep it out of staged code"
             _require(fits, OverflowError(wide))
+
+
+def check_exponent(node: Node) -> None:
+    """Check that a power of two ints is one, too: by a negative one it is a float."""
+    current().waits = True  # the call that fails this check is run again as plain Python
+    _require(emit("greater_equal", node, 0), OverflowError("a negative power of a Python int of staged code"))
 
 
 @functools.cache
@@ -73,11 +82,20 @@ def _fits(ufunc: Any, a: Node, b: Node) -> Node | None:
             return None
         product = emit("multiply", emit("python_scalar", a, kind="f"), emit("python_scalar", b, kind="f"))
         return emit("less", emit("absolute", product), _LIMIT)
+    if ufunc is np.floor_divide and bits_of_int(a) == _WIDE and (b.op != "const" or b.value == -1):
+        return emit("logical_or", emit("not_equal", a, _LEAST), emit("not_equal", b, -1))
     if ufunc is np.left_shift:
         shift = emit("power", 2.0, emit("python_scalar", b, kind="f"))
         product = emit("multiply", emit("python_scalar", a, kind="f"), shift)
         return emit("less", emit("absolute", product), _LIMIT)
     return None
+
+
+def _opposite_fits(ufunc: Any, a: Node) -> Node | None:
+    """The same for what changes signs: the least integer has no opposite of 64 bits."""
+    if ufunc not in (np.negative, np.absolute) or bits_of_int(a) < _WIDE:
+        return None
+    return emit("not_equal", a, _LEAST)
 
 
 def _is_unit(*nodes: Node) -> bool:

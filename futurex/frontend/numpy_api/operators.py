@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.checks import bits_of_int, check_numbers
+from futurex.frontend.numpy_api.checks import bits_of_int, check_exponent, check_numbers
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
@@ -33,6 +33,7 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     if ufunc is np.power:
         return _power(*values)
     if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
+        check_numbers(np.divmod, list(map(node_of, values)))  # which has an error of its own
         return operate(np.floor_divide, *values), operate(np.remainder, *values)
     nodes = [node_of(value) for value in values]
     if ufunc in _ORDERS and any(node.dtype.kind == "c" for node in nodes):
@@ -110,9 +111,11 @@ def _is_array(value: Any, node: Node) -> bool:
 
 
 def _python_power(x: Node, y: Node) -> Any:
-    whole = y.op == "const" and y.dtype.kind in "ib" and y.value >= 0
-    if x.dtype.kind not in "fc" and y.dtype.kind != "c" and not whole:
-        raise Escape("a power of traced Python integers", "its type depends on the values")
+    x, y = (emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in (x, y))
+    if x.dtype.kind == y.dtype.kind == "i" and not (y.op == "const" and y.value >= 0):
+        if y.op == "const":
+            return fresh(emit("scalar_power", emit("python_scalar", x, kind="f"), y))
+        check_exponent(y)
     if y.dtype.kind == "f" and not (y.op == "const" and float(y.value).is_integer()) and not _never_negative(x):
         current().waits = True  # where Python's result is complex, the call is run again as plain Python
     return fresh(emit("scalar_power", x, y))

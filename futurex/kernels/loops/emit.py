@@ -22,6 +22,7 @@ from futurex.kernels.loops import (
     indexing,
     linear,
     looking,
+    mathematics,
     reductions,
     searching,
     values,
@@ -73,6 +74,7 @@ class Emitter:
         self.kernels = Kernels({}, set())
         self.calls: list[Call] = []
         self.look: int | None = None  # the first of the words of looks
+        self.asks = False  # does it call functions of Python's own with numbers?
         self.objects: dict[int, Any] = {}  # opaque constants
         self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
@@ -286,11 +288,10 @@ class Emitter:
             return values.python_scalar(self.function, self.scalar(inputs[0]), node.attrs["kind"])
         if node.op == "scalar_power":
             base, exponent = map(self.scalar, inputs)
-            found = values.power(self.function, base, exponent, node.dtype, node.aval.weak)
+            found = mathematics.power(self.function, base, exponent, node.dtype, node.aval.weak)
             return Scalar(found, node.dtype, node.aval.weak)
-        if node.op == "math_call" and not node.attrs.get("options"):
-            found = values.of_math(self.function, node.attrs["function"], list(map(self.scalar, inputs)))
-            return Scalar(found, node.dtype, weak)
+        if node.op == "math_call":
+            return Scalar(mathematics.of_math(self, node, list(map(self.scalar, inputs))), node.dtype, weak)
         if node.op == "scalar_multiply":
             return Scalar(values.product(self.function, list(map(self.scalar, inputs)), node.dtype), node.dtype, weak)
         if node.op == "scalar_divide":
@@ -320,6 +321,7 @@ class Emitter:
             RUNTIME,
             *self.kernels.text(),
             *([looking.TEXT] if self.look is not None else []),
+            *([mathematics.TEXT] if self.asks else []),
             "define internal void @part(ptr %block, i64 %part) {",
             "entry:",
             *self.memory.prologue(scalars),

@@ -117,7 +117,8 @@ def prologue(word: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _at(name: str, base: str, word: int, kind: str = "") -> str:
+def at(name: str, base: str, word: int, kind: str = "") -> str:
+    """The address of a word, and with a ``kind`` what stands there."""
     loaded = f"\n  {name} = load {kind}, ptr {name}.at, align 8" if kind else ""
     return f"  {name}.at = getelementptr i64, ptr {base}, i64 {word}{loaded}"
 
@@ -125,10 +126,10 @@ def _at(name: str, base: str, word: int, kind: str = "") -> str:
 _FETCH = f"""
 define internal void @fetch(ptr %look) cold noinline {{
   %desk = load ptr, ptr %look, align 8
-{_at("%fetch", "%desk", FUNCTIONS + 5, "ptr")}
-{_at("%kind", "%look", FETCHED)}
-{_at("%value", "%look", FETCHED + 1)}
-{_at("%trace", "%look", FETCHED + 2)}
+{at("%fetch", "%desk", FUNCTIONS + 5, "ptr")}
+{at("%kind", "%look", FETCHED)}
+{at("%value", "%look", FETCHED + 1)}
+{at("%trace", "%look", FETCHED + 2)}
   call void %fetch(ptr %kind.at, ptr %value.at, ptr %trace.at)
   ret void
 }}
@@ -138,13 +139,13 @@ _FAILS = f"""
 define internal i1 @fails(ptr %look, i64 %number) noinline {{
 entry:
   %desk = load ptr, ptr %look, align 8
-{_at("%ensure", "%desk", FUNCTIONS + 1, "ptr")}
-{_at("%release", "%desk", FUNCTIONS + 3, "ptr")}
-{_at("%integer", "%desk", FUNCTIONS + 6, "ptr")}
-{_at("%call", "%desk", FUNCTIONS + 7, "ptr")}
-{_at("%drop", "%desk", FUNCTIONS + 8, "ptr")}
-{_at("%truth", "%desk", TRUTH, "ptr")}
-{_at("%calls", "%look", CALLED, "ptr")}
+{at("%ensure", "%desk", FUNCTIONS + 1, "ptr")}
+{at("%release", "%desk", FUNCTIONS + 3, "ptr")}
+{at("%integer", "%desk", FUNCTIONS + 6, "ptr")}
+{at("%call", "%desk", FUNCTIONS + 7, "ptr")}
+{at("%drop", "%desk", FUNCTIONS + 8, "ptr")}
+{at("%truth", "%desk", TRUTH, "ptr")}
+{at("%calls", "%look", CALLED, "ptr")}
   %state = call i32 %ensure()
   %argument = call ptr %integer(i64 %number)
   %result = call ptr %call(ptr %calls, ptr %argument)
@@ -169,16 +170,16 @@ _ASK = f"""
 define internal i64 @ask(ptr %block, ptr %look, i64 %budget) cold noinline {{
 entry:
   %desk = load ptr, ptr %look, align 8
-{_at("%ident", "%desk", FUNCTIONS, "ptr")}
-{_at("%main", "%desk", MAIN, "i64")}
-{_at("%first", "%look", FIRST_BLOCK, "ptr")}
+{at("%ident", "%desk", FUNCTIONS, "ptr")}
+{at("%main", "%desk", MAIN, "i64")}
+{at("%first", "%look", FIRST_BLOCK, "ptr")}
   %me = call i64 %ident()
   %is.main = icmp eq i64 %me, %main
   br i1 %is.main, label %signals, label %told
 signals:
-{_at("%ensure", "%desk", FUNCTIONS + 1, "ptr")}
-{_at("%check", "%desk", FUNCTIONS + 2, "ptr")}
-{_at("%release", "%desk", FUNCTIONS + 3, "ptr")}
+{at("%ensure", "%desk", FUNCTIONS + 1, "ptr")}
+{at("%check", "%desk", FUNCTIONS + 2, "ptr")}
+{at("%release", "%desk", FUNCTIONS + 3, "ptr")}
   %state = call i32 %ensure()
   %handled = call i32 %check()
   %raised = icmp ne i32 %handled, 0
@@ -212,14 +213,14 @@ ended:
   store i64 %reason, ptr %block, align 8
   ret i64 0
 time:
-{_at("%read", "%desk", FUNCTIONS + 4, "ptr")}
-{_at("%clock", "%look", _CLOCK)}
+{at("%read", "%desk", FUNCTIONS + 4, "ptr")}
+{at("%clock", "%look", _CLOCK)}
   %timed = call i32 %read(i32 1, ptr %clock.at)
   %seconds = load i64, ptr %clock.at, align 8
-{_at("%rest", "%look", _CLOCK + 1, "i64")}
+{at("%rest", "%look", _CLOCK + 1, "i64")}
   %whole = mul i64 %seconds, 1000000000
   %now = add i64 %whole, %rest
-{_at("%then", "%look", _WHEN, "i64")}
+{at("%then", "%look", _WHEN, "i64")}
   store i64 %now, ptr %then.at, align 8
   %took = sub i64 %now, %then
   %is.short = icmp slt i64 %took, {_SHORT}

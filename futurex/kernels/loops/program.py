@@ -49,7 +49,7 @@ class Program:
         self._give(emitter, list(build(emitter, inputs)))
         self.interpreted = 0
         self.fails = any(f"label %{FAIL}" in line for line in emitter.function.lines)
-        if parts > 1 and (emitter.calls or not all(ours for cell, _, ours in self.outs if cell)):
+        if parts > 1 and (emitter.calls or emitter.asks or not all(ours for cell, _, ours in self.outs if cell)):
             raise Unsupported("a loop whose parts need each other")
         self._text = emitter.text(scalars, parts, self.threads > 1)
         self._entry = compiled(self._text, wait=not is_behind())

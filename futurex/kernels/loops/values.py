@@ -24,12 +24,7 @@ NUMBERS = SUPPORTED | COMPLEX
 _EXACT = 1 << 53
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _LOGIC = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
-_OF_MATH = frozenset((
-    "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-))  # fmt: skip
-"""Functions of ``math`` that are the C library's of the same name."""
-_MOST_FACTORS = 4  # of a power that is multiplied out
+_BITS = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor"))
 _CHECKED = {"add": "sadd", "subtract": "ssub", "multiply": "smul"}
 
 
@@ -72,7 +67,7 @@ def converted(function: Function, value: Scalar, target: Dtype) -> str:
     if source.kind == "c" and target.kind not in "cb":
         raise Unsupported("a complex number as a real one")
     if source.kind == "f" and target.kind in "iu":
-        return _truncated(function, value, target)
+        return truncated(function, value, target)
     if value.weak and source == _INT and target.kind in "iu":
         _fits(function, value, np.iinfo(target).min, np.iinfo(target).max, target)
     if value.weak and source == _INT and target in (np.dtype(np.float32), np.dtype(np.complex64)):
@@ -92,7 +87,7 @@ def _fits(function: Function, value: Scalar, low: int, high: int, target: Dtype)
         function.fail_if(function.emit(f"icmp sgt i64 {value.register}, {high}"))
 
 
-def _truncated(function: Function, value: Scalar, target: Dtype) -> str:
+def truncated(function: Function, value: Scalar, target: Dtype) -> str:
     """A float as an integer, where the result is in range: elsewhere it differs from machine to machine."""
     wide = function.cast(value.register, value.dtype, _FLOAT)
     if target.itemsize == 8 and target.kind == "u":
@@ -180,6 +175,8 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
         return operate(function, name, _BOOL, [converted(function, value, _BOOL) for value in operands])
     kinds = {value.dtype.kind for value in operands}
     common = _FLOAT if "f" in kinds or name == "divide" else _INT if "i" in kinds else _BOOL
+    if dtype == _BOOL and name in _BITS and kinds == {"b"}:
+        return operate(function, name, _BOOL, [value.register for value in operands])
     if name not in OPERATIONS or (common == _BOOL and name not in _COMPARISONS and name != "divide"):
         raise Unsupported(f"{name} of Python numbers")
     if name not in _COMPARISONS and dtype != common:
@@ -194,9 +191,9 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
         is_zero = f"fcmp oeq {kind} {registers[1]}, 0.0" if common == _FLOAT else f"icmp eq {kind} {registers[1]}, 0"
         function.fail_if(function.emit(is_zero))
         if common == _FLOAT and name != "divide":
-            raise Unsupported(f"{name} of Python floats")
+            return floored(function, name, *registers)
     if common == _INT and name in _CHECKED:
-        return _moved(function, name, *registers) or _checked(function, _CHECKED[name], *registers)
+        return _moved(function, name, *registers) or checked(function, _CHECKED[name], *registers)
     if common == _INT and name in ("negative", "absolute", "floor_divide"):
         function.fail_if(function.emit(f"icmp eq i64 {registers[0]}, {np.iinfo(np.int64).min}"))
     return operate(function, name, common, registers)
@@ -242,13 +239,32 @@ def _moved(function: Function, name: str, x: str, y: str) -> str | None:
     return register
 
 
-def _checked(function: Function, word: str, x: str, y: str) -> str:
+def checked(function: Function, word: str, x: str, y: str) -> str:
     """64-bit arithmetic that fails where Python's integers would grow."""
     call = f"@llvm.{word}.with.overflow.i64"
     function.declare(f"declare {{i64, i1}} {call}(i64, i64)")
     pair = function.emit(f"call {{i64, i1}} {call}(i64 {x}, i64 {y})")
     function.fail_if(function.emit(f"extractvalue {{i64, i1}} {pair}, 1"))
     return function.emit(f"extractvalue {{i64, i1}} {pair}, 0")
+
+
+def floored(function: Function, name: str, x: str, y: str) -> str:
+    """``x // y`` and ``x % y`` of Python's floats, by the C library's ``fmod`` and with Python's signs; ``y`` is not
+    zero."""
+    form = format_of(_FLOAT)
+    function.declare("declare double @fmod(double, double)")
+    one, other = Real(function, form, x), Real(function, form, y)
+    rest = Real(function, form, function.emit(f"call double @fmod(double {x}, double {y})"))
+    left = rest.compare("une", 0.0)
+    signs = function.emit(f"xor i1 {other.compare('olt', 0.0)}, {rest.compare('olt', 0.0)}")
+    off = function.emit(f"and i1 {left}, {signs}")
+    if name == "remainder":
+        return (rest + other).choose(off, rest).choose(left, rest.const(0.0).with_sign_of(other)).name
+    exact = (one - rest) / other
+    quotient = (exact - 1.0).choose(off, exact)
+    whole = Real(function, form, operate(function, "floor", _FLOAT, [quotient.name]))
+    near = (whole + 1.0).choose((quotient - whole).compare("ogt", 0.5), whole)
+    return near.choose(quotient.compare("une", 0.0), whole.const(0.0).with_sign_of(one / other)).name
 
 
 def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
@@ -258,41 +274,3 @@ def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
         function.fail_if(function.emit(f"icmp slt i64 {value.register}, 0"))
         return Scalar(value.register, _INT, True)
     return Scalar(converted(function, Scalar(value.register, value.dtype, False), target), target, True)
-
-
-def of_math(function: Function, name: str, operands: Sequence[Scalar]) -> str:
-    """``math.exp(x)`` and its kin by the C library, as Python computes them; fails where Python raises."""
-    if name not in _OF_MATH or len(operands) != 1 or operands[0].dtype.kind == "c":
-        raise Unsupported(f"math.{name}")
-    x = function.cast(operands[0].register, operands[0].dtype, _FLOAT)
-    function.declare(f"declare double @{name}(double)")
-    found = function.emit(f"call double @{name}(double {x})")
-    lost = function.emit(f"fcmp uno double {found}, {found}")
-    function.fail_if(function.emit(f"and i1 {lost}, {function.emit(f'fcmp ord double {x}, {x}')}"))
-    huge, given = operate(function, "isinf", _FLOAT, [found]), operate(function, "isfinite", _FLOAT, [x])
-    function.fail_if(function.emit(f"and i1 {huge}, {given}"))
-    return found
-
-
-def power(function: Function, x: Scalar, y: Scalar, result: Dtype, weak: bool) -> str:
-    """``x ** y`` of scalars by the C library's ``pow``, as Python and NumPy compute it; small powers of Python's ints
-    are multiplied out."""
-    if weak and x.dtype == result == _INT and type(y.known) is int and 1 <= y.known <= _MOST_FACTORS:
-        product = x.register
-        for _ in range(1, y.known):
-            product = _checked(function, "smul", product, x.register)
-        return product
-    if result != _FLOAT:
-        raise Unsupported(f"powers of dtype {result}")
-    base, exponent = (converted(function, value, _FLOAT) for value in (x, y))
-    function.declare("declare double @pow(double, double)")
-    zero = function.emit(f"fcmp oeq double {base}, 0.0")
-    function.fail_if(function.emit(f"and i1 {zero}, {function.emit(f'fcmp olt double {exponent}, 0.0')}"))
-    found = function.emit(f"call double @pow(double {base}, double {exponent})")
-    made = function.emit(f"fcmp uno double {found}, {found}")
-    given = function.emit(f"fcmp uno double {base}, {exponent}")
-    function.fail_if(function.emit(f"and i1 {made}, {function.emit(f'xor i1 {given}, true')}"))
-    if weak:  # Python raises OverflowError
-        huge = operate(function, "isinf", _FLOAT, [found])
-        function.fail_if(huge)
-    return found
