@@ -10,6 +10,7 @@ from program_search import disagreement, share_staged, written
 from recursion_programs import RecursionWriter
 
 import futurex as fx
+from futurex.frontend.control import recursion
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -66,3 +67,13 @@ def test_many_at_once():
 def test_a_derivative_does_not_go_deeper_than_the_stack():
     with pytest.raises(RecursionError, match="maximum recursion depth"):
         fx.grad(lambda x: recursion_cases.count(int(x)) * x)(np.float64(700))
+
+
+def test_a_search_over_all_places_is_given_up_at_its_first_calls(monkeypatch):
+    traced = []
+    inner = recursion._Recursion.call
+    monkeypatch.setattr(recursion._Recursion, "call", lambda self, given: traced.append(1) or inner(self, given))
+    futurized = fx.futurize(recursion_cases.a_search_over_all_places)
+    np.asarray(futurized(np.array([0, 2, 0, 4, 0, 9, 0, 12]))[0])
+    assert "at more than 64 places" in futurized.explain()
+    assert len(traced) <= 4 * (recursion.CALLS + 40)

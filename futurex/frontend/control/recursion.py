@@ -44,6 +44,7 @@ from futurex.tree.pytree import Structure, flatten, unflatten
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 FIRST_LEVEL = object()  # the site of an Escape that would not happen if the first call stood by itself
 ATTEMPTS = 12  # traces of a function until the types of all its calls agree
+CALLS = 64  # of the function in its own body, loops of known length unrolled: a search over all places has hundreds
 LIMIT = 1000  # Python's own, if nobody raises it: rows of the stack cost memory
 _FLAG = Aval((), np.dtype(bool))
 _TOO_DEEP = Failure(RecursionError, ("maximum recursion depth exceeded",))
@@ -173,6 +174,7 @@ class _Recursion:
     inside: list[Any] = field(default_factory=list)  # the arguments as the body sees them
     cells: list[Cell] = field(default_factory=list)  # arrays that the body writes
     results: _Results | None = None
+    calls: int = 0  # that its body makes
     base: int = 0  # how many calls of Python's are around the body
     frames: int = 1  # and around the next level's
 
@@ -200,6 +202,7 @@ class _Recursion:
     def _attempt(self, run: Run) -> tuple[list[Node], Node] | None:
         """Trace the body on stand-ins; None if that showed something new of what calls take and return."""
         trace = current()
+        self.calls = 0
         with trace.scope() as scope:
             params = self._stand_ins()
             for cell in self.cells:
@@ -261,6 +264,9 @@ class _Recursion:
         trace = current()
         if trace.protected:
             raise self._refusal("it is called in a try statement")
+        self.calls += 1
+        if self.calls > CALLS:  # each is traced several times, with all that comes behind it
+            raise self._refusal(f"its body calls it at more than {CALLS} places")
         self.frames = max(self.frames, len(trace.calls) - self.base)
         if given.shape != self.given.shape:
             raise self._refusal("its calls have arguments of other structures")
