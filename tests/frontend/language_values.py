@@ -335,9 +335,20 @@ def overflow_int(x):
     return int(x[0]) * 4
 
 
-@cases(np.array([2**62, 3]), staged=False)
+@cases(np.array([2**62, 3]))
 def overflow_pow(x):
     return 2 ** int(x[1]), int(x[1]) ** 2
+
+
+@cases(np.array([40, -3]))
+@cases(np.array([3, -3]))
+def powers_of_ints_that_are_none(x):
+    return 5 ** int(x[0]), 2 ** int(x[1]), int(x[0]) ** 0.5, (-1) ** int(x[0]), int(x[0]) ** -1
+
+
+@cases(np.array([-40]))
+def a_root_of_a_negative_int(x):
+    return int(x[0]) ** 0.5
 
 
 @both()
