@@ -113,7 +113,7 @@ def _capacity(e: Emitter, node: Node, aval: Aval, inputs: Sequence[Any]) -> tupl
     if all(type(extent) is int for extent in aval.shape):
         return tuple(aval.shape)
     if node.op in _UNBOUNDED:
-        return _guessed(e, aval)
+        return guessed(e, aval)
     if any(isinstance(value, Opaque) for value in inputs):
         raise Unsupported(f"{node.op} of unknown size")
     sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
@@ -136,7 +136,7 @@ def _capacity(e: Emitter, node: Node, aval: Aval, inputs: Sequence[Any]) -> tupl
     return tuple(found.shape)
 
 
-def _guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
+def guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
     """Room for extents that only the run knows, by what the code is given; where it is not enough the code gives up."""
     unknown = sum(type(extent) is not int for extent in aval.shape)
     room = _ROOM * max(e.largest, 64) if unknown == 1 else max(e.widest, 64)

@@ -25,6 +25,7 @@ from futurex.kernels.loops import (
     mathematics,
     reductions,
     searching,
+    sizes,
     values,
 )
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
@@ -265,7 +266,7 @@ class Emitter:
             return (control.cond if node.op == "cond" else control.loop)(self, placed, inputs)
         before = len(self.function.lines), self.function.block
         try:
-            if "dims" in node.attrs and node.op != "reshape":
+            if "dims" in node.attrs and node.op not in ("reshape", "full"):
                 raise Unsupported("an attribute that the run tells")
             if any(isinstance(value, Opaque) for value in inputs):
                 raise Unsupported("a value that is only handed on")
@@ -278,6 +279,8 @@ class Emitter:
     def _native(self, placed: Placed, inputs: list[Any]) -> Any:
         node = placed.node
         weak = isinstance(node.aval, Aval) and node.aval.weak
+        if node.op == "full" and "dims" in node.attrs:
+            return sizes.full(self, node, inputs)
         if node.op in _PLACED:
             return _PLACED[node.op](self, placed, inputs)
         if node.op in _PLAIN:
@@ -385,6 +388,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), reductions.reduction),
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
+    "arange": sizes.arange,
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,

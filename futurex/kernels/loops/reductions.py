@@ -34,7 +34,9 @@ def reduction(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``sum``, ``prod``, ``max``, ``min``, ``any`` and ``all``."""
     (x,) = inputs
     if isinstance(x, Scalar):
-        raise Unsupported(f"{node.op} of a number")
+        if x.weak or x.dtype != node.dtype:
+            raise Unsupported(f"{node.op} of a number")
+        return x
     out = reduced(e, node.op, x, axes_of(len(x.shape), node.attrs["axis"]), node.dtype, node.attrs["keepdims"])
     return e.unboxed(out)
 

@@ -1,0 +1,71 @@
+"""Arrays whose size a loop sets, made of numbers: ``np.arange(i)`` and ``np.zeros(i)`` in compiled loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import calls_of_loops, outcome
+
+import futurex as fx
+
+BOUNDS = np.array([0, 1, 5, -3, 9, 2, -1, 4, 7, 3] * 4)
+
+
+def ranges(starts, stops):
+    found = np.zeros(len(starts))
+    for k in range(len(starts)):
+        found[k] = (np.arange(starts[k], stops[k]) * 1.5).sum() + np.arange(stops[k]).sum()
+    return found
+
+
+def by_steps(starts, steps):
+    found = np.zeros((len(starts), 2), int)
+    for k in range(len(starts)):
+        each = np.arange(starts[k], 20, steps[k])
+        found[k, 0] = each.sum()
+        found[k, 1] = len(each)
+    return found
+
+
+def filled(sizes):
+    found = np.zeros(len(sizes))
+    for k in range(len(sizes)):
+        row = np.zeros(sizes[k] + 1)
+        row[0] = k
+        found[k] = row.sum() + np.full(sizes[k], 0.25).sum() + np.ones((2, sizes[k])).sum()
+    return found
+
+
+def of_sums(values):
+    total = 0.0
+    for k in range(len(values)):
+        total += values[k].sum() + values[k].max()
+    return total
+
+
+CASES = [
+    (ranges, BOUNDS, BOUNDS[::-1].copy()), (ranges, BOUNDS, BOUNDS + 2),
+    (by_steps, BOUNDS, np.array([1, 2, 3, -1, 7, 19, 30, -2, 1, 5] * 4)), (filled, abs(BOUNDS)),
+    (of_sums, np.random.default_rng(0).normal(size=9)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_nothing_is_called_and_the_bits_are_numpys(case, at_once):
+    function, *args = case
+    futurized = fx.futurize(function)
+    assert calls_of_loops(futurized, args) == [], futurized.explain()
+    for _ in range(3):
+        assert outcome(futurized, args) == outcome(function, args), futurized.explain()
+
+
+@pytest.mark.parametrize(
+    "function, args",
+    [(by_steps, ([1, 2, 3], [1, 0, 1])), (filled, ([3, 2, -1],)), (filled, ([3, -4, 2],)),
+     (ranges, ([0, 1, 2], [4, 40000, 3])), (filled, ([1, 30000, 2],))],
+)  # fmt: skip
+def test_what_has_no_room_or_raises_is_numpys(function, args, at_once):
+    args = [np.array(each * 5) for each in args]
+    futurized = fx.futurize(function)
+    for _ in range(3):
+        assert outcome(futurized, args) == outcome(function, args)
