@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,7 @@ from futurex.frontend.donation import give_away, surrendered
 from futurex.runtime.futures import Done, Future
 from futurex.runtime.habit import Call
 from futurex.runtime.local import LocalExecutor
+from futurex.runtime.memory import Memory
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 
@@ -110,6 +112,15 @@ def run_quickly(plan: Plan, inputs: Sequence[Any]) -> Sequence[Any] | None:
 def _waits(plan: AnyPlan, read: int) -> bool:
     """Would copies of what a run reads take a share of its time that matters?"""
     return plan.grain.seconds < WORTH * read / COPY_RATE
+
+
+def foreseen(plan: AnyPlan, inputs: Sequence[Any], waits: bool) -> Memory:
+    """The memory of a call whose run reads these inputs, with the copies of arrays if it returns before it is over."""
+    if not isinstance(plan, Plan):
+        return plan.memory
+    plan.complete()
+    read = sum(value.nbytes for value in inputs if isinstance(value, np.ndarray))
+    return replace(plan.memory, copies=0 if waits or is_short(plan) or _waits(plan, read) else read)
 
 
 def _watch(plan: Plan, results: Sequence[Result]) -> None:

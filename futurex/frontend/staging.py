@@ -25,7 +25,7 @@ from futurex.frontend.donation import parameters
 from futurex.frontend.errors import Escape
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import held, is_generator, share_bits
-from futurex.frontend.inflight import Result, failed, launched, run_at_once, run_here, run_quickly
+from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
@@ -439,12 +439,18 @@ class Futurized(Standing, Generic[P, R]):
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> Memory:
         """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
 
-        The one function that a plan over small arrays becomes is compiled here, and its memory counted.
+        ``first`` is that of a first call in a process that has no code yet: with what NumPy makes in place of kernels,
+        and with copies of arguments, where the call would return before the run is over. The one function that a plan
+        over small arrays becomes is compiled here, and its memory counted.
+
+        >>> import numpy as np, futurex as fx
+        >>> fx.futurize(lambda x: np.exp(x) + 1).memory(np.ones(1_000_000)).outputs
+        8000000
         """
-        plan = self.trace(*args, **kwargs).plan
-        if isinstance(plan, Plan):
-            plan.complete()
-        return plan.memory
+        variant, leaves = self.trace(*args, **kwargs), list[Any]()
+        call_key(args, kwargs, leaves)
+        inputs = [leaves[k] for place, k in enumerate(variant.inputs) if place not in variant.gives]
+        return foreseen(variant.plan, inputs, variant.waits or variant.chooses or variant.has_log)
 
     def profile(self) -> Profile:
         """A row for every instruction of the calls so far: what it is, how often it ran, how long, and who computed it.

@@ -24,12 +24,14 @@ from futurex.ops.matrices import (
     checked,
     column,
     diagonal_matrix,
+    element_bytes,
     identity_minus,
     matrix,
     matrix_samples,
     on_diagonal,
     positive,
     real_of,
+    room,
     row,
     swap_last,
     total,
@@ -73,13 +75,13 @@ def _eigvalsh_aval(x: Aval, UPLO: str) -> Aval:
 _TRIANGLES = ({"UPLO": "L"}, {"UPLO": "U"})
 op(
     "eigh", lambda x, UPLO: tuple(np.linalg.eigh(x, UPLO)), aval=_eigh_aval, vjp=_eigh_rule, fails=True,
-    batch=batching.unchanged("eigh"),
+    batch=batching.unchanged("eigh"), room=room(3),
     factors=lambda x, UPLO: f"{batch(x)} !m !n -> {batch(x)} !k, {batch(x)} !m !k",
     samples=matrix_samples(positive, *_TRIANGLES, complex_order=0),
 )  # fmt: skip
 op(
     "eigvalsh", lambda x, UPLO: np.linalg.eigvalsh(x, UPLO), aval=_eigvalsh_aval, fails=True,
-    batch=batching.unchanged("eigvalsh"),
+    batch=batching.unchanged("eigvalsh"), room=room(1),
     decompose=lambda x, UPLO: item(apply("eigh", x, UPLO=UPLO), 0),
     factors=lambda x, UPLO: f"{batch(x)} !m !n -> {batch(x)} !k", samples=matrix_samples(positive, *_TRIANGLES),
 )  # fmt: skip
@@ -202,15 +204,23 @@ def _svdvals_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((matrix(rng, 3, 2, dtype=np.float32),), {"hermitian": False}, order=0)
 
 
+def _svd_room(x: Aval, full_matrices: bool = True, **_: Any) -> int:
+    """Copies of matrix and results, and what LAPACK divides and conquers in, more of it where one side is longer."""
+    few, many = sorted(x.shape[-2:])
+    results = few * few + many * (many if full_matrices else few)
+    squares = 4 if 6 * many >= 11 * few else 3
+    return element_bytes(x) * (few * many + results + squares * few * few)
+
+
 op(
     "svd", lambda x, **options: tuple(np.linalg.svd(x, **options)), aval=_svd_avals, vjp=_svd_rule, fails=True,
-    batch=batching.unchanged("svd"),
+    batch=batching.unchanged("svd"), room=_svd_room,
     factors=lambda x, **_: f"{batch(x)} !m !n -> {batch(x)} !m !p, {batch(x)} !k, {batch(x)} !q !n",
     samples=_svd_samples,
 )  # fmt: skip
 op(
     "svdvals", lambda x, hermitian: np.linalg.svd(x, compute_uv=False, hermitian=hermitian), fails=True,
-    batch=batching.unchanged("svdvals"),
+    batch=batching.unchanged("svdvals"), room=room(1),
     aval=lambda x, hermitian: _svd_avals(x, False, hermitian)[1],
     decompose=lambda x, hermitian: item(apply("svd", x, full_matrices=False, hermitian=hermitian), 1),
     factors=lambda x, hermitian: f"{batch(x)} !m !n -> {batch(x)} !k", samples=_svdvals_samples,
@@ -282,6 +292,6 @@ def _qr_factors(x: Aval, mode: str) -> str:
 
 
 op(
-    "qr", _qr, aval=_qr_avals, vjp=_qr_rule, factors=_qr_factors, fails=True, samples=_qr_samples,
+    "qr", _qr, aval=_qr_avals, vjp=_qr_rule, factors=_qr_factors, fails=True, room=room(2), samples=_qr_samples,
     batch=batching.unchanged("qr"),
 )  # fmt: skip

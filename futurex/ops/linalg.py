@@ -8,6 +8,7 @@ separate" (1973), which holds while the rank stays the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,12 +22,14 @@ from futurex.ops.matrices import (
     batch,
     checked,
     column,
+    element_bytes,
     hermitian_matrix,
     identity_minus,
     matrix,
     matrix_samples,
     positive,
     real_of,
+    room,
     row,
     scale,
     swap_last,
@@ -51,7 +54,7 @@ def _same_factors(x: Aval, **_: Any) -> str:
 
 op(
     "inv", np.linalg.inv, aval=checked(np.linalg.inv), vjp=_inv_rule, factors=_same_factors, fails=True,
-    batch=batching.unchanged("inv"),
+    batch=batching.unchanged("inv"), room=room(2),
     samples=matrix_samples(matrix),
 )  # fmt: skip
 
@@ -96,7 +99,7 @@ def _solve_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 op(
     "solve", np.linalg.solve, aval=_solve_aval, vjp=_solve_rule, factors=_solve_factors, fails=True,
-    batch=batching.solve,
+    batch=batching.solve, room=lambda a, b: element_bytes(a) * (a.shape[-1] ** 2 + math.prod(b.shape[-2:])),
     samples=_solve_samples,
 )  # fmt: skip
 
@@ -131,7 +134,7 @@ def _det_aval(x: Aval) -> Aval:
 
 op(
     "det", np.linalg.det, aval=_det_aval, vjp=_det_rule, samples=matrix_samples(matrix),
-    batch=batching.unchanged("det"),
+    batch=batching.unchanged("det"), room=room(1),
     factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}",
 )  # fmt: skip
 
@@ -152,7 +155,7 @@ def _slogdet_aval(x: Aval) -> tuple[Aval, Aval]:
 
 
 op(
-    "slogdet", lambda x: tuple(np.linalg.slogdet(x)), aval=_slogdet_aval, vjp=_slogdet_rule,
+    "slogdet", lambda x: tuple(np.linalg.slogdet(x)), aval=_slogdet_aval, vjp=_slogdet_rule, room=room(1),
     batch=batching.unchanged("slogdet"),
     samples=matrix_samples(matrix), factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}, {batch(x)}",
 )  # fmt: skip
@@ -169,6 +172,7 @@ def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
 
 op(
     "cholesky", lambda x, upper: np.linalg.cholesky(x, upper=upper), vjp=_cholesky_rule, factors=_same_factors,
+    room=room(1),
     batch=batching.unchanged("cholesky"),
     aval=lambda x, upper: checked(np.linalg.cholesky)(x), fails=True,
     samples=matrix_samples(positive, {"upper": False}, {"upper": True}),

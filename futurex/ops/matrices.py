@@ -7,6 +7,7 @@ transposes; the others conjugate, follow the literature, and conjugate back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,16 @@ from futurex.ops.elementwise import conj, where
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Sample
+
+
+def room(copies: int) -> Callable[..., int]:
+    """Bytes in which LAPACK works on one matrix of a stack after the other: as many as so many matrices take."""
+    return lambda x, **_: copies * element_bytes(x) * math.prod(x.shape[-2:])
+
+
+def element_bytes(x: Aval) -> int:
+    """Bytes of a number as LAPACK computes with it."""
+    return x.dtype.itemsize if x.dtype.kind in "fc" else 8
 
 
 def swap_last(x: Node) -> Node:

@@ -27,7 +27,11 @@ class Memory:
     """Bytes a plan needs: ``arena`` per concurrent run, ``outputs`` in fresh arrays, ``constants`` once;
     ``unplanned`` is the most at once in arrays that kernels allocate themselves, tapes of loops and copies of strided
     operands among them; ``kernels`` is what these keep for themselves between runs. The
-    ``unknown`` arrays, whose size only the run knows, are not counted in bytes; tapes of unknown length are such."""
+    ``unknown`` arrays, whose size only the run knows, are not counted in bytes; tapes of unknown length are such.
+
+    Two things are not part of ``peak``, but of ``first``: ``interpreted`` is the most that NumPy makes in calls before
+    the code of kernels is there, ``copies`` those of arguments, which a call makes that returns before its run is over.
+    """
 
     arena: int
     outputs: int
@@ -35,26 +39,36 @@ class Memory:
     unplanned: int
     unknown: int = 0
     kernels: int = 0
+    interpreted: int = 0
+    copies: int = 0
 
     @property
     def peak(self) -> int:
         """Predicted peak bytes of one run, arguments not counted."""
         return self.arena + self.outputs + self.constants + self.unplanned + self.kernels
 
+    @property
+    def first(self) -> int:
+        """Predicted peak bytes of the first call in a process, arguments not counted."""
+        return self.peak + self.interpreted + self.copies
+
     def __repr__(self) -> str:
         """The peak first, then what it is made of, without what is nothing.
 
         >>> Memory(arena=8_000_000, outputs=400_000, constants=0, unplanned=0, unknown=2)
         <Memory: peak 8.40 MB = arena 8.00 MB + outputs 400 kB, and 2 arrays whose size only the run knows>
+        >>> Memory(arena=0, outputs=4_000_000, constants=0, unplanned=0, copies=8_000_000)
+        <Memory: peak 4.00 MB = outputs 4.00 MB; first call 12.0 MB = peak + copies 8.00 MB>
         """
-        parts = [
-            f"{name} {bytes_text(count)}"
-            for name in ("arena", "outputs", "constants", "unplanned", "kernels")
-            if (count := getattr(self, name))
-        ]
+        parts = self._parts("arena", "outputs", "constants", "unplanned", "kernels")
+        more = self._parts("interpreted", "copies")
         unknown = f", and {self.unknown} array{'s' * (self.unknown > 1)} whose size only the run knows"
         made = f" = {' + '.join(parts)}" if parts else ""
-        return f"<Memory: peak {bytes_text(self.peak)}{made}{unknown if self.unknown else ''}>"
+        first = f"; first call {bytes_text(self.first)} = {' + '.join(['peak', *more])}" if more else ""
+        return f"<Memory: peak {bytes_text(self.peak)}{made}{unknown if self.unknown else ''}{first}>"
+
+    def _parts(self, *names: str) -> list[str]:
+        return [f"{name} {bytes_text(count)}" for name in names if (count := getattr(self, name))]
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.interpreted import room_of
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.kernels.registry import fits
 from futurex.ops.tapes import Tape
@@ -27,17 +28,19 @@ def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
     """The memory of one run of a plan whose instructions run in ``order``, plans of sub-graphs included."""
     slots = low.slots
     lengths = _lengths(low)
+    unplanned = _peak(low, order, lengths)
     inner = [plan.memory for draft in low.drafts for plan in draft.kernel.plans]
     return Memory(
         arena=layout.arena + sum(each.arena for each in inner),
         outputs=sum(slots[root].aval.nbytes for root in layout.fresh),
         constants=sum(slot_bytes(slot) for slot in slots if slot.kind is Kind.CONST and slot.root == slot.index)
         + sum(each.constants for each in inner),
-        unplanned=_peak(low, order, lengths),
+        unplanned=unplanned,
         unknown=sum(slot.kind is Kind.OWN and not slot.aval.static for slot in slots if slot.root == slot.index)
         + sum(isinstance(slot.aval, Tape) and slot.index not in lengths for slot in slots if slot.kind is Kind.OWN)
         + sum(each.unknown for each in inner),
         kernels=sum(_kept(low)),
+        interpreted=_peak(low, order, lengths, first=True) - unplanned,
     )
 
 
@@ -51,8 +54,9 @@ def _kept(low: Lowering) -> tuple[int, int]:
     return own, scratch
 
 
-def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> int:
-    """The most bytes at once in arrays that kernels make: from their writer to the last reader of what lies in them."""
+def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int], *, first: bool = False) -> int:
+    """The most bytes at once in arrays that kernels make: from their writer to the last reader of what lies in them;
+    in a ``first`` run, whose kernels have no code yet, NumPy's among them."""
     position = {index: place for place, index in enumerate(order)}
     end = len(order)
     ends: dict[int, int] = {}
@@ -78,8 +82,17 @@ def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int]) -> in
     for place in range(end + 1):
         alive += change[place]
         while_it_runs = beside(low, low.drafts[order[place]]) if place < end else 0
+        if first and place < end:
+            while_it_runs += _interpreted(low.drafts[order[place]])
         most = max(most, alive + while_it_runs)
     return most
+
+
+def _interpreted(draft: Draft) -> int:
+    """What NumPy makes in place of the code of a kernel, or of those in its plans, that is not there yet."""
+    if draft.kernel.plans:
+        return max(plan.memory.interpreted for plan in draft.kernel.plans)
+    return 0 if draft.kernel.late is None else room_of(draft.node)
 
 
 def beside(low: Lowering, draft: Draft) -> int:

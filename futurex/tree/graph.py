@@ -30,7 +30,7 @@ class Graph:
         self.outs = tuple(outs)
         self.name = name
         self._nodes: tuple[Node, ...] | None = None
-        self._gone: dict[Node, list[Node]] | None = None
+        self._gone: dict[Node, tuple[Node | None, list[Node]]] | None = None
         self._hash: str | None = None
 
     @property
@@ -78,7 +78,8 @@ class Graph:
     def run_until(self, over: Callable[[], bool], arrays: Sequence[Any]) -> list[Any] | None:
         """What a call returns; None if it was ``over()`` before the last of its operations.
 
-        Values are let go when nothing reads them any more: memory that was never used before costs more than NumPy.
+        Values are let go when nothing reads them any more, and ufuncs write over them: memory that was never used
+        before costs more than NumPy.
         """
         values: dict[Node, Any] = dict(zip(self.params, arrays, strict=True))
         gone = self._last_read()
@@ -87,18 +88,39 @@ class Graph:
                 continue
             if over():
                 return None
-            values[node] = evaluate(node, [values[source] for source in node.inputs])
-            for source in gone.get(node, ()):
+            inputs, (room, last) = [values[source] for source in node.inputs], gone.get(node, _NOTHING)
+            if room is not None and type(values[room]) is np.ndarray:
+                values[node] = node.record.kernel(*inputs, out=values[room])
+            else:
+                values[node] = evaluate(node, inputs)
+            del inputs
+            for source in last:
                 del values[source]
         return [values[node] for node in self.outs]
 
-    def _last_read(self) -> dict[Node, list[Node]]:
-        """What each node is the last one to read."""
+    def room(self) -> int:
+        """The most bytes at once in arrays that a call makes, results among them."""
+        gone, most, alive = self._last_read(), 0, 0
+        for node in self.nodes:
+            room, last = gone.get(node, _NOTHING)
+            alive += _made(node) if room is None else _made(room)
+            most = max(most, alive if room is None else alive - _made(room))
+            alive -= sum(map(_made, last))
+        return most
+
+    def _last_read(self) -> dict[Node, tuple[Node | None, list[Node]]]:
+        """What each node is the last one to read, and of that what it may write over."""
         if self._gone is None:
-            self._gone = {}
             last = {source: node for node in self.nodes for source in node.inputs}
+            held = {source for node in self.nodes if not _is_ufunc(node) for source in node.inputs}
+            held.update(self.outs)  # and what may return a view of an operand
+            dying: dict[Node, list[Node]] = {}
             for source in last.keys() - set(self.outs):
-                self._gone.setdefault(last[source], []).append(source)
+                dying.setdefault(last[source], []).append(source)
+            self._gone = {}
+            for node, sources in dying.items():
+                fits = (each for each in sources if each.aval == node.aval and _is_ufunc(each) and each not in held)
+                self._gone[node] = next(fits, None) if _is_ufunc(node) else None, sources
         return self._gone
 
     def inline(self, inputs: Sequence[Node]) -> list[Node]:
@@ -143,8 +165,24 @@ class Graph:
         return _unpickle, (rows, *ends, self.name)
 
 
+_NOTHING: tuple[None, tuple[Node, ...]] = (None, ())
+
+
 def _never() -> bool:
     return False
+
+
+def _made(node: Node) -> int:
+    """Bytes of the arrays that a node makes, as far as they are known."""
+    if node.op in ("param", "const", "item") or node.record.view is not None:
+        return 0
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    return sum(each.nbytes for each in avals if isinstance(each, Aval) and each.static)
+
+
+def _is_ufunc(node: Node) -> bool:
+    """Is it always a new array, which NumPy can write elsewhere, too?"""
+    return isinstance(node.record.kernel, np.ufunc) and isinstance(node.aval, Aval) and not node.attrs
 
 
 def same_lines(one: Graph, other: Graph) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
+from futurex.kernels.interpreted import Interpreted
 from futurex.kernels.numba_ import (
     compiler,
     complexes,
@@ -139,6 +140,7 @@ class _Loop:
         self.interpreted = 0
         outs: tuple[Aval, ...] = node.aval if isinstance(node.aval, tuple) else (node.aval,)
         self.several = isinstance(node.aval, tuple)
+        self.numpy = Interpreted(node)
         self.results = len(outs)
         self.share, self.threads = program.share, program.share.threads
         rows = program.rows
@@ -203,19 +205,11 @@ class _Loop:
 
         With an ``entry``: unless its code is there before NumPy is done. False then, and nothing was written.
         """
-        graph = self.node.attrs["graph"]
-        with np.errstate(all="ignore"):
-            if len(graph.params) == len(inputs):
-                found = graph.run_until(lambda: entry is not None and entry.ready, inputs)
-            else:  # the region of an update begins with the product of two inputs
-                found = self.node.record.run(inputs, self.node.attrs)
-        if found is None:
-            return False
-        self.interpreted += 1
         outs = out if self.several else (out,)
-        own = [np.array(value) if any(np.may_share_memory(value, each) for each in outs) else value for value in found]
-        for target, value in zip(outs, own, strict=True):
-            np.copyto(target, value)
+        with np.errstate(all="ignore"):
+            if not self.numpy.run(outs, inputs, lambda: entry is not None and entry.ready):
+                return False
+        self.interpreted += 1
         return True
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
