@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.harness import Child, Peer, PeerFailed, cases_of
-from benchmarks.workloads import networks
+from benchmarks.workloads import first_memory, networks
 from benchmarks.workloads.array_programs import PROGRAMS
 from benchmarks.workloads.cases import CASES
 from benchmarks.workloads.memory_side import GIVEN_AWAY
@@ -19,13 +19,16 @@ from benchmarks.workloads.programs_side import names as judged
 TITLES = {name: each.title for table in (CASES, networks.NETWORKS, PROGRAMS) for name, each in table.items()}
 JUDGED = "judged"
 """The case of all programs of ``tests/programs``."""
-DEFAULT_CASES = ("har-adam", "mlp-sgd", "mlp-adam", "logistic-sgd", *networks.NETWORKS, *PROGRAMS, JUDGED)
+FIRST = "first"
+"""The case of first calls in fresh processes."""
+DEFAULT_CASES = ("har-adam", "mlp-sgd", "mlp-adam", "logistic-sgd", *networks.NETWORKS, *PROGRAMS, JUDGED, FIRST)
 FLOOR = 64 * 1024
 """Bytes by which a prediction may be off: what Python's own objects take."""
 LIMITS = (0.8, 0.6)
 HEAD = ["step", "arguments", "given away", "limit", "predicted peak", "measured peak", "ratio", "page faults a step"]
 GROWN_HEAD = ["function", "arguments", "predicted peak", "growth of resident memory", "predicted / growth"]
 CALLED_HEAD = ["program", "predicted peak", "measured peak", "ratio", "arrays of unknown size", "page faults a call"]
+FIRST_HEAD = ["program", "predicted peak", "predicted of a first call", "growth", "ratio", "growth, plain NumPy"]
 OWN_HEAD = ["step", "futurex", "torch eager", "torch eager, channels last", "futurex / the least of torch"]
 SIDE = "benchmarks.workloads.memory_side"
 
@@ -74,6 +77,29 @@ def plans(name: str, weights: str, threads: int, steps: int, limits: tuple[float
     finally:
         child.close()
     return found
+
+
+def first(name: str, threads: int) -> dict[str, Any]:
+    """Return what is predicted of a first call, and how much fresh processes grow by one, staged and plain."""
+    found: dict[str, Any] = {"case": name}
+    for key, options in {"predicted": None, "grown": {"plain": False}, "plain": {"plain": True}}.items():
+        if name in first_memory.STEPS and key == "plain":
+            continue  # its derivative is no NumPy function
+        with tempfile.TemporaryDirectory() as folder:
+            kept = {"FUTUREX_CACHE": folder, "FUTUREX_COMPILE": "background"}
+            child = Child(Peer("futurex", "benchmarks.workloads.first_memory:FirstCall", {"name": name}, threads, kept))
+            try:
+                found[key] = child.call("predicted") if options is None else child.call("grown", **options)
+            finally:
+                child.close()
+    return found
+
+
+def first_line(one: dict[str, Any]) -> list[str]:
+    """Return the table row of a first call."""
+    sizes = [f"{each / 1e6:.1f} MB" for each in (*one["predicted"], one["grown"])]
+    plain = f"{one['plain'] / 1e6:.1f} MB" if "plain" in one else "–"
+    return [first_memory.TITLES[one["case"]], *sizes, f"{one['predicted'][1] / one['grown']:.2f}", plain]
 
 
 def called(name: str, threads: int) -> dict[str, Any]:
@@ -138,12 +164,15 @@ def own_line(name: str, found: dict[str, tuple[int, int]]) -> list[str]:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cases, print and write the tables; return 1 where a prediction is off by more than five per cent."""
     steps, threads = (3, 1) if arguments.quick else (20, max(arguments.threads))
-    rows, own, grown, calls = [], {}, [], []
-    quick = "mlp-sgd", "transformer", "heat", JUDGED
-    for name in cases_of(arguments, [*TITLES, JUDGED], quick if arguments.quick else DEFAULT_CASES):
+    rows, own, grown, calls, firsts = [], {}, [], [], []
+    quick = "mlp-sgd", "transformer", "heat", JUDGED, FIRST
+    for name in cases_of(arguments, [*TITLES, JUDGED, FIRST], quick if arguments.quick else DEFAULT_CASES):
         print(TITLES.get(name, name), flush=True)
         if name == JUDGED:
             calls = [called(each, threads) for each in judged()[: 2 if arguments.quick else None]]
+            continue
+        if name == FIRST:
+            firsts = [first(each, threads) for each in list(first_memory.TITLES)[: 2 if arguments.quick else None]]
             continue
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "weights.pickle"
@@ -169,8 +198,12 @@ def main(arguments: argparse.Namespace) -> int:
         report.table(CALLED_HEAD, [called_line(one) for one in calls]),
         "Judged programs on their examples, whose calls have come to a steady state, with the function that a plan was "
         "compiled to. Measured: what Python and NumPy allocate, with what is kept between calls.",
+        report.table(FIRST_HEAD, [first_line(one) for one in firsts]),
+        "First calls, each in a fresh process that has loaded the compiler, BLAS and oneDNN, but has no code of the "
+        "program in memory or on disk: the peak of resident memory until the result is there, less what was resident "
+        "before; arguments are part of no figure, copies of them are.",
     ])  # fmt: skip
-    data = {"steps": rows, "grown": grown, "resident": own, "called": calls}
+    data = {"steps": rows, "grown": grown, "resident": own, "called": calls, "first": firsts}
     report.publish("memory", "Memory of training steps and programs", body, data, arguments.out)
     off = [one for one in (*rows, *calls) if is_off(one)]
     for one in off:
