@@ -439,13 +439,8 @@ class Futurized(Standing, Generic[P, R]):
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> Memory:
         """The memory that a run will take, in bytes: ``peak``, and what it is made of. Nothing is run for it.
 
-        ``first`` is that of a first call in a process that has no code yet: with what NumPy makes in place of kernels,
-        and with copies of arguments, where the call would return before the run is over. The one function that a plan
-        over small arrays becomes is compiled here, and its memory counted.
-
-        >>> import numpy as np, futurex as fx
-        >>> fx.futurize(lambda x: np.exp(x) + 1).memory(np.ones(1_000_000)).outputs
-        8000000
+        ``first`` is that of a first call, for which there is no code and which may copy its arguments. The one function
+        that a plan over small arrays becomes is compiled here, and its memory counted.
         """
         variant, leaves = self.trace(*args, **kwargs), list[Any]()
         call_key(args, kwargs, leaves)
