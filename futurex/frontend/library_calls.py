@@ -17,10 +17,11 @@ from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.outside import any_traced, items, refuse_special, special_method
+from futurex.frontend.outside import any_traced, captured_value, items, refuse_special, special_method
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.ops.mathematics import KINDS
+from futurex.tree.pytree import flatten
 
 # -- math ------------------------------------------------------------------------------------------------------------
 
@@ -167,16 +168,25 @@ def operator_call(function: Any, args: tuple[Any, ...]) -> Any:
     return call(Runtime.getattr_(value, parts[0]), tuple(parts[1:]), named)
 
 
+_KEYS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype)
+
+
 def cached_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function with ``functools.lru_cache``: equal arguments give one object, which nobody may change."""
+    """A function with ``functools.lru_cache``: equal arguments give one object, which the cache holds outside.
+
+    So the function is called here, as in plain Python, and every call of the trace looks into the cache again.
+    """
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"a call of {function.__qualname__} with traced values", "its cache needs the values")
-    result = call(function.__wrapped__, args, kwargs)
-    if isinstance(result, Tracer) and not result.is_scalar:
-        result._cell.entangle("is kept in a cache")
-    elif not isinstance(result, Tracer | str | int | float | complex | bytes | type(None) | np.generic):
+    leaves = flatten((args, kwargs))[0]
+    if not all(isinstance(leaf, _KEYS) for leaf in leaves):
+        raise Escape(f"a call of {function.__qualname__} with objects", "its cache would keep those of the trace")
+    read = functools.partial(function, *args, **kwargs)
+    result = read()
+    if not isinstance(result, np.ndarray | str | int | float | complex | bytes | type(None) | np.generic):
         raise Escape(f"a {type(result).__name__} from a cache", "every call would have to give the same one")
-    return result
+    key = "cached", id(function), args, tuple(kwargs.items()), tuple(map(type, leaves))
+    return captured_value(f"{function.__qualname__}{args}", result, read, key)
 
 
 def dispatched_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

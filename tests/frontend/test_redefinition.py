@@ -289,3 +289,57 @@ def test_an_exception_is_of_the_class_that_its_name_is_now(monkeypatch):
         with pytest.raises(TooLarge, match="30"):
             small(np.full(3, 10.0)).result()
         monkeypatch.setattr(HERE, "TooLarge", type("TooLarge", (Exception,), {"__module__": __name__}))
+
+
+@functools.lru_cache(typed=True)
+def cached_table(n):
+    return np.arange(float(n)) * FACTOR
+
+
+FACTOR = 1.0
+
+
+def added(x):
+    return x + cached_table(2)
+
+
+def test_what_a_cache_holds_is_the_array_that_it_holds(monkeypatch):
+    """Others write into it, the function does, and what it was made of may be another by now."""
+    cached_table.cache_clear()
+    function = fx.futurize(added)
+    assert function(X).tolist() == [1.0, 3.0]
+    cached_table(2)[0] = 5.0
+    assert function(X).tolist() == [6.0, 3.0]
+    monkeypatch.setattr(HERE, "FACTOR", 2.0)
+    assert function(X).tolist() == [6.0, 3.0]
+    cached_table.cache_clear()
+    assert function(X).tolist() == [1.0, 4.0]
+
+
+@fx.futurize
+def counted_in_a_cache(x):
+    cached_table(2)[1] += x[0]
+    return cached_table(2) is cached_table(2), cached_table(2)
+
+
+def test_what_is_written_into_a_cached_array_stays():
+    cached_table.cache_clear()
+    for k in (1, 2, 3):
+        same, table = counted_in_a_cache(X)
+        assert same
+        assert table is cached_table(2)
+        assert table.tolist() == [0.0, 1.0 + k]
+
+
+@functools.lru_cache(typed=True)
+def cached_kind(n):
+    return np.full(2, isinstance(n, float), float)
+
+
+def test_typed_caches_tell_one_from_another():
+    assert fx.futurize(lambda x: x * cached_kind(1) + 10 * cached_kind(1.0))(X).tolist() == [10.0, 10.0]
+
+
+def test_arguments_of_a_cache_are_hashed():
+    with pytest.raises(TypeError, match="unhashable"):
+        fx.futurize(lambda x: x + cached_table([2]))(X)
