@@ -68,14 +68,14 @@ def sequence(params: Params, x: Any) -> Any:
     """
     x = np.moveaxis(x, 1, 0)
     for layer in params["layers"]:
-        x = _layer(x, layer["w"], layer["u"], layer["b"])[1:]
+        x = _layer(x, layer["w"], layer["u"], layer["b"])
     return np.moveaxis(x, 0, 1)
 
 
 @custom_vjp
 def _layer(x: Any, w: Any, u: Any, b: Any) -> Any:
-    """Outputs (length + 1, N, width), zero first, for ``x`` (length, N, channels)."""
-    return _steps(x, w, u, b)[0]
+    """Outputs (length, N, width) for ``x`` (length, N, channels)."""
+    return _steps(x, w, u, b)[0][1:]
 
 
 def _steps(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
@@ -108,7 +108,7 @@ def _steps(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, Any, Any]:
 
 def _forward(x: Any, w: Any, u: Any, b: Any) -> tuple[Any, tuple[Any, ...]]:
     outputs, cells, gates = _steps(x, w, u, b)
-    return outputs, (x, w, u, outputs, cells, gates)
+    return outputs[1:], (x, w, u, outputs, cells, gates)
 
 
 def _backward(kept: tuple[Any, ...], given: Any) -> tuple[Any, Any, Any, Any]:
@@ -123,7 +123,7 @@ def _backward(kept: tuple[Any, ...], given: Any) -> tuple[Any, Any, Any, Any]:
         i, f = gates[step, :, :width], gates[step, :, width : 2 * width]
         n, o = gates[step, :, 2 * width : 3 * width], gates[step, :, 3 * width :]
         level = np.tanh(cells[step + 1])
-        dh = dh + given[step + 1]
+        dh = dh + given[step]
         dc = dc + dh * o * (1.0 - level * level)
         di = dc * n * i * (1.0 - i)
         df = dc * cells[step] * f * (1.0 - f)

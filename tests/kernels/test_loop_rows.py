@@ -5,8 +5,8 @@ import pytest
 
 import futurex as fx
 from futurex.kernels.loops import LoopBackend
-from futurex.kernels.loops.counters import refilled
 from futurex.kernels.loops.products import LEAST_PRODUCT
+from futurex.passes.counters import refilled
 from futurex.runtime import structured
 from futurex.runtime.plan import compile_plan
 

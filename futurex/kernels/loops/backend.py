@@ -8,13 +8,13 @@ from typing import Any
 
 from futurex.kernels.loops import products
 from futurex.kernels.loops.control import rounds
-from futurex.kernels.loops.counters import refilled
 from futurex.kernels.loops.emit import STORED, Emitter
 from futurex.kernels.loops.program import Program
 from futurex.kernels.loops.split import Split, extent, splits
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
+from futurex.passes.counters import refilled
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from futurex.kernels.loops import elementwise, looking, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
-from futurex.kernels.loops.counters import counter
 from futurex.kernels.loops.order import Placed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.scalar import memory_type
+from futurex.passes.counters import counter
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:

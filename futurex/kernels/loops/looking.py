@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from futurex.kernels.interrupts import DESK, FUNCTIONS, MAIN, MOST, TOLD, TRUTH
-from futurex.kernels.loops.counters import counter
+from futurex.passes.counters import counter
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node

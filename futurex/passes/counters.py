@@ -33,24 +33,32 @@ def shift(node: Node, base: Node) -> int | None:
 
 def refilled(loop: Node) -> frozenset[int]:
     """The carried arrays of which the rounds write every row and read none: it does not matter what they hold first."""
+    return frozenset(k for k, rows in written_rows(loop).items() if len(rows) == loop.inputs[k].shape[0])
+
+
+def written_rows(loop: Node) -> dict[int, range]:
+    """The rows that the rounds write, of the carried arrays whose rows they write whole and none of which they read."""
     found = counter(loop)
     if found is None:
-        return frozenset()
+        return {}
     (number, values), body, test = found, loop.attrs["body"], loop.attrs["test"]
     read = [source for node in body.nodes for source in node.inputs]
     tested = {source for node in test.nodes for source in node.inputs}
 
-    def is_refilled(k: int, out: Node) -> bool:
+    def rows(k: int, out: Node) -> range | None:
         base = body.params[k]
         if out.op != "store" or out.inputs[0] is not base or read.count(base) > 1 or test.params[k] in tested:
-            return False
+            return None
         if base in body.outs or not out.is_static or len(out.inputs) != 3 or out.attrs["mode"] != "set":
-            return False
+            return None
         (steps, *others), moved = out.attrs["chain"], shift(out.inputs[2], body.params[number])
         if others or steps[0] != "index" or steps[1][0] != ("d", 0) or moved is None:
-            return False
+            return None
         if any(entry != ("s", None, None, None) for entry in steps[1][1:]):
-            return False
-        return len(values) == out.shape[0] and sorted(value + moved for value in values) == list(range(len(values)))
+            return None
+        found = sorted(value + moved for value in values)
+        written = range(found[0], found[0] + len(found)) if found else range(0)
+        return written if found == list(written) and written.start >= 0 and written.stop <= out.shape[0] else None
 
-    return frozenset(k for k, out in enumerate(body.outs) if is_refilled(k, out))
+    found_rows = {k: rows(k, out) for k, out in enumerate(body.outs)}
+    return {k: each for k, each in found_rows.items() if each is not None}
