@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compare import calls_of_loops, outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,3 +123,41 @@ def test_slices_with_changing_bounds_give_numpys_bits(function):
 
 def _leaves(value):
     return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, tuple | list) else [value]
+
+
+def medians(x, size):
+    found = np.zeros((len(x), 2), x.dtype)
+    for k in range(len(x) - size):
+        found[k, 0] = np.median(x[k : k + size])
+        found[k, 1] = np.median(x[max(k - 2, 0) : k + 2])
+    return found
+
+
+def of_windows(image):
+    found = np.zeros_like(image)
+    for i in range(image.shape[0]):
+        for j in range(image.shape[1]):
+            found[i, j] = np.median(image[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2])
+    return found
+
+
+SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -0.0, -0.0, -0.0, 5e-324, 1.7e308, 1.7e308] * 4)
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_medians(dtype, size, at_once):
+    for values in (np.random.default_rng(0).normal(size=48), SPECIAL):
+        args = [np.tile(values[:48], 2).clip(np.finfo(dtype).min, np.finfo(dtype).max).astype(dtype), size]
+        futurized = fx.futurize(medians)
+        assert calls_of_loops(futurized, args) == [], futurized.explain()
+        for _ in range(2):
+            assert outcome(futurized, args) == outcome(medians, args)
+
+
+def test_medians_of_windows(at_once):
+    args = [np.random.default_rng(0).normal(size=(40, 41))]
+    futurized = fx.futurize(of_windows)
+    assert calls_of_loops(futurized, args) == [], futurized.explain()
+    for _ in range(2):
+        assert outcome(futurized, args) == outcome(of_windows, args)

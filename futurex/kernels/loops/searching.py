@@ -4,7 +4,9 @@ around them in NumPy's order."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop
 from futurex.kernels.loops.values import Scalar
-from futurex.kernels.numba_.scalar import operate
+from futurex.kernels.numba_.scalar import operate, register_type
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ Dtype = np.dtype[Any]
 _INT, _BOOL = np.dtype(np.int64), np.dtype(bool)
 _SMALL = 16
 """Taps up to which NumPy may have a convolution of its own kind."""
+_FEW = 1024
 _SEARCHES = {
     "np.searchsorted(_0, _1)": "left",
     "np.searchsorted(_0, _1, side='left')": "left",
@@ -36,7 +39,9 @@ _SEARCHES = {
 
 
 def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
-    """Calls of NumPy that have a form of their own: ``searchsorted``."""
+    """Calls of NumPy that have a form of their own: ``searchsorted``, ``median``."""
+    if node.attrs["call"] == "np.median(_0)":
+        return _median(e, node, inputs)
     side = _SEARCHES.get(node.attrs["call"])
     if side is None:
         raise Unsupported(node.attrs["call"])
@@ -69,6 +74,45 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
         f.store(_INT, i, _at(f, start, i))
     _succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(x.shape[0])}")
     return order
+
+
+def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
+    """The element in the middle of few floats, or the mean of the two there; NaN, which is sorted last, if one is."""
+    (x,) = inputs
+    if not isinstance(x, Array) or x.dtype != node.dtype or x.dtype.kind != "f" or x.dtype.itemsize < 4:
+        raise Unsupported("a median of other numbers")
+    if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
+        raise Unsupported("a median of many numbers")
+    f, dtype = e.function, x.dtype
+    function, kind, size = dtypes.sort(dtype, None), register_type(dtype), dtype.itemsize
+    made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
+    first = made.pointer(f)
+    f.do(f"store i64 0, ptr {place}, align 8")
+    with ExitStack() as stack:
+        offset = x.offset
+        for extent, stride in zip(x.shape, x.strides, strict=True):
+            index = stack.enter_context(f.counted(text(extent)))
+            offset = plus(f, offset, arrays.times(f, index, str(stride)))
+        value = f.load(dtype, replace(x, shape=(), strides=(), offset=offset).pointer(f))
+        position = f.emit(f"load i64, ptr {place}, align 8")
+        f.store(dtype, value, _at(f, first, position, size))
+        f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
+    count = f.emit(f"load i64, ptr {place}, align 8")
+    f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
+    _succeed(e, function, f"ptr {first}, i64 {count}")
+    last = f.load(dtype, _at(f, first, f.emit(f"sub i64 {count}, 1"), size))
+    upper = f.emit(f"lshr i64 {count}, 1")
+    high = f.load(dtype, _at(f, first, upper, size))
+    odd = f.emit(f"trunc i64 {count} to i1")
+    lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
+    low = f.load(dtype, _at(f, first, lower, size))
+    low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
+    mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
+    middle = f.select(odd, kind, high, mean)
+    lost = f.emit(f"fcmp uno {kind} {last}, {last}")
+    e.memory.hold(made.place)
+    e.memory.release(made.place)
+    return Scalar(f.select(lost, kind, last, middle), dtype, False)
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
