@@ -20,7 +20,8 @@ class Graph:
     """``outs`` as a function of ``params``.
 
     ``nodes`` lists every node once, inputs before users. ``hash`` depends on structure, attributes and abstract values
-    alone: equal on every process and machine, so it keys caches and names uploads.
+    alone: equal on every process and machine, so it keys caches and names uploads. Calls of the user's Python, which
+    run in their own process alone, are told apart by the functions that they call there.
     """
 
     __slots__ = ("_gone", "_hash", "_nodes", "name", "outs", "params")
