@@ -123,7 +123,7 @@ def test_ufuncs_write_over_nothing_that_is_still_seen():
     seen = apply("reshape", kept, shape=(2000,))
     once = apply("sin", kept)
     twice = once * once
-    outs = [apply("cos", seen), apply("sqrt", twice), twice + 1.0, apply("negative", once) + kept, twice]
+    outs = [apply("cos", seen), apply("negative", once) + kept, apply("sqrt", twice), twice + 1.0, twice, seen * 2.0]
     graph, given = Graph([x], outs), RNG.random((40, 50))
     values = {x: given}
     for node in graph.nodes[1:]:
@@ -161,6 +161,16 @@ def test_the_first_run_is_predicted(name):
     assert plan.interpreted
     expected = plan.memory.first - plan.memory.constants - plan.layout.arena - plan.memory.kernels
     assert peak == pytest.approx(expected, rel=0.05, abs=BLOCK // 2)
+
+
+@pytest.mark.usefixtures("no_code")
+def test_what_numpy_takes_meanwhile_says_nothing_of_later_runs():
+    program = fx.lower(chain, *LONG)
+    plan = compile_plan(program.graph, background=True)
+    estimate = plan.grain.seconds
+    plan.run(program.flatten(*LONG))
+    assert plan.interpreted
+    assert plan.grain.seconds == estimate
 
 
 def test_copies_of_arguments_are_counted_where_a_call_returns_before_its_run_is_over():
