@@ -1,4 +1,4 @@
-"""How long do elementwise chains, stencils, softmax and normalisations take, forward and backward?"""
+"""How long do elementwise chains, stencils, reductions, softmax and normalisations take, forward and backward?"""
 
 from __future__ import annotations
 
@@ -38,5 +38,6 @@ def main(arguments: argparse.Namespace) -> int:
         "A step returns fresh arrays in every stack. torch runs batch norm in channels-last memory."
     )
     data = {"comparisons": [report.comparison_record(one) for one in found]}
-    report.publish("elementwise", "Elementwise chains, stencils, softmax and normalisations", body, data, arguments.out)
+    title = "Elementwise chains, stencils, reductions and normalisations"
+    report.publish("elementwise", title, body, data, arguments.out)
     return int(any("futurex" in one.missing or one.remarks["largest_disagreement"] > AGREEMENT for one in found))

@@ -37,6 +37,8 @@ TURN = 0.012
 F4 = np.dtype(np.float32)
 ENOUGH = 0.8
 
+_OWN = ("fused", "fused_reduction", "argmax", "cumsum")
+"""What kernels are made for as it stands."""
 _BESIDE = ("checked_labels", "reshape")
 """What NumPy makes of labels before a kernel reads them."""
 
@@ -78,6 +80,12 @@ def _channels(n: int) -> Graph:
     return Graph([x], [apply("sum", x, axis=(0, 1), keepdims=False, dtype=None)], "channels")
 
 
+def _masked(n: int) -> Graph:
+    x, what = _x(n), {"ufunc": "add", "dtype": None, "out": None, "initial": "default", "masked": True}
+    mask = apply("greater", x, 0.5)
+    return Graph([x], [apply("ufunc_reduce", x, mask, axis=(0,), keepdims=False, **what)], "masked")
+
+
 def _normalised(n: int) -> Graph:
     x, vectors = _x(n), [param(Aval((COLUMNS,), F4), name) for name in ("scale", "shift")]
     return Graph([x, *vectors], [apply("layer_norm", x, *vectors, eps=1e-5)], "layer_norm")
@@ -113,10 +121,14 @@ KERNELS: dict[str, Callable[[int], Graph]] = {
     "sigmoid": _one(lambda x: apply("ufunc_call", x, ufunc=f"{PREFIX}expit")),
     "erf": _one(lambda x: apply("ufunc_call", x, ufunc=f"{PREFIX}erf")),
     "sum": _reduced("sum", None),
+    "sum of squares": _one(lambda x: apply("sum", x * x, axis=None, keepdims=False, dtype=None)),
+    "sum of columns where above 0.5": _masked,
     "sum of rows": _reduced("sum", (1,)),
     "sum of columns": _reduced("sum", (0,)),
     "sum of channels": _channels,
     "max of rows": _reduced("max", (1,)),
+    "places of the largest in rows": _one(lambda x: apply("argmax", x, axis=1, keepdims=False)),
+    "running sums of rows": _one(lambda x: apply("cumsum", x, axis=1, dtype=None)),
     "variance and mean of rows": _moments,
     "softmax": _softmax,
     "softmax, backward": _softmax_back,
@@ -190,7 +202,7 @@ def kernels(graph: Graph, threads: int, from_memory: bool = False) -> tuple[Run,
 
 def _region(node: Node) -> Node:
     """The node as a region, which a single operation on few elements is not made by itself."""
-    if node.op in ("fused", "fused_reduction"):
+    if node.op in _OWN:
         return node
     inner = [param(source.aval) for source in node.inputs]
     alone = Graph(inner, [apply(node.op, *inner, **node.attrs)], node.op)

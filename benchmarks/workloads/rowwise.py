@@ -1,4 +1,4 @@
-"""Elementwise chains, stencils and normalisations, float32: the same formulas in every stack."""
+"""Elementwise chains, stencils, reductions and normalisations, float32: the same formulas in every stack."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ CASES = {
     ),
     "softmax": Case("softmax, 4096 x 1024", (4096, 1024), "softmax", 2 * 16_777_216),
     "layer-norm": Case("layer norm, forward and backward, 4096 x 1024", (4096, 1024), "layer_norm", 3 * 16_777_216),
+    "squares": Case("sum of 1e7 squares", (10_000_000,), "squares", 40_000_000),
+    "masked": Case("columns summed where positive, 4096 x 1024", (4096, 1024), "masked", 16_777_216),
+    "places": Case("places of the largest in rows, 4096 x 1024", (4096, 1024), "places", 16_777_216),
+    "running": Case("running sums of rows, 4096 x 1024", (4096, 1024), "running", 2 * 16_777_216),
 }
 
 
@@ -46,7 +50,29 @@ def stencil(xp: Any, u: Any) -> Any:
     return inner + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * inner)
 
 
-FORMULAS: dict[str, Callable[[Any, Any], Any]] = {"chain": chain, "stencil": stencil}
+def squares(xp: Any, x: Any) -> Any:
+    """One number."""
+    return xp.sum(x * x)
+
+
+def masked(xp: Any, x: Any) -> Any:
+    """A reduction of a part of an array; PyTorch has no ``where=``."""
+    return xp.where(x > 0, x, 0.0).sum(0) if xp.__name__ == "torch" else xp.sum(x, axis=0, where=x > 0)
+
+
+def places(xp: Any, x: Any) -> Any:
+    """Where in its row the largest number stands."""
+    return xp.argmax(x, axis=1)
+
+
+def running(xp: Any, x: Any) -> Any:
+    """Running sums of each row."""
+    return xp.cumsum(x, axis=1)
+
+
+FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
+    "chain": chain, "stencil": stencil, "squares": squares, "masked": masked, "places": places, "running": running,
+}  # fmt: skip
 """What stands in every stack as NumPy writes it: ``formula(module, x)``."""
 
 
