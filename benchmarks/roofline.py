@@ -80,10 +80,9 @@ def _channels(n: int) -> Graph:
     return Graph([x], [apply("sum", x, axis=(0, 1), keepdims=False, dtype=None)], "channels")
 
 
-def _masked(n: int) -> Graph:
-    x, what = _x(n), {"ufunc": "add", "dtype": None, "out": None, "initial": "default", "masked": True}
-    mask = apply("greater", x, 0.5)
-    return Graph([x], [apply("ufunc_reduce", x, mask, axis=(0,), keepdims=False, **what)], "masked")
+def _masked(x: Any) -> Any:
+    part = apply("where", apply("greater", x, 0.5), x, -0.0)
+    return apply("sum", part, axis=(0,), keepdims=False, dtype=None)
 
 
 def _normalised(n: int) -> Graph:
@@ -122,7 +121,7 @@ KERNELS: dict[str, Callable[[int], Graph]] = {
     "erf": _one(lambda x: apply("ufunc_call", x, ufunc=f"{PREFIX}erf")),
     "sum": _reduced("sum", None),
     "sum of squares": _one(lambda x: apply("sum", x * x, axis=None, keepdims=False, dtype=None)),
-    "sum of columns where above 0.5": _masked,
+    "sum of columns where above 0.5": _one(_masked),
     "sum of rows": _reduced("sum", (1,)),
     "sum of columns": _reduced("sum", (0,)),
     "sum of channels": _channels,

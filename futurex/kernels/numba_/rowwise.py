@@ -37,9 +37,10 @@ TURN = 64
 """The same where nothing is carried: the fewer lines at once, the less they are in the way of what is read now."""
 LANES = 16
 PAGE = 4096
-LEAF = 512
-"""Elements of such a branch at most, the fewer the less memory rests meanwhile; ``LONGEST_ROW`` where a row is read
-again by later passes, which ask for the next one."""
+LEAF = 2048
+"""Elements of such a branch at most: few, so that memory does not rest meanwhile, but so many that what is no whole
+vector at their end does not count; ``LONGEST_ROW`` where a row is read again by later passes, which ask for the next
+one."""
 PIECES = 16
 """Subtrees of a long row."""
 _WIDE = 4
