@@ -1,11 +1,14 @@
 """Both products with a matrix in one trip through it: found in trees of any form, right in every block of rows."""
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 from blockwise import precisely
 
 import futurex as fx
-from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
@@ -40,6 +43,15 @@ def power_step(x, w, b, y):
     return x.T @ (x @ w * 1.0)
 
 
+PROCESSORS = [{"small": False, "amd": False}, {"small": True, "amd": True}, {"small": False, "amd": True}]
+
+
+def pretend(monkeypatch, *, small, amd):
+    """Have kernels made for a processor with these properties."""
+    monkeypatch.setattr(nearest, "small", lambda: small)
+    monkeypatch.setattr(compiler, "is_amd", lambda: amd)
+
+
 def data(rows, width):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, width)).astype(np.float32)
@@ -54,9 +66,9 @@ def flat(values):
 @pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (70001, 17), (3001, 129), (1003, 1000), (61, 5000)])
 @pytest.mark.parametrize("function", [logistic, from_the_left, columns, gradient])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("small", [False, True])
-def test_values_are_those_of_double_precision(function, shape, threads, small, monkeypatch):
-    monkeypatch.setattr(nearest, "small", lambda: small)
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_values_are_those_of_double_precision(function, shape, threads, processor, monkeypatch):
+    pretend(monkeypatch, **processor)
     arguments = data(*shape)
     wide = fx.lower(function, *(np.float64(each) for each in arguments))
     wanted = wide.graph(*wide.flatten(*(np.float64(each) for each in arguments)))
@@ -102,9 +114,63 @@ def test_what_is_left_alone(function, shape, dtype):
         np.testing.assert_allclose(actual, value, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_a_small_cache_is_read_in_half_vectors(small, monkeypatch):
-    monkeypatch.setattr(nearest, "small", lambda: small)
-    nodes = optimise(fx.lower(logistic, *data(2000, 1000)).graph).nodes
+def before_a_guard(array):
+    """A copy behind which nothing may be read: the next page is protected."""
+    size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    block = mmap.mmap(-1, size + mmap.PAGESIZE)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(block)) + size
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, 0) == 0
+    copy = np.frombuffer(block, array.dtype, array.size, size - array.nbytes).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def node_of(width):
+    nodes = optimise(fx.lower(logistic, *data(2000, width)).graph).nodes
     (node,) = [node for node in nodes if node.op == "row_products"]
-    assert ('"prefer-vector-width"="256"' in RowProducts.text_for(node)) == small
+    return node
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_a_small_cache_is_read_in_half_vectors(processor, monkeypatch):
+    pretend(monkeypatch, **processor)
+    text = RowProducts.text_for(node_of(1000))
+    assert ('"prefer-vector-width"="256"' in text) == processor["small"]
+
+
+needs_avx512 = pytest.mark.skipif(not compiler.has_scale(), reason="lines are put together by AVX-512")
+
+
+@needs_avx512
+@pytest.mark.parametrize(("width", "by_lines"), [(256, False), (257, True), (1024, True), (1025, False)])
+def test_rows_that_are_read_by_lines(width, by_lines, monkeypatch):
+    pretend(monkeypatch, small=False, amd=True)
+    assert RowProducts.way_of(node_of(width)).by_lines == by_lines
+    assert ("vpermi2var" in RowProducts.text_for(node_of(width))) == by_lines
+
+
+@needs_avx512
+@pytest.mark.parametrize("offset", [0, 4, 16, 60])
+@pytest.mark.parametrize("width", [528, 1000, 1009])
+def test_lines_give_the_same_bits_wherever_a_matrix_begins(offset, width, monkeypatch):
+    x, w, b, y = data(1003, width)
+    memory = np.empty(x.nbytes + 128, np.uint8)
+    first = -memory.ctypes.data % 64 + offset
+    moved = memory[first : first + x.nbytes].view(np.float32).reshape(x.shape)
+    moved[...] = x
+    found = []
+    for processor in (PROCESSORS[0], PROCESSORS[-1]):
+        pretend(monkeypatch, **processor)
+        found.append(compile_plan(fx.lower(from_the_left, moved, w, b, y).graph, threads=2).run([moved, w, b, y]))
+    assert all((one == other).all() for one, other in zip(*found, strict=True))
+
+
+@needs_avx512
+@pytest.mark.parametrize("width", [512, 1008])
+def test_no_line_is_read_that_holds_nothing_of_the_matrix(width, monkeypatch):
+    pretend(monkeypatch, small=False, amd=True)
+    x, w, b, y = data(2048, width)
+    found = []
+    for matrix in (before_a_guard(x), x):
+        found.append(compile_plan(fx.lower(from_the_left, matrix, w, b, y).graph).run([matrix, w, b, y]))
+    assert all((one == other).all() for one, other in zip(*found, strict=True))

@@ -166,6 +166,11 @@ def has_scale() -> bool:
     return "+avx512f," in f"{_features()},"
 
 
+def is_amd() -> bool:
+    """Is the processor one of AMD's, which LLVM names after their cores?"""
+    return str(llvm().get_host_cpu_name()).startswith("znver")
+
+
 def has_half() -> bool:
     """Does the processor convert half precision? LLVM would call functions for it that need not be there."""
     return platform.machine() in ("aarch64", "arm64") or "+f16c," in f"{_features()},"

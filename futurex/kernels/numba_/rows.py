@@ -2,7 +2,7 @@
 
 A few rows are multiplied with the vector; in the same trip those before them, of which the elementwise region has made
 factors by then, are added up, times these: what comes from memory and what comes from the nearest cache takes no turns.
-Long rows are read side by side; short ones one after the other, in the order of memory.
+In which order rows are read, and what is asked for ahead, is a matter of the processor (:class:`Way`).
 The matrix is cut into pieces, whose sums are added up at the end in their order: results do not depend on how many
 threads there are.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.blocks import BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, in_half_vectors, module
 from futurex.kernels.numba_.compiler import Entry, compiled
@@ -37,9 +37,30 @@ _PIECES, _LEAST = 32, 16
 _AHEAD = 256
 """Bytes behind what is read now that are asked for. Few: a processor foresees rows that are read as they lie, and
 beyond a row's end lie rows that are read already (2 KB: 1.1 times as long; nothing: 1.02 times)."""
+_LINE = 64
+_FAR, _BESIDE_FOUR, _BESIDE_TWO = 12 * 1024, 1024, 4096
+"""What AMD's processors whose nearest cache is not small have asked for ahead of a trip, in the order of memory; and
+bytes of rows that are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
 _TAIL = f"@llvm.masked.load.v{LANES}f32.p0"
 _NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
+_PAIR = "@llvm.x86.avx512.vpermi2var.ps.512"
+_PLACES = f"<{LANES} x i32>"
+
+
+class Way(NamedTuple):
+    """How rows are read: so many in a trip, side by side or ``in_order``, one after the other.
+
+    ``halves``: by half vectors, of which fewer cross the end of a line where rows begin anywhere. ``far``: so many
+    bytes ahead of a trip lines are asked for, in the order of memory; 0: a few ahead in each row. ``by_lines``: whole
+    lines are read, and vectors put together from two of them.
+    """
+
+    rows: int
+    in_order: bool = False
+    halves: bool = False
+    far: int = 0
+    by_lines: bool = False
 
 
 class RowProducts(BlockKernel):
@@ -55,11 +76,19 @@ class RowProducts(BlockKernel):
         self.room = np.empty((pieces, -(-columns // LANES) * LANES), np.float32)
         self.adding = compiled(_adding())
         self.steps = np.array(self.strides(1), np.int64)
-        self.fixed = (pieces, rows, columns, columns - columns % LANES, self.room.shape[1])
+        # what is read by lines ends before the last vector: the line behind it need not be there
+        wide = (columns - self.way_of(node).by_lines) // LANES * LANES
+        self.fixed = (pieces, rows, columns, wide, self.room.shape[1])
 
     @staticmethod
     def text_for(node: Node) -> str:
-        return _text(*_way(node.inputs[0].shape[1] * node.inputs[0].dtype.itemsize, nearest.small()))
+        return _text(RowProducts.way_of(node))
+
+    @staticmethod
+    def way_of(node: Node) -> Way:
+        """How this processor reads the matrix."""
+        row = node.inputs[0].shape[1] * node.inputs[0].dtype.itemsize
+        return _way(row, nearest.small(), compiler.is_amd() and compiler.has_scale())
 
     @staticmethod
     def matrices(node: Node) -> Sequence[Node]:
@@ -74,24 +103,30 @@ class RowProducts(BlockKernel):
         return self.adding, (columns, len(self.room), stride, address_of(self.room), address_of(out[0]))
 
 
-def _way(row: int, small: bool) -> tuple[int, bool, bool]:
-    """How rows of so many bytes are read, with a small nearest cache or not: how many in a trip, whether one after the
-    other, and whether by half vectors, of which fewer cross the end of a line where rows begin anywhere.
+def _way(row: int, small: bool, amd: bool) -> Way:
+    """How rows of so many bytes are read, with a small nearest cache or not, by one of AMD's processors or another.
 
-    >>> _way(4000, small=True), _way(4000, small=False), _way(1024, small=False)
-    ((2, True, True), (4, False, False), (4, True, False))
+    >>> _way(4000, small=True, amd=True)
+    Way(rows=2, in_order=True, halves=True, far=0, by_lines=False)
+    >>> _way(4000, small=False, amd=True)
+    Way(rows=2, in_order=False, halves=False, far=12288, by_lines=True)
+    >>> _way(4000, small=False, amd=False), _way(1024, small=False, amd=False).in_order
+    (Way(rows=4, in_order=False, halves=False, far=0, by_lines=False), True)
     """
+    if amd and not small:
+        by_lines = _BESIDE_FOUR < row <= _BESIDE_TWO
+        return Way(_UNIT // 2 if by_lines else _UNIT, far=_FAR, by_lines=by_lines)
     if row <= _SHORT:
-        return _UNIT, True, small
+        return Way(_UNIT, in_order=True, halves=small)
     if row <= _PAGE // (1 if small else 2):
-        return _UNIT // 2, True, small
-    return (_UNIT if small or 2 * _UNIT * row <= _NEAR else _UNIT // 2), False, False
+        return Way(_UNIT // 2, in_order=True, halves=small)
+    return Way(_UNIT if small or 2 * _UNIT * row <= _NEAR else _UNIT // 2)
 
 
 @functools.cache
-def _text(at_once: int, in_order: bool, halves: bool) -> str:
-    """The kernel that takes so many rows in a trip, one after the other or side by side."""
-    trip = _trip_in_order if in_order else _trip
+def _text(way: Way) -> str:
+    """The kernel that reads rows so."""
+    at_once, trip = way.rows, _trip_in_order if way.in_order else functools.partial(_trip, way)
     code = started(_ARRAYS)
     with code.loop("%low", "%high") as (piece, _):
         begin, end = _begin(code, piece), _begin(code, code.add(piece, "1"))
@@ -116,8 +151,11 @@ def _text(at_once: int, in_order: bool, halves: bool) -> str:
             trip(code, 1, made=row)
             call_region(code, row, "1")
             trip(code, 1, added=row, sums=sums)
-    text = finished(code, _NUMBERS, _ARRAYS, [f"declare {VECTOR} {_TAIL}(ptr, i32, <{LANES} x i1>, {VECTOR})"])
-    return in_half_vectors(text) if halves else text
+    declared = [f"declare {VECTOR} {_TAIL}(ptr, i32, <{LANES} x i1>, {VECTOR})"]
+    if way.by_lines:
+        declared.append(f"declare {VECTOR} {_PAIR}({VECTOR}, {_PLACES}, {VECTOR})")
+    text = finished(code, _NUMBERS, _ARRAYS, declared)
+    return in_half_vectors(text) if way.halves else text
 
 
 def _begin(code: Code, piece: str) -> str:
@@ -151,27 +189,74 @@ def _adding() -> str:
     return module([*numbers, ("ptr", "room"), ("ptr", "out")], code, threaded=False)
 
 
-def _trip(code: Code, count: int, made: str = "", added: str = "", sums: str = "") -> None:
+def _trip(way: Way, code: Code, count: int, made: str = "", added: str = "", sums: str = "") -> None:
     """One trip along ``count`` rows: z of those from ``made`` on, and those from ``added`` on, times their elements of
     r, added to ``sums``."""
     new, old = _starts(code, made, count), _starts(code, added, count)
     factors = [spread(code, load(code, "float", "%r", code.add(added, str(k)))) for k in range(len(old))]
-    dots = [(VECTOR, "zeroinitializer")] * len(new)
-    for low, high in (("0", "%wide"), ("%wide", "%columns")):
-        tail = low != "0"
-        with code.loop(low, high, str(LANES), dots) as (column, held):
-            inside = _inside(code, column) if tail else ""
-            if new:
-                weight = _vector(code, "%w", column, inside)
-            for k, start in enumerate(new):
-                if not tail:
-                    fetch(code, code.at("i8", code.at("float", start, column), str(_AHEAD)))
-                held[k] = fma(code, VECTOR, _vector(code, start, column, inside), weight, held[k])
-            if old:
-                _add(code, old, factors, sums, column, inside)
-        dots = [(VECTOR, each) for each in held]
-    for k, (_, each) in enumerate(dots):
+    lines = [_Lines(code, start) for start in (*new, *old)] if way.by_lines else []
+    carried = [(VECTOR, "zeroinitializer")] * len(new)
+    with code.loop("0", "%wide", str(LANES), [*carried, *((VECTOR, each.first) for each in lines)]) as (column, held):
+        if new:
+            _ask(code, way, new, column)
+        dots, following = held[: len(new)], held[len(new) :]
+        if lines:
+            vectors = [each.vector(code, column, following, k) for k, each in enumerate(lines)]
+        else:
+            vectors = [load(code, VECTOR, start, column) for start in (*new, *old)]
+        held[:] = [*_multiplied(code, vectors[: len(new)], dots, column), *following]
+        if old:
+            _add(code, vectors[len(new) :], factors, sums, column)
+    dots = held[: len(new)]
+    with code.loop("%wide", "%columns", str(LANES), [(VECTOR, each) for each in dots]) as (column, held):
+        inside = _inside(code, column)
+        vectors = [_vector(code, start, column, inside) for start in (*new, *old)]
+        held[:] = _multiplied(code, vectors[: len(new)], held, column, inside)
+        if old:
+            _add(code, vectors[len(new) :], factors, sums, column)
+    for k, each in enumerate(held):
         code.run(f"store float {total(code, each)}, ptr {code.at('float', '%z', code.add(made, str(k)))}, align 4")
+
+
+class _Lines:
+    """A row that is read by whole lines: they begin before it, and a vector of it is the end of one line and the
+    beginning of the next."""
+
+    def __init__(self, code: Code, start: str) -> None:
+        address = code.do(f"ptrtoint ptr {start} to i64")
+        before = code.do(f"lshr i64 {code.do(f'and i64 {address}, {_LINE - 1}')}, 2")
+        self.begin = code.do(f"inttoptr i64 {code.do(f'and i64 {address}, -{_LINE}')} to ptr")
+        one = code.do(f"insertelement {_PLACES} poison, i32 {code.do(f'trunc i64 {before} to i32')}, i64 0")
+        every = code.do(f"shufflevector {_PLACES} {one}, {_PLACES} poison, {_PLACES} zeroinitializer")
+        self.places = code.do(f"add {_PLACES} {every}, <{', '.join(f'i32 {k}' for k in range(LANES))}>")
+        self.first = self._line(code, "0")
+
+    def _line(self, code: Code, column: str) -> str:
+        return code.do(f"load {VECTOR}, ptr {code.at('float', self.begin, column)}, align {_LINE}")
+
+    def vector(self, code: Code, column: str, lines: list[str], k: int) -> str:
+        """What begins at a column; entry ``k`` of ``lines`` is the line that it begins in, and becomes the next one."""
+        before, lines[k] = lines[k], self._line(code, code.add(column, str(LANES)))
+        return code.do(f"call {VECTOR} {_PAIR}({VECTOR} {before}, {_PLACES} {self.places}, {VECTOR} {lines[k]})")
+
+
+def _ask(code: Code, way: Way, rows: list[str], column: str) -> None:
+    """Ask for a line of each row, or for as many lines farther on, in the order of memory."""
+    if not way.far:
+        for start in rows:
+            fetch(code, code.at("i8", code.at("float", start, column), str(_AHEAD)))
+        return
+    place = code.at("i8", code.at("float", rows[0], code.multiply(column, str(len(rows)))), str(way.far))
+    for k in range(len(rows)):
+        fetch(code, code.at("i8", place, str(_LINE * k)))
+
+
+def _multiplied(code: Code, vectors: list[str], dots: list[str], column: str, inside: str = "") -> list[str]:
+    """The dots of some rows with their vectors at a column times those of w."""
+    if not vectors:
+        return []
+    weight = _vector(code, "%w", column, inside)
+    return [fma(code, VECTOR, each, weight, dot) for each, dot in zip(vectors, dots, strict=True)]
 
 
 def _trip_in_order(code: Code, count: int, made: str = "", added: str = "", sums: str = "") -> None:
@@ -187,7 +272,8 @@ def _trip_in_order(code: Code, count: int, made: str = "", added: str = "", sums
                 place = code.add(code.multiply(column, str(count)), str(n * LANES))
                 held[n] = fma(code, VECTOR, load(code, VECTOR, new[k], place), load(code, VECTOR, "%w", place), held[n])
             if old:
-                _add(code, old, factors, sums, code.add(code.multiply(part, str(k)), column))
+                place = code.add(code.multiply(part, str(k)), column)
+                _add(code, [load(code, VECTOR, start, place) for start in old], factors, sums, place)
         if not new:
             continue
         dot, *others = held
@@ -202,7 +288,8 @@ def _trip_in_order(code: Code, count: int, made: str = "", added: str = "", sums
         code.run(f"store float {total(code, dot)}, ptr {code.at('float', '%z', code.add(made, str(k)))}, align 4")
     for low, high in ((shared, "%wide"), ("%wide", "%columns")) if old else ():
         with code.loop(low, high, str(LANES)) as (column, _):
-            _add(code, old, factors, sums, column, _inside(code, column) if low == "%wide" else "")
+            inside = _inside(code, column) if low == "%wide" else ""
+            _add(code, [_vector(code, start, column, inside) for start in old], factors, sums, column)
 
 
 def _starts(code: Code, first: str, count: int) -> list[str]:
@@ -211,11 +298,11 @@ def _starts(code: Code, first: str, count: int) -> list[str]:
     return [code.at("float", "%x", code.multiply(row, "%columns")) for row in rows]
 
 
-def _add(code: Code, rows: list[str], factors: list[str], sums: str, column: str, inside: str = "") -> None:
-    """Rows times their factors, added to the sums at a column."""
+def _add(code: Code, vectors: list[str], factors: list[str], sums: str, column: str) -> None:
+    """Vectors of rows times the rows' factors, added to the sums at a column."""
     value = load(code, VECTOR, sums, column)
-    for start, factor in zip(rows, factors, strict=True):
-        value = fma(code, VECTOR, _vector(code, start, column, inside), factor, value)
+    for each, factor in zip(vectors, factors, strict=True):
+        value = fma(code, VECTOR, each, factor, value)
     code.run(f"store {VECTOR} {value}, ptr {code.at('float', sums, column)}, align 4")
 
 
