@@ -1,4 +1,4 @@
-"""Where the nearest cache is small, kernels read memory in another way: the same bits, and other requests."""
+"""Where the nearest cache is small, or wide, kernels read memory in another way: the same bits, other requests."""
 
 import itertools
 import re
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compare import bits
 
-from futurex.kernels.numba_ import NumbaBackend, moments, nearest, past
+from futurex.kernels.numba_ import NumbaBackend, compiler, moments, nearest, past
 from futurex.kernels.numba_.columns import in_registers
 from futurex.kernels.numba_.pairwise import AHEAD
 from futurex.kernels.numba_.sweep import Sweep
@@ -20,10 +20,11 @@ pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 @pytest.fixture
 def caches(monkeypatch):
-    """Sets whether the nearest cache is small, and how many bytes the last one has."""
+    """Sets whether the nearest cache is small, how many bytes the last one has, and whether the nearest is wide."""
 
-    def set_to(small, last):
+    def set_to(small, last, wide=False):
         monkeypatch.setattr(nearest, "small", lambda: small)
+        monkeypatch.setattr(nearest, "wide", lambda: wide)
         monkeypatch.setattr(past, "last_cache", lambda: last)
 
     return set_to
@@ -96,6 +97,9 @@ def test_the_same_bits_whatever_the_caches_are(make, dtype, caches, monkeypatch)
         for small, last, threads in ((True, 1 << 62, 2), (True, 1, 1), (True, 1, 2), (True, 1, 3), (False, 1, 2)):
             caches(small, last)
             assert [bits(each) for each in run(graph, inputs, threads)] == usual, (shape, small, last, threads)
+        for last in (1 << 62, 1):
+            caches(False, last, wide=True)
+            assert [bits(each) for each in run(graph, inputs, 2)] == usual, (shape, last)
         if make is not normalised:  # whose sums have an order of their own
             assert usual == [bits(np.asarray(each)) for each in graph(*inputs)]
 
@@ -114,6 +118,26 @@ def test_memory_is_asked_for_into_the_second_cache(make, caches, monkeypatch):
     for small, last in ((False, 1), (True, 1 << 62)):
         caches(small, last)
         assert not requests(claimed(graph, 2))[1]
+
+
+@pytest.mark.parametrize(("make", "distances"), [(of_rows, (8192, 12288)), (normalised, (2048, 5120))])
+def test_a_wide_cache_is_asked_into_from_farther_away(make, distances, caches):
+    graph = make((64, 1024), "f4")
+    found = []
+    for wide in (False, True):
+        caches(False, 1 << 62, wide)
+        found.append(requests(claimed(graph, 1)))
+    assert not any(far for _, far in found)
+    for distance, (near, _) in zip(distances, found, strict=True):
+        assert distance in {int(each) for each in near if each.isdigit()}
+
+
+def test_columns_ask_for_later_rows_into_a_wide_cache(caches):
+    graph = of_columns((64, 1024), "f4")
+    for wide in (False, True):
+        caches(False, 1 << 62, wide)
+        near, far = requests(claimed(graph, 1))
+        assert (bool(near), bool(far)) == (wide, False)
 
 
 def test_lines_to_be_written_are_asked_for_into_the_second_cache(caches):
@@ -181,6 +205,15 @@ def test_two_threads_do_not_share_narrow_rows_of_memory(caches):
     caches(True, 1)
     assert claimed(graph, 4).call.program.numbers[0] == 4
     assert claimed(of_columns((4096, 1024), "f4"), 2).call.program.numbers[0] == 2
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("name", "amd"), [("znver5", True), ("sapphirerapids", False), ("neoverse-v2", False)])
+def test_a_wide_cache_is_one_of_amds_that_is_not_small(name, amd, small, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: small)
+    monkeypatch.setattr(compiler, "has_scale", lambda: True)
+    monkeypatch.setattr(compiler.llvm(), "get_host_cpu_name", lambda: name)
+    assert nearest.wide() is (amd and not small)
 
 
 @pytest.mark.parametrize(("said", "small"), [("32K\n", True), ("48K\n", False), ("64K\n", False), ("?", False)])

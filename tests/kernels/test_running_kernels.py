@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend
+from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.tree import Aval, apply, param
 
 SHAPES = [((40, 700), 1), ((43, 701), 1), ((40, 700), 0), ((19, 1100), 0), ((3, 70, 130), 1), ((9, 17, 190), 2),
@@ -55,7 +55,11 @@ def test_places(name, shape, axis, dtype, threads):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-def test_running_sums_and_products(shape, axis, dtype, threads):
+@pytest.mark.parametrize("squares", [False, True])
+def test_running_sums_and_products(shape, axis, dtype, threads, squares, monkeypatch):
+    if squares and not compiler.has_scale():
+        pytest.skip("squares of registers are made with AVX-512")
+    monkeypatch.setattr(compiler, "has_scale", lambda: squares)
     x = draw(shape, np.dtype(dtype))
     source = param(Aval(shape, x.dtype))
     with np.errstate(all="ignore"):

@@ -4,7 +4,8 @@ A task is a range of columns of one array of rows; its totals stay in the neares
 thread writes to, while the rows stream by, four at a time. Totals of narrow rows stay in registers, and rows follow
 each other as they lie in memory. Either way the processor foresees what is read, and nothing is asked for ahead; but
 where few lines may be on their way to the nearest cache (:mod:`~futurex.kernels.numba_.nearest`), rows of memory are
-taken one by one, and of parts of rows those of the next four are asked for into the second cache.
+taken one by one, and of parts of rows those of the next four are asked for into the second cache; where many may be,
+all of the next four rows into the nearest one.
 
 Sums whose order is free are cut along the rows instead, into blocks whose totals are added up at the end
 (:mod:`~futurex.kernels.numba_.crossings`): a thread then reads all of a row, and what lies between its lines is not
@@ -57,7 +58,8 @@ class Columns:
         self, sweep: Sweep, width: int = 0, blocks: bool = False, distant: bool = False, parts: bool = False
     ) -> None:
         self.sweep = sweep
-        self.asks = distant and parts
+        self.near = nearest.wide()
+        self.asks = (distant and parts) or self.near
         self.width = width
         self.blocks = blocks
         self.at_once = 1 if width or (distant and not parts) else AT_ONCE
@@ -134,7 +136,8 @@ class Columns:
         return first, code.least(code.add(first, "%span"), "%n")
 
     def _ask(self, code: Code, rows: list[_Row], column: str) -> set[str]:
-        """Ask for these columns of later rows; what has to be declared for that."""
+        """Ask for these columns of later rows, into the nearest cache if that is wide; what has to be declared for
+        that."""
         sweep = self.sweep
         streams = [k for k, each in enumerate(sweep.operands) if self.asks and all(sweep.mask(each)[-2:])]
         for k in streams:
@@ -143,7 +146,7 @@ class Columns:
             for each in rows:
                 place = code.at("i8", code.at(memory_type(dtype), each.pointers[k], column), later)
                 for byte in range(0, LANES * dtype.itemsize, pairwise.LINE):
-                    code.run(pairwise.prefetch(code.at("i8", place, str(byte)), second=True))
+                    code.run(pairwise.prefetch(code.at("i8", place, str(byte)), second=not self.near))
         return {pairwise.PREFETCH} if streams else set()
 
     def _spans(self) -> list[tuple[int, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from futurex.kernels.numba_ import compiler
+
 _CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index0/size")
 _SMALL = 32 * 1024
 
@@ -17,6 +19,14 @@ def small() -> bool:
     """
     told = size_of(_CACHE)
     return told is not None and told <= _SMALL
+
+
+def wide() -> bool:
+    """Is the processor one of AMD's that has more, and loads whole vectors of AVX-512: Zen 5, or what follows it?
+
+    Many lines may be on their way to its nearest cache, so that kernels ask for them far ahead.
+    """
+    return compiler.is_amd() and compiler.has_scale() and not small()
 
 
 def size_of(cache: Path) -> int | None:

@@ -14,6 +14,8 @@ LINE = 64
 AHEAD = 8192
 """Bytes: as far ahead of what it reads a kernel asks for memory. The processor's own guesses end with a page of 4096;
 one core then reads memory at twice the rate."""
+FARTHER = AHEAD * 3 // 2
+"""The same for sums in this order, where the nearest cache is wide."""
 PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 _EVEN, _ODD = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
 
@@ -34,6 +36,11 @@ def prefetch(pointer: str, write: bool = False, second: bool = False) -> str:
     """The instruction that asks for a line, to be read or to be written; for the ``second`` cache only where many lines
     are asked for that have few places in the first one, because the arrays they begin lie a power of two apart."""
     return f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {2 if second else 3}, i32 1)"
+
+
+def ahead() -> int:
+    """How far ahead kernels that read one operand ask for memory."""
+    return FARTHER if nearest.wide() else AHEAD
 
 
 def named(function: str, kind: str, streams: bool) -> str:
@@ -114,7 +121,7 @@ def product(kind: str, size: int) -> list[str]:
 
 def _ask(name: str, pointer: str, offset: int) -> list[str]:
     """The line so far ahead of an address."""
-    place = f"  %ask.{name} = getelementptr inbounds i8, ptr {pointer}, i64 {AHEAD + offset}"
+    place = f"  %ask.{name} = getelementptr inbounds i8, ptr {pointer}, i64 {ahead() + offset}"
     return [place, "  " + prefetch(f"%ask.{name}")]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_ import compiler, nearest
+from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.blocks import BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, in_half_vectors, module
 from futurex.kernels.numba_.compiler import Entry, compiled
@@ -39,8 +39,8 @@ _AHEAD = 256
 beyond a row's end lie rows that are read already (2 KB: 1.1 times as long; nothing: 1.02 times)."""
 _LINE = 64
 _FAR, _BESIDE_FOUR, _BESIDE_TWO = 12 * 1024, 1024, 4096
-"""What AMD's processors whose nearest cache is not small have asked for ahead of a trip, in the order of memory; and
-bytes of rows that are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
+"""Where the nearest cache is wide: what is asked for ahead of a trip, in the order of memory; and bytes of rows that
+are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
 _TAIL = f"@llvm.masked.load.v{LANES}f32.p0"
 _NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
@@ -88,7 +88,7 @@ class RowProducts(BlockKernel):
     def way_of(node: Node) -> Way:
         """How this processor reads the matrix."""
         row = node.inputs[0].shape[1] * node.inputs[0].dtype.itemsize
-        return _way(row, nearest.small(), compiler.is_amd() and compiler.has_scale())
+        return _way(row, nearest.small(), nearest.wide())
 
     @staticmethod
     def matrices(node: Node) -> Sequence[Node]:
@@ -103,17 +103,17 @@ class RowProducts(BlockKernel):
         return self.adding, (columns, len(self.room), stride, address_of(self.room), address_of(out[0]))
 
 
-def _way(row: int, small: bool, amd: bool) -> Way:
-    """How rows of so many bytes are read, with a small nearest cache or not, by one of AMD's processors or another.
+def _way(row: int, small: bool, wide: bool) -> Way:
+    """How rows of so many bytes are read where the nearest cache is of this kind, or neither.
 
-    >>> _way(4000, small=True, amd=True)
+    >>> _way(4000, small=True, wide=False)
     Way(rows=2, in_order=True, halves=True, far=0, by_lines=False)
-    >>> _way(4000, small=False, amd=True)
+    >>> _way(4000, small=False, wide=True)
     Way(rows=2, in_order=False, halves=False, far=12288, by_lines=True)
-    >>> _way(4000, small=False, amd=False), _way(1024, small=False, amd=False).in_order
+    >>> _way(4000, small=False, wide=False), _way(1024, small=False, wide=False).in_order
     (Way(rows=4, in_order=False, halves=False, far=0, by_lines=False), True)
     """
-    if amd and not small:
+    if wide:
         by_lines = _BESIDE_FOUR < row <= _BESIDE_TWO
         return Way(_UNIT // 2 if by_lines else _UNIT, far=_FAR, by_lines=by_lines)
     if row <= _SHORT:

@@ -264,7 +264,7 @@ class Rows:
             full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL and node not in self.aside]
             asked += [(f"%o{sweep.graph.outs.index(node)}.row", node.dtype, True) for node in full]
         for name, dtype, write in asked:
-            ahead = str(pairwise.AHEAD // (len(asked) if several else 1))
+            ahead = str(pairwise.ahead() // (len(asked) if several else 1))
             if several:
                 ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)

@@ -1,7 +1,8 @@
 """Compiled running sums and products, and places of extremes, along any axis, with NumPy's bits and its rule for NaN.
 
-An array is rows (the axis is the last one) or columns. Rows are worked on eight at a time, since an addition of a
-running sum waits for the one before it; columns are vectors, a range of them whose totals stay in the nearest cache.
+An array is rows (the axis is the last one) or columns. As many rows as a vector has elements are worked on at a time,
+in squares of registers that are turned, so that one addition is of all these rows; columns are vectors, a range of them
+whose totals stay in the nearest cache.
 The order along the axis is NumPy's; the threads share what lies across it. What a sum converts first, it converts as it
 reads it.
 """
@@ -15,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_ import compiler, pairwise
 from futurex.kernels.numba_.channels import VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.vectors import turned
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
@@ -25,11 +28,13 @@ Dtype = np.dtype[Any]
 FEWEST_ELEMENTS = 16 * 1024
 """Smaller arrays stay with NumPy."""
 ROWS = 8
-"""Rows that are worked on at once."""
+"""Rows that are worked on at once where they are no square, since an addition waits for the one before it."""
 _CHAINS = 4
 """Vectors of a row that do not wait for each other."""
 ROW_BLOCK = 4096
 """Elements of a row whose best one is looked for again, while they lie in the nearest cache."""
+_NEXT = 256
+"""Bytes ahead in each row of a square that are asked for."""
 TILE = 1024
 """Columns of one task at most."""
 _TYPES = {
@@ -59,14 +64,15 @@ def claim(node: Node, threads: int) -> Written | None:
         what, held = node.attrs.get("ufunc", "add"), node.dtype
         if (inner != 1 and outer * inner < ROWS) or not _adds_up(node, what, source.dtype):
             return None
-    threads = threads_for(node, threads)
+    threads, square = threads_for(node, threads), compiler.has_scale()
     if inner == 1:
-        geometry: tuple[int, ...] = (outer if place else -(-outer // ROWS), count, outer)
+        together = VECTOR // held.itemsize if square else ROWS
+        geometry: tuple[int, ...] = (outer if place else -(-outer // together), count, outer)
     else:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    text = _text(what, held, source.dtype, inner == 1, chains, openmp() is not None)
+    text = _text(what, held, source.dtype, inner == 1, chains, square, openmp() is not None)
     return Written(node, threads, text, geometry)
 
 
@@ -83,8 +89,9 @@ def _adds_up(node: Node, what: str, source: Dtype) -> bool:
 
 
 @functools.cache
-def _text(what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, threaded: bool) -> str:
-    writer = _Writer(dtype, source, chains)
+def _text(what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, square: bool, threaded: bool) -> str:
+    """``square``: registers are many and wide enough for squares of them."""
+    writer = _Writer(dtype, source, chains, square)
     if what in ("argmax", "argmin"):
         body: Callable[[str], None] = writer.row_places if rows else writer.column_places
     else:
@@ -96,20 +103,22 @@ def _text(what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, threa
 
 
 class _Writer(Writer):
-    def __init__(self, dtype: Dtype, source: Dtype, chains: int) -> None:
+    def __init__(self, dtype: Dtype, source: Dtype, chains: int, square: bool) -> None:
         self.code = Code()
         self.source, self.converts = source, source != dtype
         self.chains = chains
         self.floating = dtype.kind == "f"
+        self.square = square
         self.element, self.index = _TOTALS[dtype]
         self.align, self.lanes, self.vectors = dtype.itemsize, VECTOR // dtype.itemsize, 4
+        self.read = self.element if not self.converts else "float" if self.floating else f"i{8 * source.itemsize}"
         self.declared: set[str] = set()
 
     def taken(self, vectors: int, at: str) -> list[str]:
         """Elements of the operand as the totals' dtype."""
         if not self.converts:
             return self.load(vectors, "%x", at)
-        element = "float" if self.floating else f"i{8 * self.source.itemsize}"
+        element = self.read
         word = "fpext" if self.floating else "sext" if self.source.kind == "i" else "zext"
         kind, wide, found = self.kind(vectors, element), self.kind(vectors), []
         for k in range(max(vectors, 1)):
@@ -122,25 +131,54 @@ class _Writer(Writer):
 
     def row_totals(self, word: str) -> None:
         """Each row's totals; the rows of a task side by side."""
-        code = self.code
+        code, together = self.code, self.lanes if self.square else ROWS
         with code.loop("%low", "%high") as (task, _):
-            first = code.multiply(task, str(ROWS))
-            many = code.do(f"sub i64 %rows, {first}")
-            whole = code.do(f"icmp sge i64 {many}, {ROWS}")
-            together = code.do(f"zext i1 {whole} to i64")
-            with code.loop("0", together):
-                self._rows(word, [code.add(first, str(k)) for k in range(ROWS)])
-            start = code.do(f"select i1 {whole}, i64 %rows, i64 {first}")
-            with code.loop(start, "%rows") as (row, _):
+            first = code.multiply(task, str(together))
+            last = code.least(code.add(first, str(together)), "%rows")
+            if self.square:
+                whole = code.do(f"icmp eq i64 {code.do(f'sub i64 {last}, {first}')}, {together}")
+                with code.loop("0", code.do(f"zext i1 {whole} to i64")):
+                    self._in_squares(word, [code.add(first, str(k)) for k in range(together)])
+                first = code.do(f"select i1 {whole}, i64 {last}, i64 {first}")
+            rest = code.do(f"srem i64 {code.do(f'sub i64 {last}, {first}')}, {ROWS}")
+            alone = code.do(f"sub i64 {last}, {rest}")
+            with code.loop(first, alone, str(ROWS)) as (row, _):
+                self._rows(word, [code.add(row, str(k)) for k in range(ROWS)])
+            with code.loop(alone, last) as (row, _):
                 self._rows(word, [row])
 
-    def _rows(self, word: str, rows: list[str]) -> None:
-        code, kind = self.code, self.element
+    def _in_squares(self, word: str, rows: list[str]) -> None:
+        """As many columns of rows as there are rows, turned, added up one after the other, and turned back."""
+        code, kind, size = self.code, self.kind(1), str(len(rows))
+        neutral = {"fadd": "-0.0", "add": "0", "fmul": "1.0", "mul": "1"}[word]
         begins = [code.multiply(row, "%n") for row in rows]
+        whole = code.do(f"and i64 %n, -{size}")
+        with code.loop("0", whole, size, [(kind, splat(kind, neutral))]) as (place, held):
+            lines = []
+            for begin in begins:
+                at = code.add(begin, place)
+                code.run(pairwise.prefetch(code.at("i8", code.at(self.read, "%x", at), str(_NEXT))))
+                lines += self.taken(1, at)
+            columns = turned(code.do, lines, self.element)
+            for k, column in enumerate(columns):
+                held[0] = columns[k] = code.do(f"{word} {kind} {held[0]}, {column}")
+            for begin, line in zip(begins, turned(code.do, columns, self.element), strict=True):
+                self.store(1, [line], "%y", code.add(begin, place))
+        self.declared.add(pairwise.PREFETCH)
+        each = [code.do(f"extractelement {kind} {held[0]}, i64 {k}") for k in range(len(rows))]
+        self._on(word, begins, whole, each)
+
+    def _rows(self, word: str, rows: list[str]) -> None:
+        begins = [self.code.multiply(row, "%n") for row in rows]
         totals = [self.taken(0, begin)[0] for begin in begins]
         for begin, total in zip(begins, totals, strict=True):
             self.store(0, [total], "%y", begin)
-        with code.loop("1", "%n", carried=[(kind, total) for total in totals]) as (place, held):
+        self._on(word, begins, "1", totals)
+
+    def _on(self, word: str, begins: list[str], first: str, totals: list[str]) -> None:
+        """From column ``first`` on, with the totals of what lies before it."""
+        code, kind = self.code, self.element
+        with code.loop(first, "%n", carried=[(kind, total) for total in totals]) as (place, held):
             for k, begin in enumerate(begins):
                 at = code.add(begin, place)
                 held[k] = code.do(f"{word} {kind} {held[k]}, {self.taken(0, at)[0]}")
@@ -251,6 +289,10 @@ class _Writer(Writer):
         """The best of these vectors and those before, and behind them where something was no number."""
         code, relation = self.code, op[3:].replace("max", "gt").replace("min", "lt")
         word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
+        ahead = code.at("i8", code.at(self.element, "%x", at), str(pairwise.ahead()))
+        for byte in range(0, self.chains * VECTOR, pairwise.LINE):
+            code.run(pairwise.prefetch(code.at("i8", ahead, str(byte))))
+        self.declared.add(pairwise.PREFETCH)
         values, truth, found = self._vectors(at), _truth(kind), []
         for value, best in zip(values, held, strict=False):
             wins = code.do(f"{word} {kind} {value}, {best}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import crossings, freely, pairwise, past
+from futurex.kernels.numba_ import crossings, freely, nearest, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values
 from futurex.kernels.numba_.rowvalues import RowValues
@@ -34,8 +34,8 @@ NEAR = 12 * 1024
 NEAREST = 16 * 1024
 """Bytes of the rows on their way up to which they stay in the nearest cache, beside what is asked for ahead."""
 MOST_PASSES = 4
-AHEAD = pairwise.AHEAD // 2
-"""Bytes that are asked for ahead, in all: the nearest cache holds the rows on their way, too."""
+AHEAD, WIDE_AHEAD = 4 * 1024, 10 * 1024
+"""Bytes that are asked for ahead, in all: the nearest cache holds the rows on their way, too; where it is wide."""
 NEAR_BY, FARTHER = 1024, 12 * 1024
 """The same where few lines may be on their way to that: into it, and into the second one, which is all that results are
 asked for into."""
@@ -225,7 +225,8 @@ class Staggered(Rows):
         ]
         for name, dtype, write in wanted:
             start = code.at(memory_type(dtype), name, block)
-            ahead, farther = (most // len(wanted) for most in (NEAR_BY if self.distant else AHEAD, FARTHER))
+            most = NEAR_BY if self.distant else WIDE_AHEAD if nearest.wide() else AHEAD
+            ahead, farther = most // len(wanted), FARTHER // len(wanted)
             for byte in range(0, TURN * dtype.itemsize, pairwise.LINE):
                 if not (write and self.distant):
                     self._request(code, start, ahead + byte, write)

@@ -49,13 +49,13 @@ def spread(code: Code, value: str) -> str:
     return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
 
 
-def turned(emit: Callable[[str], str], rows: Sequence[str]) -> list[str]:
+def turned(emit: Callable[[str], str], rows: Sequence[str], element: str = "float") -> list[str]:
     """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change.
 
     ``emit`` writes an instruction and returns its register.
     """
     held, lanes = list(rows), len(rows)
-    kind = f"<{lanes} x float>"
+    kind = f"<{lanes} x {element}>"
     size = lanes // 2
     while size:
         for k in range(lanes):
