@@ -1,8 +1,8 @@
 """Sums and products of contiguous numbers in NumPy's order, to the bit.
 
-NumPy adds pairwise: halves of a multiple of eight elements down to 128, and those with eight running sums. The
-eight are a vector here. Where the halves are blocks of exactly 128, four blocks run side by side, so that no addition
-waits for the one before, and their eight sums each are joined together.
+NumPy adds pairwise: halves of a multiple of eight elements down to 128 at most, and those with eight running sums. The
+eight are a vector here. Four of these leaves run side by side, so that no addition waits for the one before, and their
+eight sums each are joined together.
 """
 
 from __future__ import annotations
@@ -51,25 +51,42 @@ def named(function: str, kind: str, streams: bool) -> str:
 def declarations(kind: str, size: int, streams: bool) -> list[str]:
     """``@pairwise.<kind>(ptr, count)``; ``streams``: what it reads comes from memory, and is asked for ahead, or read
     in order where the nearest cache is small."""
-    vector, own, blocks = f"<8 x {kind}>", named("pairwise", kind, streams), named("blocks", kind, streams)
+    vector, own = f"<8 x {kind}>", named("pairwise", kind, streams)
     lanes = [f"  %r{k} = extractelement {vector} %total, i32 {k}" for k in range(8)]
+    alone = streams and nearest.small()
+    in_order = [
+        f"  %four = icmp eq i64 %n, {4 * BLOCK}",
+        "  br i1 %four, label %whole, label %other",
+        "whole:",
+        f"  %every = call {kind} {named('whole', kind, streams)}(ptr %p)",
+        f"  ret {kind} %every",
+    ]
     return [
-        *_four_blocks(kind, size, streams),
+        *_leaves(kind, size, streams and not alone, named("leaves", kind, streams)),
+        *(_blocks_in_order(kind, size, named("whole", kind, streams)) if alone else []),
         f"define internal {kind} {own}(ptr %p, i64 %n) {{",
         "entry:",
-        f"  %four = icmp eq i64 %n, {4 * BLOCK}",
-        "  br i1 %four, label %blocks, label %other",
-        "blocks:",
-        f"  %all = call {kind} {blocks}(ptr %p)",
-        f"  ret {kind} %all",
+        *(in_order if alone else ["  br label %other"]),
         "other:",
         f"  %large = icmp sgt i64 %n, {BLOCK}",
-        "  br i1 %large, label %split, label %leaf",
+        "  br i1 %large, label %halves, label %leaf",
+        "halves:",
+        *_halved("%n", "%left", "%right"),
+        *_halved("%left", "%a", "%b"),
+        *_halved("%right", "%c", "%d"),
+        "  %rest.of.n = and i64 %n, 7",
+        "  %even = icmp eq i64 %rest.of.n, 0",
+        f"  %deep = icmp sgt i64 %left, {BLOCK}",
+        f"  %b.leaf = icmp sle i64 %b, {BLOCK}",
+        f"  %d.leaf = icmp sle i64 %d, {BLOCK}",
+        "  %some = and i1 %even, %deep",
+        "  %both.leaves = and i1 %b.leaf, %d.leaf",
+        "  %leaves = and i1 %some, %both.leaves",
+        "  br i1 %leaves, label %side, label %split",
+        "side:",
+        f"  %all = call {kind} {named('leaves', kind, streams)}(ptr %p, i64 %a, i64 %b, i64 %c, i64 %d)",
+        f"  ret {kind} %all",
         "split:",
-        "  %half = lshr i64 %n, 1",
-        "  %odd = and i64 %half, 7",
-        "  %left = sub i64 %half, %odd",
-        "  %right = sub i64 %n, %left",
         f"  %middle = getelementptr inbounds {kind}, ptr %p, i64 %left",
         f"  %first = call {kind} {own}(ptr %p, i64 %left)",
         f"  %second = call {kind} {own}(ptr %middle, i64 %right)",
@@ -125,31 +142,28 @@ def _ask(name: str, pointer: str, offset: int) -> list[str]:
     return [place, "  " + prefetch(f"%ask.{name}")]
 
 
-def _four_blocks(kind: str, size: int, streams: bool) -> list[str]:
-    """``@blocks.<kind>(ptr)``: the sum of four blocks."""
-    vector = f"<8 x {kind}>"
-    alone = streams and nearest.small()
-    running, notes = _one_by_one(kind, size) if alone else _side_by_side(kind, size, streams)
-    lines = [f"define internal {kind} {named('blocks', kind, streams)}(ptr %p) {{", "entry:", *running]
-    for name, x, y in (("x", "%more0", "%more1"), ("y", "%more2", "%more3"), ("z", "%x", "%y")):
-        for half, places in (("even", _EVEN), ("odd", _ODD)):
-            mask = ", ".join(f"i32 {place}" for place in places)
-            lines.append(f"  %{name}.{half} = shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>")
-        lines.append(f"  %{name} = fadd {vector} %{name}.even, %{name}.odd")
-    lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
-    lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
-    lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
-    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum", "}", *notes]
+def _halved(count: str, left: str, right: str) -> list[str]:
+    """How NumPy halves a number of elements: the left part is a multiple of eight."""
+    return [
+        f"  {left}.half = lshr i64 {count}, 1",
+        f"  {left}.odd = and i64 {left}.half, 7",
+        f"  {left} = sub i64 {left}.half, {left}.odd",
+        f"  {right} = sub i64 {count}, {left}",
+    ]
 
 
-def _side_by_side(kind: str, size: int, streams: bool) -> tuple[list[str], list[str]]:
-    """``%more0`` to ``%more3``: eight running sums of each block. What is asked for ahead are lines in their order."""
+def _leaves(kind: str, size: int, asks: bool, name: str) -> list[str]:
+    """The sum of four leaves of multiples of eight elements, the first of which is none longer than the others.
+
+    ``asks``: what lies ahead is asked for, in lines in their order.
+    """
     vector = f"<8 x {kind}>"
-    lines = []
-    for k in range(4):
-        lines.append(f"  %p{k} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK}")
+    lines = [f"define internal {kind} {name}(ptr %p, i64 %a, i64 %b, i64 %c, i64 %d) {{", "entry:"]
+    lines += ["  %ab = add i64 %a, %b", "  %abc = add i64 %ab, %c"]
+    for k, start in enumerate(("0", "%a", "%ab", "%abc")):
+        lines.append(f"  %p{k} = getelementptr inbounds {kind}, ptr %p, i64 {start}")
         lines.append(f"  %first{k} = load {vector}, ptr %p{k}, align {size}")
-    asked = range(0, 32 * size if streams else 0, LINE)
+    asked = range(0, 32 * size if asks else 0, LINE)
     for byte in asked:
         lines += _ask(f"first{byte}", "%p", byte)
     lines += ["  br label %body", "body:", "  %i = phi i64 [ 8, %entry ], [ %next, %body ]"]
@@ -160,29 +174,61 @@ def _side_by_side(kind: str, size: int, streams: bool) -> tuple[list[str], list[
             f"  %eight{k} = load {vector}, ptr %at{k}, align {size}",
             f"  %more{k} = fadd {vector} %total{k}, %eight{k}",
         ]
-    if streams:
+    if asks:
         lines += ["  %four = shl i64 %i, 2", f"  %ahead = getelementptr inbounds {kind}, ptr %p, i64 %four"]
         for byte in asked:
             lines += _ask(str(byte), "%ahead", byte)
-    lines += ["  %next = add nsw i64 %i, 8", f"  %go = icmp slt i64 %next, {BLOCK}"]
-    turns, notes = in_turns(size) if streams else ("", [])
-    return [*lines, f"  br i1 %go, label %body, label %join{turns}", "join:"], notes
+    lines += ["  %next = add nsw i64 %i, 8", "  %go = icmp slt i64 %next, %a"]
+    turns, notes = in_turns(size) if asks else ("", [])
+    lines += [f"  br i1 %go, label %body, label %longer1{turns}"]
+    before = "body"
+    for k, count in enumerate(("%b", "%c", "%d"), 1):
+        lines += [
+            f"longer{k}:",
+            f"  %j{k} = phi i64 [ %a, %{before} ], [ %after{k}, %once{k} ]",
+            f"  %sum{k} = phi {vector} [ %more{k}, %{before} ], [ %added{k}, %once{k} ]",
+            f"  %left{k} = icmp slt i64 %j{k}, {count}",
+            f"  br i1 %left{k}, label %once{k}, label %{f'longer{k + 1}' if k < 3 else 'join'}",
+            f"once{k}:",
+            f"  %place{k} = getelementptr inbounds {kind}, ptr %p{k}, i64 %j{k}",
+            f"  %last{k} = load {vector}, ptr %place{k}, align {size}",
+            f"  %added{k} = fadd {vector} %sum{k}, %last{k}",
+            f"  %after{k} = add nsw i64 %j{k}, 8",
+            f"  br label %longer{k}",
+        ]
+        before = f"longer{k}"
+    return [*lines, "join:", *_joined(kind, ["%more0", "%sum1", "%sum2", "%sum3"]), "}", *notes]
 
 
-def _one_by_one(kind: str, size: int) -> tuple[list[str], list[str]]:
-    """The same, read in memory's order, which the processor foresees: no addition of a block waits for those of the
-    block before, which go on beside it."""
-    vector, lines = f"<8 x {kind}>", []
+def _blocks_in_order(kind: str, size: int, name: str) -> list[str]:
+    """The sum of four leaves of 128 elements, read in memory's order, which the processor foresees: no addition of a
+    leaf waits for those of the one before, which go on beside it."""
+    vector = f"<8 x {kind}>"
+    lines = [f"define internal {kind} {name}(ptr %p) {{", "entry:"]
     for k in range(4):
         for i in range(0, BLOCK, 8):
-            name = f"%more{k}" if i == BLOCK - 8 else f"%total{k}.{i}"
-            value = name if i == 0 else f"%eight{k}.{i}"
+            sum_name = f"%more{k}" if i == BLOCK - 8 else f"%total{k}.{i}"
+            value = sum_name if i == 0 else f"%eight{k}.{i}"
             lines.append(f"  %at{k}.{i} = getelementptr inbounds {kind}, ptr %p, i64 {k * BLOCK + i}")
             lines.append(f"  {value} = load {vector}, ptr %at{k}.{i}, align {size}")
             if i:
-                lines.append(f"  {name} = fadd {vector} %total{k}.{i - 8}, {value}")
+                lines.append(f"  {sum_name} = fadd {vector} %total{k}.{i - 8}, {value}")
         lines.append('  call void asm sideeffect "", "~{memory}"()')  # LLVM would read them side by side again
-    return lines, []
+    return [*lines, *_joined(kind, [f"%more{k}" for k in range(4)]), "}"]
+
+
+def _joined(kind: str, sums: list[str]) -> list[str]:
+    """The eight sums of each of four leaves joined to one, and returned."""
+    vector, lines = f"<8 x {kind}>", []
+    for name, x, y in (("x", *sums[:2]), ("y", *sums[2:]), ("z", "%x", "%y")):
+        for half, places in (("even", _EVEN), ("odd", _ODD)):
+            mask = ", ".join(f"i32 {place}" for place in places)
+            lines.append(f"  %{name}.{half} = shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>")
+        lines.append(f"  %{name} = fadd {vector} %{name}.even, %{name}.odd")
+    lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
+    lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
+    lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
+    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum"]
 
 
 def _fold(kind: str, size: int, word: str, low: str, first: str, before: str) -> list[str]:
