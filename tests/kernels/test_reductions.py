@@ -62,6 +62,31 @@ def check(graph, inputs, threads=(1, 2, 3)):
             assert bits(actual) == bits(other), (str(graph), count, actual, other)
 
 
+LENGTHS = [*range(2, 40), *range(250, 300), *range(496, 530), 1000, 1016, 1032, 2047, 2056, 5001, 8200]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_of_every_length(dtype):
+    """Rows whose four leaves are equal or not, with a rest or without; terms that lie in memory, are computed, and are
+    results, too; a second pass."""
+    rng = np.random.default_rng(0)
+    for count in LENGTHS:
+        x, y = p((3, count), dtype), p((count,), dtype, "y")
+        product = x * y
+        mean = reduce("sum", x, (1,), keepdims=True) / count
+        apart = x - mean
+        values = [draw(rng, each.shape, dtype) for each in (x, y)]
+        check(Graph([x, y], [reduce("sum", product, (1,)), reduce("sum", x, (1,)), product]), values, threads=(1,))
+        check(Graph([x], [reduce("sum", apart * apart, (1,))]), values[:1], threads=(1,))
+
+
+@pytest.mark.parametrize("more", [0, 1, 8, 1000, 4097])
+def test_a_long_sum_of_terms_in_pieces(more):
+    x = p((LONG + more,))
+    inputs = [draw(np.random.default_rng(more), x.shape, "f4")]
+    check(Graph([x], [reduce("sum", x * x, (0,)), reduce("sum", x + 1.0, (0,))]), inputs)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "?", "i2"])
 @pytest.mark.parametrize("name", sorted(REDUCTIONS - {"free_sum", "free_max"}))  # those have an order of their own
 def test_one_reduction(name, dtype):

@@ -7,6 +7,8 @@ eight sums each are joined together.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from futurex.kernels.numba_ import nearest
 
 BLOCK = 128
@@ -56,8 +58,8 @@ def declarations(kind: str, size: int, streams: bool) -> list[str]:
     alone = streams and nearest.small()
     in_order = [
         f"  %four = icmp eq i64 %n, {4 * BLOCK}",
-        "  br i1 %four, label %whole, label %other",
-        "whole:",
+        "  br i1 %four, label %exactly, label %other",
+        "exactly:",
         f"  %every = call {kind} {named('whole', kind, streams)}(ptr %p)",
         f"  ret {kind} %every",
     ]
@@ -71,17 +73,7 @@ def declarations(kind: str, size: int, streams: bool) -> list[str]:
         f"  %large = icmp sgt i64 %n, {BLOCK}",
         "  br i1 %large, label %halves, label %leaf",
         "halves:",
-        *_halved("%n", "%left", "%right"),
-        *_halved("%left", "%a", "%b"),
-        *_halved("%right", "%c", "%d"),
-        "  %rest.of.n = and i64 %n, 7",
-        "  %even = icmp eq i64 %rest.of.n, 0",
-        f"  %deep = icmp sgt i64 %left, {BLOCK}",
-        f"  %b.leaf = icmp sle i64 %b, {BLOCK}",
-        f"  %d.leaf = icmp sle i64 %d, {BLOCK}",
-        "  %some = and i1 %even, %deep",
-        "  %both.leaves = and i1 %b.leaf, %d.leaf",
-        "  %leaves = and i1 %some, %both.leaves",
+        *quartered("%n"),
         "  br i1 %leaves, label %side, label %split",
         "side:",
         f"  %all = call {kind} {named('leaves', kind, streams)}(ptr %p, i64 %a, i64 %b, i64 %c, i64 %d)",
@@ -140,6 +132,24 @@ def _ask(name: str, pointer: str, offset: int) -> list[str]:
     """The line so far ahead of an address."""
     place = f"  %ask.{name} = getelementptr inbounds i8, ptr {pointer}, i64 {ahead() + offset}"
     return [place, "  " + prefetch(f"%ask.{name}")]
+
+
+def quartered(count: str) -> list[str]:
+    """``%left`` and ``%right`` of a number of elements, their halves ``%a`` to ``%d``, and ``%leaves``: are these four
+    leaves of NumPy's tree, and all of multiples of eight elements?"""
+    return [
+        *_halved(count, "%left", "%right"),
+        *_halved("%left", "%a", "%b"),
+        *_halved("%right", "%c", "%d"),
+        f"  %beyond = and i64 {count}, 7",
+        "  %even = icmp eq i64 %beyond, 0",
+        f"  %deep = icmp sgt i64 %left, {BLOCK}",
+        f"  %b.leaf = icmp sle i64 %b, {BLOCK}",
+        f"  %d.leaf = icmp sle i64 %d, {BLOCK}",
+        "  %some = and i1 %even, %deep",
+        "  %both.leaves = and i1 %b.leaf, %d.leaf",
+        "  %leaves = and i1 %some, %both.leaves",
+    ]
 
 
 def _halved(count: str, left: str, right: str) -> list[str]:
@@ -219,16 +229,32 @@ def _blocks_in_order(kind: str, size: int, name: str) -> list[str]:
 
 def _joined(kind: str, sums: list[str]) -> list[str]:
     """The eight sums of each of four leaves joined to one, and returned."""
-    vector, lines = f"<8 x {kind}>", []
-    for name, x, y in (("x", *sums[:2]), ("y", *sums[2:]), ("z", "%x", "%y")):
-        for half, places in (("even", _EVEN), ("odd", _ODD)):
+    lines: list[str] = []
+
+    def do(text: str) -> str:
+        lines.append(f"  %t{len(lines)} = {text}")
+        return f"%t{len(lines) - 1}"
+
+    total = joined(do, kind, sums)
+    return [*lines, f"  ret {kind} {total}"]
+
+
+def joined(do: Callable[[str], str], kind: str, sums: Sequence[str]) -> str:
+    """The eight sums of each of four leaves joined to one as NumPy does; ``do`` writes an instruction."""
+    vector, (a, b, c, d) = f"<8 x {kind}>", sums
+
+    def neighbours(x: str, y: str) -> str:
+        halves = []
+        for places in (_EVEN, _ODD):
             mask = ", ".join(f"i32 {place}" for place in places)
-            lines.append(f"  %{name}.{half} = shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>")
-        lines.append(f"  %{name} = fadd {vector} %{name}.even, %{name}.odd")
-    lines += [f"  %z{k} = extractelement {vector} %z, i32 {k}" for k in range(8)]
-    lines += [f"  %s{k} = fadd {kind} %z{k}, %z{k + 4}" for k in range(4)]
-    lines += [f"  %left = fadd {kind} %s0, %s1", f"  %right = fadd {kind} %s2, %s3"]
-    return [*lines, f"  %sum = fadd {kind} %left, %right", f"  ret {kind} %sum"]
+            halves.append(do(f"shufflevector {vector} {x}, {vector} {y}, <8 x i32> <{mask}>"))
+        return do(f"fadd {vector} {halves[0]}, {halves[1]}")
+
+    every = neighbours(neighbours(a, b), neighbours(c, d))
+    each = [do(f"extractelement {vector} {every}, i32 {k}") for k in range(8)]
+    leaves = [do(f"fadd {kind} {each[k]}, {each[k + 4]}") for k in range(4)]
+    left, right = (do(f"fadd {kind} {x}, {y}") for x, y in (leaves[:2], leaves[2:]))
+    return do(f"fadd {kind} {left}, {right}")
 
 
 def _fold(kind: str, size: int, word: str, low: str, first: str, before: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import crossings, extremes, freely, pairwise, past
+from futurex.kernels.numba_ import crossings, extremes, freely, leaves, pairwise, past
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.places import (
@@ -246,7 +246,55 @@ class Rows:
             f"define internal void @fill{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             *code.lines, "  ret void", "}", *code.notes,
         ]  # fmt: skip
-        return MadePass(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given))
+        direct = leaves.suits(sweep, stage) and any(self._lies(node) is None for node in ordered)
+        if direct:
+            self._leaves(stage, given, elements.asked)
+        return MadePass(stage, ordered, given, list(elements.asked), self._tree(stage, ordered, given, direct))
+
+    def _leaves(self, stage: int, given: list[tuple[str, str]], asked: dict[Any, tuple[str, str]]) -> None:
+        """``@leaves``: the same for four leaves of NumPy's tree, whose sums are nothing but what it returns."""
+        sweep, code = self.sweep, Code(self.sweep.stages + stage + 1)
+        elements = _Pass(sweep, code, stage)
+        elements.asked = dict(asked)
+        if sweep.guarded:
+            code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+        common = elements.scalars()
+        sums = leaves.Leaves(code, sweep.reductions(stage))
+        read = [each for each in sweep.operands if self._streams(each)]
+
+        def element(place: str, slot: str) -> None:
+            elements.values, elements.loaded = dict(common), {}
+            elements.begin(place, place)
+            for node in sums.nodes:
+                sums.add(elements.body, node, slot, elements.taken(node))
+            for node in sweep.results(stage):
+                name, value = f"%o{sweep.graph.outs.index(node)}.row", elements.computed(node)
+                elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), name, place))
+            for k, node in enumerate(sweep.kept_values):
+                if sweep.stage[node] == stage:
+                    value = elements.computed(node)
+                    elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
+
+        def ask(place: str, count: int) -> None:
+            if stage:
+                return
+            for operand in read:
+                dtype, row = operand.node.dtype, f"%a{sweep.operands.index(operand)}.row"
+                line = code.at("i8", code.at(memory_type(dtype), row, place), str(pairwise.ahead()))
+                for byte in range(0, count * dtype.itemsize, pairwise.LINE):
+                    self._request(code, line, byte, write=False)
+
+        sums.run(element, ask)
+        result = sums.finish()
+        if sweep.guarded:
+            report(code)
+        self.declared |= elements.body.intrinsics
+        listed = ", ".join(f"i64 %{name}" for name in leaves.PARAMETERS)
+        kind = result.split(" %")[0].removeprefix("ret ")
+        self.functions += [
+            f"define internal {kind} @leaves{stage}({listed}, {shown(given)}) noinline {{",
+            *code.lines, f"  {result}", "}", *code.notes,
+        ]  # fmt: skip
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
         """Before line ``mark``: ask for what lies ahead of a block. Of several passes the first one waits for memory
@@ -310,8 +358,8 @@ class Rows:
             self.declared.add(pairwise.PREFETCH)
         return pairwise.named({"sum": "pairwise", "prod": "product"}.get(node.op, node.op), kind, streams)
 
-    def _tree(self, stage: int, ordered: list[Node], given: list[tuple[str, str]]) -> str:
-        """The function that gives the sums of a row, as a structure."""
+    def _tree(self, stage: int, ordered: list[Node], given: list[tuple[str, str]], direct: bool) -> str:
+        """The function that gives the sums of a row, as a structure; ``direct``: by ``@leaves`` where it can."""
         if not ordered:
             return f"@fill{stage}"
         sums = [node for node in ordered if self._by_tree(node)]
@@ -321,13 +369,14 @@ class Rows:
         lines = [
             f"define internal {result} @tree{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             "entry:",
-            f"  %long = icmp sgt i64 %count, {self.leaf}",
+            *pairwise.quartered("%count"),
+            f"  %long = icmp sgt i64 %count, {leaves.MOST if direct else self.leaf}",
+            f"  br i1 {'%leaves' if direct else 'false'}, label %side, label %other",
+            "side:",
+            *self._by_leaves(stage, result, passed, direct),
+            "other:",
             "  br i1 %long, label %split, label %leaf",
             "split:",
-            "  %half = lshr i64 %count, 1",
-            "  %odd = and i64 %half, 7",
-            "  %left = sub i64 %half, %odd",
-            "  %right = sub i64 %count, %left",
             "  %middle = add i64 %start, %left",
         ]
         call = f"call {result} @tree{stage}(i64"
@@ -377,6 +426,12 @@ class Rows:
         lines += [f"  ret {result} {held}" if sums else "  ret void", "}"]
         self.functions += lines
         return f"@tree{stage}"
+
+    def _by_leaves(self, stage: int, result: str, passed: str, direct: bool) -> list[str]:
+        if not direct:
+            return ["  unreachable"]
+        counts = ", ".join(f"i64 %{name}" for name in leaves.PARAMETERS)
+        return [f"  %all = call {result} @leaves{stage}({counts}, {passed})", f"  ret {result} %all"]
 
     # -- all rows ----------------------------------------------------------------------------------------------------
 
