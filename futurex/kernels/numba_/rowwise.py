@@ -8,7 +8,7 @@ up.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,8 @@ class Rows:
     # -- one pass over (a piece of) a row ----------------------------------------------------------------------------
 
     def _signature(self) -> list[tuple[str, str]]:
-        """What every pass is given: rows of results and operands, scalars, accumulators, buffers, kept values."""
+        """What every pass is given: rows of results and operands, scalars, accumulators, buffers, kept values, and the
+        elements of a row."""
         sweep = self.sweep
         full = [k for k, node in enumerate(sweep.graph.outs) if sweep.level[node] is Level.FULL]
         given = [("ptr", f"%o{k}.row") for k in full]
@@ -153,7 +154,7 @@ class Rows:
         given += [("ptr", f"%b{k}") for k in range(self._buffers())]
         given += [("ptr", f"%k{k}") for k in range(len(sweep.kept_values))]
         given += [("ptr", f"%c{k}") for k in range(len(sweep.crossed))]
-        return [*given, ("ptr", "%scratch")]
+        return [*given, ("i64", "%n"), ("ptr", "%scratch")]
 
     def _buffers(self) -> int:
         return max(sum(map(laid_down, self.sweep.reductions(stage))) for stage in range(self.sweep.stages))
@@ -260,7 +261,6 @@ class Rows:
             code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         common = elements.scalars()
         sums = leaves.Leaves(code, sweep.reductions(stage))
-        read = [each for each in sweep.operands if self._streams(each)]
 
         def element(place: str, slot: str) -> None:
             elements.values, elements.loaded = dict(common), {}
@@ -275,16 +275,7 @@ class Rows:
                     value = elements.computed(node)
                     elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
 
-        def ask(place: str, count: int) -> None:
-            if stage:
-                return
-            for operand in read:
-                dtype, row = operand.node.dtype, f"%a{sweep.operands.index(operand)}.row"
-                line = code.at("i8", code.at(memory_type(dtype), row, place), str(pairwise.ahead()))
-                for byte in range(0, count * dtype.itemsize, pairwise.LINE):
-                    self._request(code, line, byte, write=False)
-
-        sums.run(element, ask)
+        sums.run(element, lambda place, count: self._ask_ahead(code, stage, sweep.operands, place, count))
         result = sums.finish()
         if sweep.guarded:
             report(code)
@@ -297,16 +288,21 @@ class Rows:
         ]  # fmt: skip
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
-        """Before line ``mark``: ask for what lies ahead of a block. Of several passes the first one waits for memory
-        itself, and all behind it ask, so that memory is busy while they compute; a long row comes from memory in each.
-        """
-        sweep = self.sweep
-        several = sweep.stages > 1 and sweep.space.count <= LONGEST_ROW
-        if several and elements.stage == 0:
-            return
+        """Before line ``mark``: ask for what lies ahead of a block."""
         body = code.lines[mark:]
         del code.lines[mark:]
-        read = filter(self._streams, sweep.operands if several else elements.loaded)
+        self._ask_ahead(code, elements.stage, elements.loaded, block, span)
+        code.lines += body
+
+    def _ask_ahead(self, code: Code, stage: int, operands: Iterable[Operand], block: str, span: int) -> None:
+        """Ask for what lies ahead of ``span`` elements. Of several passes the first one waits for memory itself, and
+        all behind it ask for the next row, so that memory is busy while they compute; a long row comes from memory in
+        each."""
+        sweep = self.sweep
+        several = sweep.stages > 1 and sweep.space.count <= LONGEST_ROW
+        if several and stage == 0:
+            return
+        read = filter(self._streams, sweep.operands if several else operands)
         asked = [(f"%a{sweep.operands.index(operand)}.row", operand.node.dtype, False) for operand in read]
         if several:
             full = [node for node in sweep.graph.outs if sweep.level[node] is Level.FULL and node not in self.aside]
@@ -314,11 +310,10 @@ class Rows:
         for name, dtype, write in asked:
             ahead = str(pairwise.ahead() // (len(asked) if several else 1))
             if several:
-                ahead = code.most(code.multiply("%count", str(dtype.itemsize)), ahead)
+                ahead = code.most(code.multiply("%n", str(dtype.itemsize)), ahead)
             place = code.at("i8", code.at(memory_type(dtype), name, block), ahead)
             for byte in range(0, span * dtype.itemsize, pairwise.LINE):
                 self._request(code, place, byte + self.distant * PAGE, write, self.distant)
-        code.lines += body
 
     def _request(self, code: Code, place: str, ahead: int, write: bool, second: bool = False) -> None:
         """Ask for the line so many bytes behind a place. What is asked for to be written goes to the nearest cache, so
