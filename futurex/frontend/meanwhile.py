@@ -99,9 +99,10 @@ class Meanwhile:
             with contextlib.suppress(Exception):  # a call that asks for the plan will meet it
                 self._variant.make()
         self._made.set()
-        background.submit(self._arrived)  # behind the kernels of the plan
+        background.submit(self.end)  # behind the kernels of the plan
 
-    def _arrived(self) -> None:
+    def end(self) -> None:
+        """Calls go staged from now on."""
         self._watch.over = True
         self._variant.meanwhile = None
 

@@ -160,5 +160,8 @@ def precompile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> No
     """
     if not isinstance(function, Futurized):
         raise TypeError(f"precompile takes a futurized function, not {type(function).__name__}; write fx.futurize(f)")
-    plan = function.trace(*args, **kwargs).plan
+    variant = function.trace(*args, **kwargs)
+    plan = variant.plan
     plan.complete() if isinstance(plan, Plan) else plan.prepare(wait=True)
+    if (plain_calls := variant.meanwhile) is not None:
+        plain_calls.end()

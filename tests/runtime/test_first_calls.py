@@ -191,6 +191,28 @@ def test_precompile_makes_the_function_that_a_plan_becomes():
     assert all(seconds > 0 for seconds in program.seconds)
 
 
+def test_calls_behind_precompile_are_not_plain():
+    """A loop whose calls go as plain NumPy while its code is made."""
+
+    def smoothed(x):
+        out, level, slope = np.zeros_like(x), 0.0, 0.0
+        for i in range(1, len(x) - 1):
+            before = level
+            level = 0.9 * level + 0.1 * (x[i] + x[i - 1] - x[i + 1]) + slope
+            slope = 0.5 * slope + 0.25 * (level - before) - 0.01 * level * level
+            out[i] = level + slope
+            if out[i] > 1e6:
+                break
+        return out
+
+    f, x = fx.futurize(smoothed), np.linspace(-1, 1, 3000)
+    assert f.trace(x).meanwhile is not None
+    fx.precompile(f, x)
+    assert f.trace(x).meanwhile is None
+    assert isinstance(f(x), fx.Array)
+    np.testing.assert_array_equal(f(x), smoothed(x))
+
+
 def test_import_loads_no_compiler_no_event_loop_and_no_training():
     names = ["llvmlite.binding", "numba", "asyncio", "dask", "scipy", "unittest", "futurex.training", "futurex.numpy"]
     code = (
