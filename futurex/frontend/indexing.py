@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.linear import length_of
 from futurex.frontend.trace import emit, emit_many
 from futurex.tree.dims import Dim, is_static, same
 from futurex.tree.node import Node, const, dim_of
@@ -21,12 +22,16 @@ def known_extent(node: Node) -> Dim | None:
 
 
 class Index:
-    """An encoded index: ``entries`` in the form of :mod:`futurex.ops.views`, ``dynamic`` the nodes they refer to."""
+    """An encoded index: ``entries`` in the form of :mod:`futurex.ops.views`, ``dynamic`` the nodes they refer to;
+    ``shape`` of the view where bounds that only the run knows leave extents that are known before."""
 
-    def __init__(self, entries: list[Entry], dynamic: list[Node], advanced: bool) -> None:
+    def __init__(
+        self, entries: list[Entry], dynamic: list[Node], advanced: bool, shape: tuple[int, ...] | None
+    ) -> None:
         self.entries = tuple(entries)
         self.dynamic = dynamic
         self.advanced = advanced
+        self.shape = shape
 
 
 def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
@@ -54,7 +59,36 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
             entries.append(entry)
             advanced |= is_array
             axis += entry[0] != "n"
-    return Index(entries, dynamic, advanced)
+    return Index(entries, dynamic, advanced, None if advanced else _known_shape(entries, dynamic, shape))
+
+
+def _known_shape(entries: list[Entry], dynamic: list[Node], shape: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The shape of a view whose slices end where the run says; None where that does not tell it, or none do."""
+    if not is_static(shape) or not any(isinstance(part, tuple) for entry in entries for part in entry[1:]):
+        return None
+    kept: list[int] = []
+    axis = 0
+    for entry in entries:
+        extent = 1 if entry[0] == "n" else shape[axis]
+        axis += entry[0] != "n"
+        if entry[0] == "s":
+            length = _length(entry[1:], dynamic, extent)
+            if length is None:
+                return None
+            kept.append(length)
+        elif entry[0] == "n":
+            kept.append(1)
+    return (*kept, *shape[axis:])
+
+
+def _length(bounds: tuple[Any, ...], dynamic: list[Node], extent: int) -> int | None:
+    start, stop, step = bounds
+    if not any(isinstance(part, tuple | Dim) for part in bounds):
+        return len(range(*slice(*bounds).indices(extent)))
+    if isinstance(step, tuple | Dim) or any(isinstance(part, Dim) or part is None for part in (start, stop)):
+        return None
+    first, last = (dynamic[part[1]] if isinstance(part, tuple) else const(part) for part in (start, stop))
+    return length_of(first, last, step, extent)
 
 
 def is_element(index: Any, ndim: int) -> bool:

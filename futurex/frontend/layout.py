@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from futurex.ops.views import Chain, view
 from futurex.tree.aval import Aval
@@ -22,8 +23,13 @@ Strides = tuple[int, ...] | None
 @functools.lru_cache(maxsize=4096)
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, chain: Chain, n_dynamic: int) -> Strides:
     """The strides of a view of an array with the given strides; no memory is touched."""
-    dummy = np.lib.stride_tricks.as_strided(np.empty((), dtype), shape, strides)
-    return view(dummy, chain, [0] * n_dynamic).strides
+    dummy = as_strided(np.empty((), dtype), shape, strides)
+    for step in chain:
+        if step[0] == "sized":  # the stand-ins for bounds have left another shape
+            dummy = as_strided(dummy, step[1], dummy.strides)
+        else:
+            dummy = view(dummy, (step,), [0] * n_dynamic)
+    return dummy.strides
 
 
 def c_strides(aval: Aval) -> tuple[int, ...]:
@@ -61,7 +67,7 @@ def open_strides(strides: tuple[Any, ...], chain: Chain) -> Strides:
             strides = tuple(strides[axis] for axis in step[1])
         elif step[0] == "flip":
             strides = tuple(-stride if axis in step[1] else stride for axis, stride in enumerate(strides))
-        else:
+        elif step[0] != "sized":
             return None
     return strides
 

@@ -346,7 +346,8 @@ class Tracer:
         self._check_bounds(encoded)
         offset = len(self._dynamic)
         entries = tuple(shifted(entry, offset) for entry in encoded.entries)
-        return self._extended(("index", entries), dynamic=tuple(encoded.dynamic))
+        known = () if encoded.shape is None else (("sized", encoded.shape),)
+        return self._extended(("index", entries), *known, dynamic=tuple(encoded.dynamic))
 
     def _check_bounds(self, index: Index) -> None:
         for axis, entry in enumerate(entry for entry in index.entries if entry[0] != "n"):

@@ -248,8 +248,8 @@ def _step(step: tuple[Any, ...], size: int, ndim: int) -> list[tuple[Any, ...]]:
         return [("index", (WHOLE, *step[1]))]
     if kind == "transpose":
         return [("transpose", (0, *(axis + 1 for axis in step[1])))]
-    if kind == "reshape":
-        return [("reshape", (size, *step[1]))]
+    if kind in ("reshape", "sized"):
+        return [(kind, (size, *step[1]))]
     if kind == "broadcast_to":
         extra = (("n",),) * (len(step[1]) - ndim)
         return [("index", (WHOLE, *extra)), ("broadcast_to", (size, *step[1]))]

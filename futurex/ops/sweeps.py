@@ -180,7 +180,8 @@ def turned(node: Node) -> bool:
         return turned(node.inputs[0])
     if node.op != "load":
         return node.op in ("transpose", "flip", "frames")
-    return not all(step[0] == "index" and all(map(_forwards, step[1])) for step in node.attrs["chain"])
+    steps = [step for step in node.attrs["chain"] if step[0] != "sized"]
+    return not all(step[0] == "index" and all(map(_forwards, step[1])) for step in steps)
 
 
 def _forwards(entry: tuple[Any, ...]) -> bool:

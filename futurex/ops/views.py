@@ -7,6 +7,7 @@ A *chain* is a tuple of steps from a base array to a view of it:
 - ``("bits", dtype)`` and ``("field", dtype, offset)``: the same bytes as another type, which is written as text;
 - ``("transpose", axes)``, ``("reshape", shape)``, ``("broadcast_to", shape)``, ``("flip", axes)``,
   ``("diagonal", offset, axis1, axis2)``, ``("real",)``, ``("imag",)``;
+- ``("sized", shape)``: nothing but that slices before it, whose parts the run knows, are known to leave this shape;
 - ``("windows", axis, size)``: all windows of ``size`` elements along an axis, whose elements are a last axis. Elements
   are in several windows, so nothing is written through such a view.
 """
@@ -77,6 +78,8 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
             base = getattr(base, kind)
         elif kind == "windows":
             base = np.lib.stride_tricks.sliding_window_view(base, step[2], step[1])
+        elif kind == "sized":
+            sized(base, step[1])
         elif kind == "bits":
             base = _side_by_side(base).view(step[1])
         elif kind == "field":
@@ -84,6 +87,12 @@ def view(base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
         else:
             raise ValueError(f"a view chain has an unknown step {step!r}")
     return base
+
+
+def sized(view: Any, shape: tuple[int, ...]) -> None:
+    """Raise RuntimeError if a view has another shape than was known before."""
+    if view.shape != shape:
+        raise RuntimeError(f"a view of shape {view.shape} was to have the shape {shape}")
 
 
 def _side_by_side(base: Any) -> Any:
@@ -168,6 +177,8 @@ def _openview_aval(base: Aval, chain: Chain) -> Aval:
             shape = tuple(shape[axis] for axis in step[1])
         elif kind in ("reshape", "broadcast_to"):
             shape = reshaped(shape, step[1])
+        elif kind == "sized":
+            shape = step[1]
         elif kind == "diagonal":
             kept = [extent for axis, extent in enumerate(shape) if axis not in {k % len(shape) for k in step[2:]}]
             shape = (*kept, Fresh(64 * number))
@@ -333,6 +344,8 @@ def _view_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((base + 1j,), {"chain": (("field", "<f8", 8),)})
     yield Sample((base + 1j,), {"chain": (("bits", "<f8"), ("index", (("i", 1),)))})
     yield Sample((base[0],), {"chain": (("broadcast_to", (3, 5)), ("index", (("s", 1, None, None),)))})
+    rows = (("index", (("s", ("d", 0), ("d", 1), None), ("i", 2))), ("sized", (2,)))
+    yield Sample((base, 1, 3), {"chain": rows})
     row = (("index", (("d", 0), ("s", None, None, 2))), ("broadcast_to", (4, 3)))
     yield Sample((base, 3), {"chain": (*row, ("transpose", (1, 0)), ("broadcast_to", (2, 3, 4)))})
     yield Sample((base[0] + 1j,), {"chain": (("broadcast_to", (3, 5)), ("imag",), ("flip", (0,)))})
@@ -413,6 +426,8 @@ def _store_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((base, rng.normal(size=(5,))), {"chain": rows, "mode": mode})
         yield Sample((base, 1.5), {"chain": (("index", (("i", 0), ("i", 2))),), "mode": mode})
         yield Sample((base, rng.normal(size=(5,)), 3), {"chain": (("index", (("d", 0),)),), "mode": mode})
+        columns = (("index", (("s", None, None, None), ("s", ("d", 0), ("d", 1), 2))), ("sized", (4, 2)))
+        yield Sample((base, rng.normal(size=(4, 2)), 1, 4), {"chain": columns, "mode": mode})
         yield Sample((base, rng.normal(size=(4,))), {"chain": (("diagonal", 0, 0, 1),), "mode": mode})
         for part in ("real", "imag"):
             yield Sample((base - 1j * base[::-1], rng.normal(size=5)), {"chain": ((part,),), "mode": mode})

@@ -237,6 +237,8 @@ class _Loop:
             return inside if left is None else and_(inside, lambda: not_(left()))
 
         def step() -> None:
+            if rounds:
+                current().counters[counter[0]._node] = rounds
             self.body(item(counter[0]))
             counter[0] = fresh(emit("add", counter[0]._node, node_of(bounds.step)))
 
@@ -248,7 +250,8 @@ class _Loop:
             counter[0] = state[-1]
 
         known = all(isinstance(bound, int) for bound in (bounds.start, bounds.stop, bounds.step))
-        runs = known and len(range(bounds.start, bounds.stop, bounds.step)) > 0
+        rounds = range(bounds.start, bounds.stop, bounds.step) if known else range(0)
+        runs = len(rounds) > 0
         if runs and self.left is not None:
             gone = self.left()
             runs = not is_unknown(gone) and not gone

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.index import Pattern, fancy_index
-from futurex.ops.views import Chain, index_of
+from futurex.ops.views import Chain, index_of, sized
 
 
 class OnHost(Exception):
@@ -40,6 +40,8 @@ def _view(xp: Any, base: Any, chain: Chain, dynamic: Sequence[Any]) -> Any:
             base = base.diagonal(*step[1:])
         elif kind in ("real", "imag"):
             base = getattr(base, kind)
+        elif kind == "sized":
+            sized(base, step[1])
         else:
             raise OnHost("an array of the GPU has no views of its bytes, nor of windows")
     return base

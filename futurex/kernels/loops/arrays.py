@@ -208,6 +208,8 @@ def viewed(function: Function, array: Array, chain: Chain, dynamic: Sequence[str
             array = _diagonal(function, array, *step[1:])
         elif step[0] == "windows":
             array = _windows(array, *step[1:])
+        elif step[0] == "sized":
+            array = replace(array, shape=step[1])
         elif step[0] in ("real", "imag") and array.dtype.kind == "c":
             half = array.dtype.itemsize // 2
             moved = plus(function, array.offset, str(half if step[0] == "imag" else 0))

@@ -156,7 +156,7 @@ def _join(axes: _Axes, node: Node) -> bool:
 def _join_view(axes: _Axes, node: Node) -> bool:
     """A part of an array: dimensions that are taken whole stay the same."""
     chain = node.attrs["chain"]
-    if len(chain) != 1 or chain[0][0] != "index":
+    if [step[0] for step in chain] not in (["index"], ["index", "sized"]):
         return False
     base = node.inputs[0]
     part = node if node.op == "load" else node.inputs[1]

@@ -1,0 +1,148 @@
+"""Slices whose bounds move with a loop's counter: their shapes are known before the run where they stay on the axis."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+
+ROUNDS = 40
+X = np.random.default_rng(0).normal(size=(2 * ROUNDS, 6))
+
+
+def batches(x, w):
+    for i in range(0, len(x), 2):
+        part = x[i : i + 2]
+        w = w - 0.01 * (part.T @ (part @ w - part.mean(axis=1)))
+    return w
+
+
+def paths(d):
+    d = d.copy()
+    for k in range(len(d)):
+        d = np.minimum(d, d[:, k : k + 1] + d[k : k + 1])
+    return d
+
+
+def blocks(x):
+    out = np.zeros((ROUNDS, 2))
+    for i in range(ROUNDS):
+        out[i : i + 1] = x[i * 2 : (i + 1) * 2, 1:5:2].sum(axis=0)
+        out[i : i + 1, :1] += x[2 * i + 1 - 1 : i + i + 2].max()
+    return out
+
+
+def backwards(x):
+    total = np.zeros((3, 6))
+    for i in range(len(x) - 3, -1, -1):
+        total = 0.5 * total + x[i : i + 3]
+        total += x[len(x) - 3 - i : len(x) - i]
+    return total
+
+
+def every_other(x):
+    total = np.zeros((2, 6))
+    for i in range(ROUNDS):
+        total = 0.9 * total + x[i : i + 3 : 2]
+    return total
+
+
+def views_are_views(x):
+    x = x.copy()
+    for i in range(1, len(x) - 1):
+        part = x[i - 1 : i + 2]
+        part[1] = part.mean(axis=0)
+        part[:, 0] *= 0.5
+    return x
+
+
+def cut_off(x):
+    """Parts that end beyond the axis, or begin before it, are as long as NumPy leaves them."""
+    sizes = np.zeros(ROUNDS * 2)
+    for i in range(ROUNDS * 2):
+        sizes[i] = x[i : i + 3].sum() + len(x[i : i + 3]) + x[i - 1 : i + 1].size
+    return sizes
+
+
+def nested(x):
+    total = 0.0
+    for i in range(ROUNDS):
+        for j in range(2, 30):
+            total = total * 0.5 + (x[i : i + 2, :2] * x[j - 2 : j, 2:4]).sum()
+    return total
+
+
+def shapes(x):
+    out = np.zeros(ROUNDS)
+    for i in range(ROUNDS):
+        part = x[i : i + 4]
+        rows, columns = part.shape
+        out[i] = part.reshape(rows * columns)[::-1][: len(part)].sum() / part.size
+    return out
+
+
+FUNCTIONS = [paths, blocks, backwards, every_other, views_are_views, cut_off, nested, shapes]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_parts_mean_what_they_mean_in_numpy(function, dtype):
+    x = X[:, :6].astype(dtype) if function is not paths else np.abs(X[:, :1] - X[:, 0]).astype(dtype)
+    f = fx.futurize(function)
+    for _ in range(3):
+        found, wanted = np.asarray(f(x)), np.asarray(function(x))
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5 if dtype == "f4" else 1e-12)
+    assert ("unrolled" in f.explain()) == (function is views_are_views)  # which writes through a name of the loop
+    assert "plain NumPy" not in f.explain()
+
+
+def test_batches_are_arrays_of_known_shape():
+    f = fx.futurize(batches)
+    np.testing.assert_allclose(f(X, np.ones(6)), batches(X, np.ones(6)), rtol=1e-12)
+    (loop,) = [each for each in f.graph(X, np.ones(6)).nodes if each.op == "loop"]
+    assert all(node.is_static for node in loop.attrs["body"].nodes)
+    assert any(node.op == "load" and node.shape == (2, 6) for node in loop.attrs["body"].nodes)
+
+
+def test_derivatives_and_maps():
+    w = np.linspace(-1, 1, 6)
+
+    def loss(w, x):
+        return (batches(x, w) ** 2).sum()
+
+    gradient = np.asarray(fx.grad(loss)(w, X))
+    direction = np.cos(np.arange(6.0))
+    ahead, behind = (loss(w + step * direction, X) for step in (1e-6, -1e-6))
+    np.testing.assert_allclose(gradient @ direction, (ahead - behind) / 2e-6, rtol=1e-6)
+    others = np.stack([w, 2 * w, -w])
+    np.testing.assert_allclose(fx.vmap(lambda w: batches(X, w))(others), [batches(X, each) for each in others])
+    by_x = np.asarray(fx.grad(loss, argnums=1)(w, X))
+    bump = np.zeros_like(X)
+    bump[7, 2] = 1e-6
+    np.testing.assert_allclose(by_x[7, 2], (loss(w, X + bump) - loss(w, X - bump)) / 2e-6, rtol=1e-5)
+
+
+@given(
+    start=st.integers(-3, 6), stop=st.integers(-6, 90), step=st.sampled_from([1, 2, 3, -1, -2]),
+    slope=st.integers(-2, 3), offset=st.integers(-5, 90), length=st.integers(-1, 5),
+    stride=st.sampled_from([None, 1, 2, -1]),
+    write=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_line_over_a_counter(start, stop, step, slope, offset, length, stride, write):
+    def function(x):
+        x, total = x.copy(), 0.0
+        for i in range(start, stop, step):
+            part = x[slope * i + offset : slope * i + offset + length : stride]
+            total = 0.5 * total + part.sum() + part.shape[0]
+            if write:
+                part += 0.25
+                x[slope * i + offset : offset + length + i * slope] *= 0.5
+        return total, x
+
+    found = fx.futurize(function)(X)
+    wanted = function(X)
+    for mine, numpys in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
