@@ -33,7 +33,8 @@ class NumpyBackend:
         writer = _take if _takes(node) else _WRITERS.get(node.op)
         record = node.record
         used = threads if uses_blas(node) else 1
-        if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and node.is_static:
+        sized = node.is_static or (node.op in _OF_ANY_SIZE and node.inputs[0].is_static)
+        if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and sized:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
                 call = _ufunc(record.kernel, node)
                 return Kernel(call, self.name, into=True, inplace=_reusable(node), threads=1, ufunc=record.kernel)
@@ -49,6 +50,8 @@ class NumpyBackend:
         call = _load(node) if node.op == "load" else _plain(node)
         if record.view is None and _is_large(node):
             call = functools.partial(kept, call)
+        elif record.view is None and not node.is_static and _may_be_large(node):
+            call = functools.partial(_kept_if_large, call)
         return Kernel(call, self.name, view=record.view, threads=used, written=written)
 
 
@@ -109,6 +112,17 @@ def _is_large(node: Node) -> bool:
     """Does NumPy make arrays whose memory is worth keeping?"""
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     return any(aval.static and aval.nbytes >= LEAST_BYTES for aval in avals)
+
+
+def _may_be_large(node: Node) -> bool:
+    """May a result of unknown extents be so large, as far as its operands tell?"""
+    return any(not each.aval.static or each.aval.nbytes >= LEAST_BYTES for each in node.inputs)
+
+
+def _kept_if_large(call: Callable[..., Any], *inputs: Any) -> Any:
+    """The call of a node of unknown extents; memory of results is kept where an operand is large."""
+    large = any(type(each) is np.ndarray and each.nbytes >= LEAST_BYTES for each in inputs)
+    return kept(call, *inputs) if large else call(*inputs)
 
 
 _BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
@@ -325,6 +339,18 @@ def _scatter(node: Node) -> Callable[..., Any]:
     return call
 
 
+def _masked_store(node: Node) -> Callable[..., Any]:
+    def call(out: Any, base: Any, mask: Any, value: Any) -> Any:
+        if out is not base:
+            np.copyto(out, base)
+        out[mask] = value
+        return out
+
+    return call
+
+
+_OF_ANY_SIZE = frozenset(("masked_store",))
+"""Operations that write into what is given to them, whatever the run finds other operands to be."""
 _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "where": _where,
     "cast": _cast,
@@ -341,4 +367,5 @@ _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "store": _store,
     "fused_store": _fused_store,
     "scatter": _scatter,
+    "masked_store": _masked_store,
 }

@@ -495,3 +495,42 @@ def test_the_gradient_of_a_loop_that_shrinks_an_array_nobody_reads_later():
     found = float(fx.grad(shrinks_beside_what_nobody_reads_later)(0.3))
     f = shrinks_beside_what_nobody_reads_later
     np.testing.assert_allclose(found, (f(0.3 + 1e-6) - f(0.3 - 1e-6)) / 2e-6, rtol=1e-4)
+
+
+def test_elements_under_a_mask_are_written_where_they_lie():
+    """Of a base that nobody else reads there is no copy, however many elements the mask picks."""
+
+    def escaping(z, c):
+        count = np.zeros(z.shape, int)
+        for _ in range(40):
+            inside = np.abs(z) < 2
+            z = z * 1.0
+            z[inside] = z[inside] ** 2 + c[inside]
+            count[inside] += 1
+        return z, count
+
+    z, c = np.zeros(40000), np.linspace(-2, 1, 40000)
+    f = fx.futurize(escaping)
+    for found, wanted in zip(f(z, c), escaping(z, c), strict=True):
+        assert bits(np.asarray(found)) == bits(wanted)
+    (loop,) = [each for each in f.trace(z, c).plan.instructions if each.node.op == "loop"]
+    writes = [each for each in loop.kernel.plans[-1].instructions if each.node.op == "masked_store"]
+    assert len(writes) == 2
+    for each in writes:
+        assert each.kernel.into
+        base, mask, value = np.arange(4.0), np.array([True, False, True, False]), np.ones(2)
+        assert each.kernel.call(base, base, mask, value) is base
+        assert base.tolist() == [1, 1, 1, 3]
+        out = each.kernel.call(np.empty(4), base, mask, 7 * value)
+        assert (out.tolist(), base.tolist()) == ([7, 1, 7, 3], [1, 1, 1, 3])
+
+
+def test_memory_of_what_a_mask_picks_is_kept_where_operands_are_large(monkeypatch):
+    calls = []
+    monkeypatch.setattr("futurex.kernels.numpy_.kept", lambda call, *inputs: calls.append(call) or call(*inputs))
+    f = fx.futurize(lambda x: np.sort(x[x > 0.5]))
+    for size, kept in ((1000, False), (1 << 18, True)):
+        x = np.random.default_rng(0).random(size)
+        calls.clear()
+        assert bits(np.asarray(f(x))) == bits(np.sort(x[x > 0.5]))
+        assert bool(calls) == kept
