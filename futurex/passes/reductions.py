@@ -197,11 +197,11 @@ def _apart(node: Node, x: Node) -> Node | None:
 
 
 def _may_split(node: Node, x: Node, axes: list[int], last: list[int]) -> bool:
-    """Are there enough elements in the last run, and does the order give NumPy's bits?
+    """Are there enough elements in the last run, if it is one of neighbours, and does the order give NumPy's bits?
 
     NumPy adds up the last run pairwise and joins these sums one after the other.
     """
-    if math.prod(x.shape[axis] for axis in last) < LEAST_ROW:
+    if last[-1] == _innermost(x) and math.prod(x.shape[axis] for axis in last) < LEAST_ROW:
         return False
     if node.op not in ("sum", "prod") or node.dtype.kind in "iub":
         return True
