@@ -38,7 +38,7 @@ from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.node import const
-from futurex.tree.pytree import flatten, unflatten
+from futurex.tree.pytree import containers, flatten, unflatten
 from futurex.tree.source import at, called_from, here, is_known
 
 Special = Callable[..., Any]
@@ -280,7 +280,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
 
         return dispatched_call(function, args, kwargs)
     if is_known(function):
-        return function(*args, **kwargs)  # futurex's own code is written on traced values
+        return _made_of(function(*args, **kwargs), args, kwargs)  # futurex's own code is written on traced values
     if function.__code__ in _OF_NAMED_TUPLES and _fills_a_tuple(args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(function(*held, **kwargs))  # they put values into a tuple, and look at none
@@ -302,6 +302,15 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         return control.body(lambda: twin(*args, **kwargs))
 
     return _counted(function, body, args, kwargs, in_numpy)
+
+
+def _made_of(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result, whose lists, dicts and dataclasses are new in every call, but for those that were given."""
+    given = {id(each) for each in containers((args, kwargs))}
+    for each in containers(result):
+        if id(each) not in given:
+            current().remember(each)
+    return result
 
 
 def _counted(

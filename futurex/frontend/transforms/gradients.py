@@ -8,7 +8,7 @@ from typing import Any
 from futurex.autodiff import reverse
 from futurex.frontend.calls import SPECIAL
 from futurex.frontend.staging import Futurized
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import fresh, node_of
 from futurex.frontend.transforms.inner import StandIn, Transform, float_leaves, staged, trace_inner
 from futurex.tree.node import Node
@@ -44,7 +44,7 @@ class Selected:
         parts = {}
         for number in sorted(set(self.numbers)):
             leaves, structure = flatten(args[number])
-            parts[number] = unflatten(structure, [next(remaining) for _ in leaves])
+            parts[number] = current().remember_all(unflatten(structure, [next(remaining) for _ in leaves]))
         return parts[self.numbers[0]] if self.single else tuple(parts[number] for number in self.numbers)
 
 

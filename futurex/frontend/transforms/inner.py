@@ -96,7 +96,8 @@ class Inner:
         for cell, state in zip(self.generators, nodes[first_state:n_outs], strict=True):
             cell.settle(state)
         values = iter(nodes)
-        return unflatten(self.structure, [fresh(next(values)) if leaf is VALUE else leaf for leaf in self.leaves])
+        leaves = [fresh(next(values)) if leaf is VALUE else leaf for leaf in self.leaves]
+        return current().remember_all(unflatten(self.structure, leaves))
 
 
 def trace_inner(
@@ -240,7 +241,8 @@ def matching(
 def placed(structure: Structure, where: Sequence[Any], nodes: Sequence[Node]) -> Any:
     """A nest with the nodes where ``where`` has something, and None elsewhere."""
     values = iter(nodes)
-    return unflatten(structure, [None if each is None else fresh(next(values)) for each in where])
+    leaves = [None if each is None else fresh(next(values)) for each in where]
+    return current().remember_all(unflatten(structure, leaves))
 
 
 class Transform(ABC):

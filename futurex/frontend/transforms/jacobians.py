@@ -91,11 +91,11 @@ class _Jacobian(Transform):
         blocks = (_forward if forward else _reverse)(inner, outer, outs)
         inner.value(inner.graph.inline([*outer, *inner.free]))
         rows = iter(blocks)
-        return unflatten(
-            inner.structure,
-            [None if aval is None else self.selected.assembled(args, list(map(fresh, next(rows))))
-             for aval in inner.moving],
-        )  # fmt: skip
+        leaves = [
+            None if aval is None else self.selected.assembled(args, list(map(fresh, next(rows))))
+            for aval in inner.moving
+        ]
+        return current().remember_all(unflatten(inner.structure, leaves))
 
 
 def _units(nodes: Sequence[Node]) -> list[Node]:
