@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.tree.pytree import flatten
 
 X = np.random.default_rng(0).normal(size=(160, 6)).astype("f4")
 Y = np.random.default_rng(1).integers(0, 3, 160)
@@ -89,3 +90,45 @@ def test_jacobians_and_maps_in_loops():
         wanted = rotated(x)
     np.testing.assert_allclose(f(x), wanted, rtol=1e-6)
     assert "unrolled" not in f.explain()
+
+
+HELD = {"w": np.ones(3), "b": [np.zeros(2), 2.0]}
+
+
+def held_loss(params, x):
+    return ((params["w"] * x) ** 2).sum() + params["b"][1] * params["b"][0].sum()
+
+
+class Model:
+    def __init__(self):
+        self.params = {"w": np.ones(3), "b": [np.zeros(2), 2.0]}
+
+    def step(self, x):
+        gradient = fx.grad(held_loss)(self.params, x)
+        self.params["w"] = self.params["w"] - 0.1 * gradient["w"]
+        return gradient
+
+    def slope(self, x):
+        return fx.jvp(held_loss, (self.params, x), (self.params, x))
+
+
+def test_derivatives_of_what_objects_and_names_hold():
+    """Arrays in a dict that the function was not given are inputs, read at every call."""
+    x = np.arange(3.0)
+    for function, arguments in (
+        (lambda x: fx.grad(held_loss)(HELD, x), ()), (Model.step, (Model(),)), (Model.slope, (Model(),)),
+    ):  # fmt: skip
+        f = fx.futurize(function)
+        other = Model()
+        for scale in (1, 2, 3):
+            found = f(*arguments, scale * x)
+            with fx.disable():
+                wanted = function(*(other,)[: len(arguments)], scale * x)
+            leaves = [np.asarray(each) for each in flatten(found)[0]]
+            for mine, theirs in zip(leaves, flatten(wanted)[0], strict=True):
+                np.testing.assert_allclose(mine, theirs)
+        assert "plain NumPy" not in f.explain()
+        assert "1 trace(s)" in f.explain()
+    HELD["w"][:] = 5.0
+    assert np.asarray(fx.futurize(lambda x: fx.grad(held_loss)(HELD, x))(x)["w"]).tolist() == [0, 10, 40]
+    HELD["w"][:] = 1.0

@@ -15,13 +15,13 @@ from futurex.frontend.layout import Strides
 from futurex.frontend.placeholders import Placeholder
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import Cell, close, current, emit
-from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, node_of
 from futurex.ops.streams import STATE
 from futurex.ops.tapes import plain
 from futurex.tree.activity import carries
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, param
+from futurex.tree.node import Node, const, param
 from futurex.tree.pytree import Structure, flatten, leaf_paths, unflatten
 
 
@@ -201,6 +201,8 @@ def _node(leaf: Any) -> Node:
 def float_leaves(arg: Any, name: str, what: str = "differentiate with respect to") -> list[Tracer]:
     """The traced floating leaves of an argument. Raises TypeError naming the first that is no such thing."""
     leaves, structure = flatten(arg)
+    # of a list or dict from outside the arrays are traced when they are read, which nobody has done yet
+    leaves = [fresh(const(leaf)) if type(leaf) is float else entered(leaf) for leaf in leaves]
     for leaf, path in zip(leaves, leaf_paths(structure, name), strict=True):
         traced = isinstance(leaf, Tracer)
         if not traced or leaf.dtype.kind not in "fc":
