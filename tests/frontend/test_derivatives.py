@@ -1,5 +1,8 @@
 """Derivatives through views, writes, branches and loops on data agree with differences."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from derivative_cases import X, cases
@@ -156,3 +159,36 @@ def test_a_write_into_an_array_from_outside_is_refused():
     with pytest.raises(fx.StagingError, match="from outside"):
         fx.grad(writes_outside)(X.copy())
     assert X.tobytes() == before.tobytes()
+
+
+def test_a_derivative_that_is_taken_again_is_traced_once():
+    """``fx.grad(f)(x)`` in a loop of Python's; a lambda that holds something is another one every time."""
+
+    def cube(x):
+        return (x**3).sum()
+
+    x = np.array([1.0, 2.0])
+    for _ in range(5):
+        assert np.asarray(fx.grad(cube)(x)).tolist() == [3, 12]
+    assert "1 trace(s)" in fx.grad(cube).explain()
+    assert fx.grad(cube) is fx.grad(cube, 0)
+    for other in (fx.value_and_grad(cube), fx.grad(cube, [0]), fx.grad(cube, (0,)), fx.grad(cube, holomorphic=True)):
+        assert other is not fx.grad(cube)
+    assert fx.jacobian(cube) is fx.jacobian(cube)
+    assert fx.hessian(cube) is fx.hessian(cube)
+    assert fx.vmap(cube) is fx.vmap(cube) is not fx.vmap(cube, in_axes=1)
+    assert np.asarray(fx.vmap(cube, in_axes=[1])(np.ones((2, 3)))).tolist() == [2, 2, 2]
+
+    def scaled(factor):
+        return fx.grad(lambda x: (factor * x).sum())
+
+    assert [float(scaled(k)(np.float64(1.0))) for k in (1.0, 2.0, 3.0)] == [1, 2, 3]
+
+    def differentiated():
+        held = np.ones(3)
+        fx.grad(lambda x: (held * x).sum())(np.ones(3)).result()
+        return weakref.ref(held)
+
+    gone = differentiated()
+    gc.collect()
+    assert gone() is None

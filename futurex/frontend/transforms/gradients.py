@@ -10,7 +10,7 @@ from futurex.frontend.calls import SPECIAL
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import fresh, node_of
-from futurex.frontend.transforms.inner import StandIn, Transform, float_leaves, staged, trace_inner
+from futurex.frontend.transforms.inner import StandIn, Transform, float_leaves, made, trace_inner
 from futurex.tree.node import Node
 from futurex.tree.pytree import flatten, unflatten
 
@@ -99,7 +99,7 @@ def grad(
     >>> fx.grad(lambda x: (x ** 3).sum())(np.array([1.0, 2.0])).result()
     array([ 3., 12.])
     """
-    return staged(_Gradient(function, argnums, has_aux, False, holomorphic))
+    return made(_Gradient, function, hashable(argnums), has_aux, False, holomorphic)
 
 
 def value_and_grad(
@@ -112,7 +112,11 @@ def value_and_grad(
     >>> float(value), float(g[0])
     (9.0, 6.0)
     """
-    return staged(_Gradient(function, argnums, has_aux, True, holomorphic))
+    return made(_Gradient, function, hashable(argnums), has_aux, True, holomorphic)
+
+
+def hashable(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
+    return argnums if isinstance(argnums, int) else tuple(argnums)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import reprlib
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -275,3 +277,32 @@ class Transform(ABC):
 def staged(transform: Transform) -> Futurized[Any, Any]:
     """The transformed function as one that is called."""
     return Futurized(transform, strict=True)
+
+
+FUNCTIONS = 128  # functions whose traces are kept
+_OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
+_How = Callable[[Transform], Futurized[Any, Any]]
+
+
+@functools.lru_cache(maxsize=FUNCTIONS, typed=True)
+def _kept(how: _How, kind: type[Transform], function: Callable[..., Any], *options: Any) -> Futurized[Any, Any]:
+    return how(kind(function, *options))
+
+
+def made(
+    kind: type[Transform], function: Callable[..., Any], *options: Any, how: _How = staged
+) -> Futurized[Any, Any]:
+    """The transformed function, the same one for every call of the transform, so that it is traced once.
+
+    Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
+    A lambda that holds something is another one whenever it is evaluated, and would only be held in its turn.
+    """
+    own: Any = type(function)
+    holds = own is types.FunctionType and function.__name__ == "<lambda>" and function.__closure__ is not None
+    try:
+        hash(options)
+    except TypeError:  # axes of a nest
+        holds = True
+    if not holds and own.__eq__ in _OF_IDENTITY and own.__hash__ is not None:
+        return _kept(how, kind, function, *options)
+    return how(kind(function, *options))

@@ -17,8 +17,8 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import fresh
-from futurex.frontend.transforms.gradients import Selected
-from futurex.frontend.transforms.inner import Inner, Transform, staged, trace_inner
+from futurex.frontend.transforms.gradients import Selected, hashable
+from futurex.frontend.transforms.inner import Inner, Transform, made, trace_inner
 from futurex.ops.batching import WHOLE
 from futurex.ops.tapes import plain
 from futurex.tree.graph import Graph
@@ -49,7 +49,7 @@ def jacobian(
     """
     if mode is not None and mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(map(repr, MODES))}")
-    return staged(_Jacobian(function, argnums, mode, holomorphic))
+    return made(_Jacobian, function, hashable(argnums), mode, holomorphic)
 
 
 def hessian(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Futurized[Any, Any]:
@@ -62,7 +62,7 @@ def hessian(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> F
     array([[10.,  6.],
            [ 6.,  0.]])
     """
-    return staged(_Hessian(function, argnums))
+    return made(_Hessian, function, hashable(argnums))
 
 
 class _Jacobian(Transform):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +10,13 @@ from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
 from futurex.autodiff.partial import split
 from futurex.frontend.errors import Escape
-from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import tracing
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.frontend.transforms.inner import (
     StandIn,
     Transform,
     float_leaves,
+    made,
     matching,
     placed,
     staged,
@@ -27,9 +25,6 @@ from futurex.frontend.transforms.inner import (
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.pytree import Structure, flatten
-
-FUNCTIONS = 128  # functions whose traces are kept
-_OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -49,7 +44,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     for name, values in (("primals", primals), ("tangents", tangents)):
         if not isinstance(values, tuple | list):
             raise TypeError(f"jvp: {name} must be a tuple or list, one entry an argument, not {type(values).__name__}")
-    return _made(_Forward, function)(tuple(primals), tuple(tangents))
+    return made(_Forward, function)(tuple(primals), tuple(tangents))
 
 
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -82,24 +77,8 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     return _mapped(_Linear, function, primals)
 
 
-@functools.lru_cache(maxsize=FUNCTIONS)
-def _kept(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any, Any]:
-    return staged(kind(function))
-
-
-def _made(kind: type[Transform], function: Callable[..., Any]) -> Futurized[Any, Any]:
-    """The transformed function, the same one for every call, so that it is traced once.
-
-    Callables that say themselves when they are equal may differ in what they compute: ``2.0`` and ``np.float64(2)`` do.
-    """
-    own: Any = type(function)
-    if own.__eq__ in _OF_IDENTITY and own.__hash__ is not None:
-        return _kept(kind, function)
-    return staged(kind(function))
-
-
 def _mapped(kind: type[_Linear], function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
-    value, residuals, late = _made(kind if tracing() else kind.alone, function)(*args)
+    value, residuals, late = made(kind if tracing() else kind.alone, function)(*args)
     return value, _Applied(late, residuals)
 
 

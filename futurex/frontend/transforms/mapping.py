@@ -14,7 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.staging import Futurized
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Tracer, entered, node_of
-from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, trace_inner
+from futurex.frontend.transforms.inner import VALUE, StandIn, Transform, is_value, made, trace_inner
 from futurex.frontend.variants import argument_paths
 from futurex.ops.batching import from_front, spread, to_front
 from futurex.tree.aval import Aval
@@ -43,7 +43,7 @@ def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) ->
     >>> fx.vmap(np.dot, in_axes=(0, None))(np.arange(6.0).reshape(3, 2), np.array([1.0, 10.0])).result()
     array([10., 32., 54.])
     """
-    return Futurized(_Mapped(function, in_axes, out_axes))
+    return made(_Mapped, function, in_axes, out_axes, how=Futurized)
 
 
 class _Mapped(Transform):
