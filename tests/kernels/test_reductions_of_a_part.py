@@ -111,6 +111,15 @@ def test_what_stays_with_numpy(x, attrs):
     check(Graph([one, mask], [reduction("add", one, mask, axis=(0,), **attrs)]), False, True, x, x == 0)
 
 
+def test_products_of_halves_outgrow_them_at_every_run_of_the_mask():
+    x, m = np.tile(np.array([300, 300, 1, 0], "u4"), (64, 300)), np.tile([True, True, False, True], (64, 300))
+    one, mask = param(Aval(x.shape, x.dtype), "x"), param(Aval(m.shape, m.dtype), "m")
+    graph = Graph([one, mask], [reduction("multiply", one, mask, axis=(1,), dtype=np.dtype("f2"))])
+    with np.errstate(all="ignore"):
+        check(graph, False, True, x, m)
+        assert np.isnan(run(graph, 1, [x, m])).all()
+
+
 def test_a_sum_without_a_start_keeps_the_sign_of_zero():
     x = np.full((260, 257), -0.0, "f4")
     one = param(Aval(x.shape, x.dtype), "x")
