@@ -212,3 +212,8 @@ def text_and_array(x):
 @cases(V)
 def counts_of_less_than_nothing(x):
     return np.bincount(np.arange(x.size) % 2, weights=x, minlength=-1)
+
+
+@cases(X)
+def deviations_as_integers(x):
+    return np.std(x, axis=0, dtype=int)

@@ -142,7 +142,7 @@ def std(
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     variance = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
-    if out is not None:
+    if out is not None or (variance.ndim and variance.dtype.kind not in "fc"):  # which NumPy refuses of integers
         return call_ufunc(np.sqrt, "__call__", (variance,), {"out": variance})
     root = call_ufunc(np.sqrt, "__call__", (variance,), {})
     return root if root.dtype == variance.dtype else fresh(emit("cast", root._node, dtype=variance.dtype))
