@@ -174,18 +174,23 @@ _KEYS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype
 def cached_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function with ``functools.lru_cache``: equal arguments give one object, which the cache holds outside.
 
-    So the function is called here, as in plain Python, and every call of the trace looks into the cache again.
+    So the function is called here, as in plain Python, and every call of the trace looks into the cache again: there
+    has to be room for all that it asks for, or the function would be called again each time.
     """
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"a call of {function.__qualname__} with traced values", "its cache needs the values")
     leaves = flatten((args, kwargs))[0]
     if not all(isinstance(leaf, _KEYS) for leaf in leaves):
         raise Escape(f"a call of {function.__qualname__} with objects", "its cache would keep those of the trace")
+    key = "cached", id(function), args, tuple(kwargs.items()), tuple(map(type, leaves))
+    room, trace = function.cache_parameters()["maxsize"], current()
+    places = {key, *trace.guards, *(capture.key for capture in trace.captures.values())}
+    if room is not None and sum(isinstance(place, tuple) and place[:2] == key[:2] for place in places) > room:
+        raise Escape(f"a call of {function.__qualname__}", f"its cache holds {room} of its results at once")
     read = functools.partial(function, *args, **kwargs)
     result = read()
     if not isinstance(result, np.ndarray | str | int | float | complex | bytes | type(None) | np.generic):
         raise Escape(f"a {type(result).__name__} from a cache", "every call would have to give the same one")
-    key = "cached", id(function), args, tuple(kwargs.items()), tuple(map(type, leaves))
     return captured_value(f"{function.__qualname__}{args}", result, read, key)
 
 

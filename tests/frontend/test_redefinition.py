@@ -340,6 +340,19 @@ def test_typed_caches_tell_one_from_another():
     assert fx.futurize(lambda x: x * cached_kind(1) + 10 * cached_kind(1.0))(X).tolist() == [10.0, 10.0]
 
 
+def test_a_cache_without_room_is_asked_as_often_as_plain_python_asks():
+    made = []
+
+    @functools.lru_cache(maxsize=1)
+    def last(n):
+        made.append(n)
+        return np.full(2, float(len(made)))
+
+    f = fx.futurize(lambda x: x + last(1) + last(2))
+    assert [f(X).tolist() for _ in range(3)] == [(X + 4 * k + 3).tolist() for k in range(3)]
+    assert made == [1, 2, 1, 2, 1, 2]
+
+
 def test_arguments_of_a_cache_are_hashed():
     with pytest.raises(TypeError, match="unhashable"):
         fx.futurize(lambda x: x + cached_table([2]))(X)
