@@ -308,3 +308,18 @@ def an_index_behind_checks(x, c):
     if k > 40:
         raise KeyError(k)
     return x[k], int(1 / c)
+
+
+@cases(np.array([1.0, 3.0, 1.0, 3.0, 1.0, 1.0]))
+@cases(np.array([1.0, -1.0, 3.0, 3.0, 3.0, 3.0]))
+@cases(np.array([1.0, 3.0, 6.0, 3.0, 3.0, 3.0]))
+def a_check_before_a_branch_with_one(x):
+    total = 0
+    for k in range(6):
+        assert x[k] > 0
+        if x[k] > 2:
+            assert x[k] < 5
+            total += 1
+        else:
+            total += 2
+    return total

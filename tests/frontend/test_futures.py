@@ -231,6 +231,21 @@ def test_prints_come_in_program_order_before_the_call_returns(capsys):
     assert is_staged(f, (np.ones(2),))
 
 
+def test_prints_of_rounds_come_before_those_of_their_branches(capsys):
+    def rounds(x):
+        for k in range(6):
+            print("round", k)
+            if x[k] > 2:
+                print("large", x[k])
+
+    f, x = fx.futurize(rounds), np.array([1.0, 3.0, 1.0, 3.0, 1.0, 3.0])
+    rounds(x)
+    expected = capsys.readouterr().out
+    f(x)
+    assert capsys.readouterr().out == expected
+    assert is_staged(f, (x,))
+
+
 def test_a_failing_check_is_not_lost_where_nothing_is_returned():
     f = fx.futurize(require_positive)
     assert f(np.ones(2)) is None
