@@ -42,6 +42,10 @@ def _number(value: Any, name: str = "") -> Any:
     return node if node.aval.weak and node.dtype.kind != "b" else emit("python_scalar", node, kind=kind)
 
 
+_GROWING = ("factorial", "comb", "perm", "lcm")
+"""Functions whose results may outgrow 64 bits: such a call is run again as plain Python."""
+
+
 def _math(name: str, function: Any) -> Special:
     def compute(*args: Any, **options: Any) -> Any:
         if any_traced(options.values()) or not any(isinstance(arg, Tracer) for arg in args):
@@ -51,6 +55,7 @@ def _math(name: str, function: Any) -> Special:
             with python():
                 return function(*args, **options)
         numbers = [_number(arg, name) for arg in args]
+        current().waits |= name in _GROWING
         return fresh(emit("math_call", *numbers, function=name, options=tuple(sorted(options.items()))))
 
     return compute

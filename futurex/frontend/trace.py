@@ -203,8 +203,8 @@ class Trace:
         return [item(node, k) for k in range(1, len(node.aval))]
 
     def before(self) -> list[Node]:
-        """The effect that a branch or loop begins behind: inside of others, which give on what the last one gives, and in
-        a function that calls itself, whose calls have an order, too."""
+        """The effect that a branch or loop begins behind: inside of others, which hand on the last one alone, and in a
+        function that calls itself, whose calls have an order, too."""
         effects = self.scopes[-1].effects if self.scopes else self.effects
         return effects[-1:] if self.staged or self.scopes else []
 

@@ -1,5 +1,7 @@
 """Numbers that are Python's have the attributes of Python's types, in staged code as outside of it."""
 
+import math
+
 import numpy as np
 import pytest
 from compare import agree, bits, check, plain
@@ -176,3 +178,17 @@ def lists_of_constants(x):
 
 def test_lists_and_texts_of_constants():
     check(lists_of_constants, np.arange(3.0))
+
+
+GROWING = {
+    "a cube": lambda x: int(x[0]) ** 3 % 7,
+    "a factorial": lambda x: math.factorial(int(x[1])) % 1009,
+    "a choice": lambda x: math.comb(int(x[1]), 30) % 1009,
+    "a multiple": lambda x: math.lcm(int(x[0]), int(x[0] * x[1]) - 1) % 1009,
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_ints_that_outgrow_64_bits_are_plain_pythons(name):
+    check(GROWING[name], np.array([2.0**40, 5.0]), staged=True)
+    check(GROWING[name], np.array([2.0**40, 70.0]))

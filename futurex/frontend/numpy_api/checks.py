@@ -37,10 +37,13 @@ def check_numbers(ufunc: Any, nodes: list[Node]) -> None:
             _require(fits, OverflowError(wide))
 
 
-def check_exponent(node: Node) -> None:
-    """Check that a power of two ints is one, too: by a negative one it is a float."""
-    current().waits = True  # the call that fails this check is run again as plain Python
-    _require(emit("greater_equal", node, 0), OverflowError("a negative power of a Python int of staged code"))
+def check_power(base: Node, exponent: Node) -> None:
+    """Check that a power of two ints is one, too: by a negative one it is a float. One of more than 64 bits fails."""
+    if exponent.op != "const":
+        _require(emit("greater_equal", exponent, 0), OverflowError("a negative power of a Python int of staged code"))
+    elif bits_of_int(base) * exponent.value <= _WIDE or exponent.value <= 1:
+        return
+    current().waits = True  # the call that fails is run again as plain Python
 
 
 @functools.cache

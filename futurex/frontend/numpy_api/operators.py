@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.checks import bits_of_int, check_exponent, check_numbers
+from futurex.frontend.numpy_api.checks import bits_of_int, check_numbers, check_power
 from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
@@ -112,10 +112,10 @@ def _is_array(value: Any, node: Node) -> bool:
 
 def _python_power(x: Node, y: Node) -> Any:
     x, y = (emit("python_scalar", node, kind="i") if node.dtype.kind == "b" else node for node in (x, y))
-    if x.dtype.kind == y.dtype.kind == "i" and not (y.op == "const" and y.value >= 0):
-        if y.op == "const":
+    if x.dtype.kind == y.dtype.kind == "i":
+        if y.op == "const" and y.value < 0:
             return fresh(emit("scalar_power", emit("python_scalar", x, kind="f"), y))
-        check_exponent(y)
+        check_power(x, y)
     if y.dtype.kind == "f" and not (y.op == "const" and float(y.value).is_integer()) and not _never_negative(x):
         current().waits = True  # where Python's result is complex, the call is run again as plain Python
     return fresh(emit("scalar_power", x, y))
