@@ -104,7 +104,8 @@ class Call:
 
     def __stable__(self) -> str:
         leaves = [repr(leaf) if isinstance(leaf, _BY_VALUE) else f"#{id(leaf)}" for leaf in self.leaves]
-        return f"{self.name}#{identity(self.function)}#{hash(self.structure)}({leaves}) -> {self.outcome!r}"
+        structure = f"{self.structure!r}#{hash(self.structure)}"  # two keys may have one hash, and two classes one name
+        return f"{self.name}#{identity(self.function)}#{structure}({leaves}) -> {self.outcome!r}"
 
     def __call__(self, log: list[Made], *arrays: Any) -> tuple[Any, ...]:
         """Make the call on copies of the arrays; what it leaves in them is part of the result."""

@@ -479,3 +479,21 @@ def test_loops_over_functions_of_one_name_are_not_one_loop():
     for _ in range(3):
         assert function(one, ten, x, 40).tolist() == in_loops_of(one, ten, x, 40).tolist()
         assert function(ten, one, x, 40).tolist() == in_loops_of(ten, one, x, 40).tolist()
+
+
+def _least_key(table):
+    return json.loads(json.dumps(min(table))) + table[1] * 0
+
+
+def in_branches_with_keys(x):
+    a = _least_key({-1: x, 1: x}) if x[0] > 0 else x
+    b = _least_key({-2: x, 1: x}) if x[0] > 0 else x
+    return a, b
+
+
+def test_branches_with_keys_of_one_hash_are_not_one_branch():
+    """Python's hash of -1 is that of -2."""
+    function, x = fx.futurize(in_branches_with_keys), np.ones(2)
+    for _ in range(3):
+        assert bits(list(map(np.asarray, function(x)))) == bits(list(in_branches_with_keys(x)))
+    assert "fragment: " in function.explain()
