@@ -26,6 +26,11 @@ from futurex.tree.pytree import flatten
 # -- math ------------------------------------------------------------------------------------------------------------
 
 
+_OF_INTS = ("gcd", "lcm", "factorial", "comb", "perm", "isqrt")
+_GROWING = ("lcm", "factorial", "comb", "perm")
+"""Functions whose results may outgrow 64 bits: such a call is run again as plain Python."""
+
+
 def _number(value: Any, name: str = "") -> Any:
     """What ``math`` makes of an argument: a Python number."""
     node = node_of(value)
@@ -35,15 +40,15 @@ def _number(value: Any, name: str = "") -> Any:
         raise TypeError(f"type numpy.{of.__name__} doesn't define __trunc__ method")
     if node.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    if name in _OF_INTS and not node.aval.weak and node.dtype.kind not in "iu":
+        if isinstance(value, Tracer) and value.is_scalar:
+            raise TypeError(f"'numpy.{node.dtype.type.__name__}' object cannot be interpreted as an integer")
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
     if node.dtype.kind == "c":
         raise Escape("a function of the math module of a complex value", "it raises a TypeError")
     # NumPy's integers have no floor of their own.
     kind = "f" if node.dtype.kind == "f" or (name in ("floor", "ceil") and not pythons) else "i"
     return node if node.aval.weak and node.dtype.kind != "b" else emit("python_scalar", node, kind=kind)
-
-
-_GROWING = ("factorial", "comb", "perm", "lcm")
-"""Functions whose results may outgrow 64 bits: such a call is run again as plain Python."""
 
 
 def _math(name: str, function: Any) -> Special:
@@ -55,6 +60,8 @@ def _math(name: str, function: Any) -> Special:
             with python():
                 return function(*args, **options)
         numbers = [_number(arg, name) for arg in args]
+        if name == "ldexp" and not node_of(args[1]).aval.weak:
+            raise TypeError("Expected an int as second argument to ldexp.")
         current().waits |= name in _GROWING
         return fresh(emit("math_call", *numbers, function=name, options=tuple(sorted(options.items()))))
 

@@ -192,3 +192,9 @@ GROWING = {
 def test_ints_that_outgrow_64_bits_are_plain_pythons(name):
     check(GROWING[name], np.array([2.0**40, 5.0]), staged=True)
     check(GROWING[name], np.array([2.0**40, 70.0]))
+
+
+@pytest.mark.parametrize("value", [np.bool_(True), np.float64(2.0), np.array(2.0), np.int8(2)], ids=repr)
+@pytest.mark.parametrize("function", [lambda n: math.gcd(6, n), math.factorial, lambda n: math.ldexp(1.5, n)])
+def test_what_math_takes_for_an_int(function, value):
+    check(lambda n, x: (function(n), x + 1), value, np.ones(2))
