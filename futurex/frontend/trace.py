@@ -203,10 +203,10 @@ class Trace:
         return [item(node, k) for k in range(1, len(node.aval))]
 
     def before(self) -> list[Node]:
-        """The effect that a branch or loop begins behind: inside of others, which hand on the last one alone, and in a
-        function that calls itself, whose calls have an order, too."""
+        """The effect that a branch or loop begins behind: inside of others, which hand on the last one alone, where
+        something is printed or called, and in a function that calls itself, whose calls have an order, too."""
         effects = self.scopes[-1].effects if self.scopes else self.effects
-        return effects[-1:] if self.staged or self.scopes else []
+        return effects[-1:] if self.staged or self.scopes or self.prints or self.log is not None else []
 
     def keep(self, node: Node) -> None:
         """Keep a node whose branches hold effects."""
@@ -518,15 +518,13 @@ def _folds(node: Node) -> bool:
 
 
 def _refuse_failing(trace: Trace, node: Node) -> None:
-    if not trace.protected or (node.op == "python_scalar" and _converts(node.attrs["kind"], *node.inputs)):
-        return
-    if node.op == "print" or may_fail(node):
+    if trace.protected and not converts(node) and (node.op == "print" or may_fail(node)):
         raise Escape(f"{node.op} in a try statement", "if it failed at run time, the handlers would not see it")
 
 
-def _converts(kind: str, value: Any) -> bool:
-    """Can every value be made such a Python number? NaN and infinity are no integers, complex numbers no floats."""
-    return isinstance(value, Node) and (value.dtype.kind in "biu" or (value.dtype.kind == "f" and kind != "i"))
+def converts(node: Node) -> bool:
+    """Is it a Python number that every value can be made? NaN is no integer, and a complex number no float."""
+    return node.op == "python_scalar" and node.inputs[0].dtype.kind in "biu" + "f" * (node.attrs["kind"] != "i")
 
 
 def _is_dynamic(chain: tuple[Any, ...]) -> bool:

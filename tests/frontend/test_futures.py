@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from compare import is_staged
+from compare import is_staged, outcome
 from function_cases import require_positive
 
 import futurex as fx
@@ -244,6 +244,38 @@ def test_prints_of_rounds_come_before_those_of_their_branches(capsys):
     f(x)
     assert capsys.readouterr().out == expected
     assert is_staged(f, (x,))
+
+
+def test_prints_behind_branches_with_checks_come_in_program_order(capsys):
+    def lines(x):
+        for k in range(6):
+            print("round", k)
+        if x[0] > 0:
+            assert x[1] != 9
+        print("end", x[0])
+
+    f, x = fx.futurize(lines), np.ones(6)
+    lines(x)
+    expected = capsys.readouterr().out
+    f(x)
+    assert capsys.readouterr().out == expected
+    assert is_staged(f, (x,))
+
+
+def write_and_print(x, w):
+    w[0] = 5.0
+    print("written", x[0])
+    w[1] = w[int(x[0])]
+    return w.sum()
+
+
+def test_a_call_that_prints_and_fails_leaves_its_writes(capsys):
+    f = fx.futurize(write_and_print)
+    for value in (1.0, 9.0, 9.0, 9.0, 1.0, 9.0):
+        args = np.full(2, value), np.arange(3.0)
+        assert outcome(f, args) == outcome(write_and_print, args)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[::2] == printed[1::2]
 
 
 def test_a_failing_check_is_not_lost_where_nothing_is_returned():
