@@ -198,3 +198,8 @@ def test_ints_that_outgrow_64_bits_are_plain_pythons(name):
 @pytest.mark.parametrize("function", [lambda n: math.gcd(6, n), math.factorial, lambda n: math.ldexp(1.5, n)])
 def test_what_math_takes_for_an_int(function, value):
     check(lambda n, x: (function(n), x + 1), value, np.ones(2))
+
+
+@pytest.mark.parametrize("function", [lambda n: n >> -1, lambda n: n << -1, lambda n: (n > 1) >> -1])
+def test_shifts_by_a_negative_constant(function):
+    check(lambda x: (function(int(x[0])), x + 1), np.array([2.0]))

@@ -27,7 +27,7 @@ def check_numbers(ufunc: Any, nodes: list[Node]) -> None:
     """Check, at run time, that an operator on Python numbers does what it does in Python."""
     if ufunc in _DIVISIONS and not (nodes[1].op == "const" and nodes[1].value != 0):
         _require(emit("not_equal", nodes[1], 0), _division_error(ufunc, *(node.dtype.kind for node in nodes)))
-    elif ufunc in (np.left_shift, np.right_shift) and nodes[1].op != "const":
+    elif ufunc in (np.left_shift, np.right_shift) and not (nodes[1].op == "const" and nodes[1].value >= 0):
         _require(emit("greater_equal", nodes[1], 0), ValueError("negative shift count"))
     if all(node.dtype.kind == "i" for node in nodes):
         fits = _fits(ufunc, *nodes) if len(nodes) == 2 else _opposite_fits(ufunc, *nodes)
