@@ -202,6 +202,24 @@ def test_functions_are_kept_for_later_passes_and_large_angles_given_to_numpy():
         assert kernel.late.interpreted == (scale > 1)
 
 
+@pytest.mark.parametrize("shape", [(32, 300), (1, LONG + 1)], ids=str)
+def test_angles_that_are_sums_are_computed_and_large_ones_given_to_numpy(shape):
+    x = p(shape, "f8")
+    total = reduce("sum", x, (1,), True)
+    for graph in (Graph([x], [apply("cos", total)], "region"), Graph([x], [x * apply("sin", total), total], "region")):
+        for scale in (1.0, 1e12):
+            values = np.random.default_rng(6).normal(size=shape) * scale
+            expected = graph(values)
+            kernel = BACKEND.claim(apply("fused_reduction", x, graph=graph), 2)
+            if kernel is None:  # of one long row nothing is computed after its sum
+                assert shape[0] == 1
+                continue
+            actual = [np.empty(out.shape) for out in graph.outs]
+            kernel.call(tuple(actual) if len(actual) > 1 else actual[0], values)
+            assert all(np.allclose(*pair, rtol=1e-12) for pair in zip(actual, expected, strict=True))
+            assert kernel.late.interpreted == (scale > 1)
+
+
 SOFTMAX, LOG_SOFTMAX = ("softmax", "log_softmax_grad"), ("log_softmax", "softmax_grad")
 
 

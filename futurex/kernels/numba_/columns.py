@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from futurex.kernels.numba_ import crossings, nearest, pairwise, past
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.places import Elements, Values, added, literal, parameters_of, report, start_of
+from futurex.kernels.numba_.places import Elements, Values, added, literal, parameters_of, report, start_of, watch
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.sweep import Operand, Sweep
 from futurex.ops.sweeps import REDUCTIONS, Level
@@ -75,7 +75,7 @@ class Columns:
         sweep = self.sweep
         code = Code()
         if sweep.guarded:
-            code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+            watch(code)
         totals = {node: f"%t{k}" for k, node in enumerate(self.result)}
         for node, name in totals.items():
             code.lines.append(f"  {name} = alloca [{MOST_COLUMNS} x {memory_type(node.dtype)}], align 64")

@@ -180,6 +180,11 @@ class Elements:
         return self.values[key]
 
 
+def watch(code: Code) -> None:
+    """Let the code of one function have a flag, which arguments beyond bounds set."""
+    code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+
+
 def report(code: Code) -> None:
     """Any thread whose flag is set sets the caller's, the second word of ``scratch``; none takes it back."""
     seen = code.do("load i32, ptr %flag, align 4")

@@ -23,6 +23,7 @@ from futurex.kernels.numba_.places import (
     laid_down,
     parameters_of,
     report,
+    watch,
 )  # fmt: skip
 from futurex.kernels.numba_.rowvalues import MadePass, RowValues
 from futurex.kernels.numba_.scalar import memory_type, register_type
@@ -168,7 +169,7 @@ class Rows:
         ordered = [node for node in reductions if laid_down(node)]
         joins = [node for node in reductions if node not in ordered]
         if sweep.guarded:
-            code.lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
+            watch(code)
         elements.values |= elements.scalars()
         common = dict(elements.values)
         last = code.add("%start", "%count")
@@ -431,7 +432,7 @@ class Rows:
     # -- all rows ----------------------------------------------------------------------------------------------------
 
     def _memory(self, code: Code) -> None:
-        """Buffers and accumulators of one thread."""
+        """Buffers, accumulators and flag of one thread."""
         sweep = self.sweep
         for k in range(self._buffers()):
             code.lines.append(f"  %b{k} = alloca [{self.leaf} x i64], align {_ALIGN}")
@@ -441,6 +442,8 @@ class Rows:
             if node in self.sent:
                 continue
             code.lines.append(f"  %w{k} = alloca [{LONGEST_ROW} x {memory_type(node.dtype)}], align {_ALIGN}")
+        if sweep.guarded:
+            watch(code)
 
     def _rows(self, passes: list[MadePass]) -> Code:
         sweep = self.sweep
@@ -459,6 +462,8 @@ class Rows:
             code.run(past.FENCE)
             self.declared.update(past.DECLARATIONS)
             self.functions += past.FUNCTION
+        if sweep.guarded:
+            report(code)
         self.declared |= reduced.body.intrinsics
         return code
 
@@ -522,6 +527,8 @@ class Rows:
                     parts = [joined(final.body, node, x, y) for x, y in pairs]
                 final.give(node, parts[0])
             final.write()
+        if sweep.guarded:
+            report(code)
         self.declared |= reduced.body.intrinsics | final.body.intrinsics
         return code
 
