@@ -93,7 +93,7 @@ def _start(node: Node, op: str, start: Node) -> Node | None:
     another order, and some that NumPy converts need not fit."""
     if start.op == "const" and start.size == 1:
         value = np.asarray(start.value)
-        if value.dtype.kind not in {"f": "iuf", "i": "i", "u": "u", "b": "b"}[node.dtype.kind]:
+        if value.dtype.kind not in {"f": "iuf", "i": "i", "u": "u", "b": "b"}.get(node.dtype.kind, ""):
             return None
         if node.dtype.kind in "iu" and not np.iinfo(node.dtype).min <= value <= np.iinfo(node.dtype).max:
             return None

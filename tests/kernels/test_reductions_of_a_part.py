@@ -120,6 +120,14 @@ def test_products_of_halves_outgrow_them_at_every_run_of_the_mask():
         assert np.isnan(run(graph, 1, [x, m])).all()
 
 
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_sums_of_real_numbers_with_a_start_value_stay_with_numpy(dtype):
+    x = draw(np.random.default_rng(4), (260, 257), "i4")
+    one, start = param(Aval(x.shape, x.dtype), "x"), const(1)
+    for ufunc in ("add", "multiply"):
+        check(Graph([one], [reduction(ufunc, one, None, start, dtype=np.dtype(dtype))]), False, True, x)
+
+
 def test_a_sum_without_a_start_keeps_the_sign_of_zero():
     x = np.full((260, 257), -0.0, "f4")
     one = param(Aval(x.shape, x.dtype), "x")
