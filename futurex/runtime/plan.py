@@ -172,7 +172,7 @@ class Plan:
     @functools.cached_property
     def planned(self) -> Memory:
         """The memory of a run that replays instructions, planned before it happens."""
-        return predicted(self.low, self.layout, self.order)
+        return predicted(self.low, self.layout, self.order, [index for index, copied in self.delivery.outs if copied])
 
     @property
     def memory(self) -> Memory:

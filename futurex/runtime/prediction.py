@@ -24,11 +24,13 @@ from futurex.runtime.shadows import shadow
 from futurex.tree.aval import Aval
 
 
-def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
-    """The memory of one run of a plan whose instructions run in ``order``, plans of sub-graphs included."""
+def predicted(low: Lowering, layout: Layout, order: Sequence[int], copied: Sequence[int] = ()) -> Memory:
+    """The memory of one run of a plan whose instructions run in ``order``, plans of sub-graphs included. The results
+    in the slots ``copied`` are copies, since they are views of planned memory, of arguments or of other results."""
     slots = low.slots
     lengths = _lengths(low)
-    unplanned = _peak(low, order, lengths)
+    handed_over = sum(slot_bytes(slots[index]) for index in copied)
+    unplanned = _peak(low, order, lengths, handed_over)
     inner = [plan.memory for draft in low.drafts for plan in draft.kernel.plans]
     return Memory(
         arena=layout.arena + sum(each.arena for each in inner),
@@ -40,7 +42,7 @@ def predicted(low: Lowering, layout: Layout, order: Sequence[int]) -> Memory:
         + sum(isinstance(slot.aval, Tape) and slot.index not in lengths for slot in slots if slot.kind is Kind.OWN)
         + sum(each.unknown for each in inner),
         kernels=sum(_kept(low)),
-        interpreted=_peak(low, order, lengths, first=True) - unplanned,
+        interpreted=_peak(low, order, lengths, handed_over, first=True) - unplanned,
     )
 
 
@@ -54,9 +56,12 @@ def _kept(low: Lowering) -> tuple[int, int]:
     return own, scratch
 
 
-def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int], *, first: bool = False) -> int:
-    """The most bytes at once in arrays that kernels make: from their writer to the last reader of what lies in them;
-    in a ``first`` run, whose kernels have no code yet, NumPy's among them."""
+def _peak(
+    low: Lowering, order: Sequence[int], lengths: Mapping[int, int], handed_over: int, *, first: bool = False
+) -> int:
+    """The most bytes at once in arrays that kernels make, from their writer to the last reader of what lies in them,
+    and at the end in copies of results that are ``handed_over``; in a ``first`` run, whose kernels have no code yet,
+    NumPy's among them."""
     position = {index: place for place, index in enumerate(order)}
     end = len(order)
     ends: dict[int, int] = {}
@@ -81,7 +86,7 @@ def _peak(low: Lowering, order: Sequence[int], lengths: Mapping[int, int], *, fi
     most = alive = 0
     for place in range(end + 1):
         alive += change[place]
-        while_it_runs = beside(low, low.drafts[order[place]]) if place < end else 0
+        while_it_runs = beside(low, low.drafts[order[place]]) if place < end else handed_over
         if first and place < end:
             while_it_runs += _interpreted(low.drafts[order[place]])
         most = max(most, alive + while_it_runs)

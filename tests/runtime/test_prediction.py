@@ -88,6 +88,12 @@ def argument_turned(x, w):
     return np.tanh(x.reshape(300, 10, 20).transpose(1, 0, 2).reshape(3000, 20) @ w[:20, :20]).sum(axis=0)
 
 
+def spread(x, w):
+    """Results that are copies: what is broadcast, and one array twice."""
+    y = np.tanh(x) + 1.0
+    return np.broadcast_to(w.sum(), (500, 100)), y, y.T, np.sort(y, axis=0)[::2]
+
+
 def medians(x, w):
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3))
     return np.median(windows, axis=(2, 3)), np.median(x, axis=0), np.median(x.reshape(15000, 4), axis=1)
@@ -126,7 +132,7 @@ def taken_by_a_run(plan, inputs):
 CASES = [
     elementwise, products, fx.grad(products, argnums=(0, 1)), range_loop, fx.grad(range_loop), while_loop,
     fx.grad(while_loop, argnums=(0, 1)), branch, scanned, sorted_rows, adam_step,
-    stencil, recurrence, turned, argument_turned, medians, quantiles, transforms,
+    stencil, recurrence, turned, argument_turned, spread, medians, quantiles, transforms,
 ]  # fmt: skip
 
 
