@@ -144,6 +144,18 @@ def test_products_of_scalars_are_not_fused(x, y):
         assert outcome(futurized, (x * scale, y)) == outcome(function, (x * scale, y))
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_places_of_extremes_are_numpys(dtype, at_once):
+    """Whose order of complex numbers no code has."""
+
+    def function(z):
+        return z.argmax(), z.reshape(4, 6).argmin(axis=0), (z * 2).real
+
+    futurized = fx.futurize(function)
+    for _ in range(4):
+        assert outcome(futurized, (Z.astype(dtype),)) == outcome(function, (Z.astype(dtype),))
+
+
 def test_settled_calls_with_numbers_of_their_own(at_once):
     """Where nobody looks any more what kind of thing an argument is."""
 

@@ -131,8 +131,8 @@ def _cut(array: Array, axes: Sequence[int]) -> Array:
 def position(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """``argmax`` and ``argmin``: the first extreme, the first NaN where there is one."""
     (x,) = inputs
-    if isinstance(x, Scalar) or not x.shape:
-        raise Unsupported(f"{node.op} of a number")
+    if isinstance(x, Scalar) or not x.shape or x.dtype.kind == "c":
+        raise Unsupported(f"{node.op} of a number, or of complex ones")
     supported(x.dtype)
     axis = node.attrs["axis"] % len(x.shape)
     _first(e, x, (axis,))
