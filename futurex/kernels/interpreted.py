@@ -34,7 +34,8 @@ class Interpreted:
         self.node, self.graph = node, graph
         stored = node.op == "fused_store"
         self._alone = len(graph.params) == len(node.inputs) - stored  # that of an update begins with a product of two
-        self._cut = _rows(graph) if self._alone else None
+        cuts = _cuts(graph) if self._alone else None
+        self._cut = None if cuts is None else [cuts.get(each, False) for each in graph.params]
         self._blocks: dict[int, Graph] = {}
         self._count: int = 0 if self._cut is None else graph.outs[0].shape[0]
         self._step = 0 if self._cut is None else _step(graph)
@@ -112,8 +113,8 @@ def _step(graph: Graph) -> int:
     return max(1, math.ceil(graph.outs[0].shape[0] * BLOCK / max(largest, 1)))
 
 
-def _rows(graph: Graph) -> list[bool] | None:
-    """Which inputs are cut into rows with the results; None where rows meet, or nobody knows whether they do."""
+def _cuts(graph: Graph) -> dict[Node, bool] | None:
+    """Which values are cut into rows with the results; None where rows meet, or nobody knows whether they do."""
     outs = graph.outs
     if not all(type(node.aval) is Aval and node.is_static for node in graph.nodes):
         return None
@@ -130,7 +131,7 @@ def _rows(graph: Graph) -> list[bool] | None:
         for source, way in zip(node.inputs, wanted, strict=True):
             if cut.setdefault(source, way) is not way:
                 return None
-    return [cut.get(node, False) for node in graph.params]
+    return cut
 
 
 def _wanted(node: Node, count: int) -> Iterable[bool] | None:
@@ -149,22 +150,24 @@ def _wanted(node: Node, count: int) -> Iterable[bool] | None:
 
 def _of_rows(graph: Graph, rows: int) -> Graph:
     """The same of so many rows."""
-    cut = _rows(graph)
-    assert cut is not None
+    cuts = _cuts(graph)
+    assert cuts is not None
     count = graph.outs[0].shape[0]
     known: dict[Node, Node] = {
-        node: param(Aval((rows, *node.shape[1:]), node.dtype, node.aval.weak), node.attrs["name"]) if part else node
-        for node, part in zip(graph.params, cut, strict=True)
+        node: param(Aval((rows, *node.shape[1:]), node.dtype, node.aval.weak), node.attrs["name"])
+        if cuts.get(node)
+        else node
+        for node in graph.params
     }
     for node in graph.nodes:
         if node in known:
             continue
-        inputs = [known[source] for source in node.inputs]
-        if tuple(inputs) == node.inputs:
+        if not cuts.get(node):
             known[node] = node
             continue
+        inputs = [known[source] for source in node.inputs]
         attrs = dict(node.attrs)
-        if node.op in VIEWS:
+        if node.op in VIEWS:  # where the same is in every row, none of the inputs is cut
             assert attrs["shape"][0] == count
             attrs["shape"] = (rows, *attrs["shape"][1:])
         known[node] = apply(node.op, *inputs, **attrs)

@@ -94,6 +94,33 @@ def region(function, *shapes):
     return apply("fused", *(param(each.aval) for each in params), graph=Graph(params, [function(*params)]))
 
 
+@pytest.mark.parametrize("shape", [(), (500,), (1, 500)], ids=str)
+def test_what_is_the_same_in_every_row_is_as_many_rows_as_the_others(shape):
+    def spread(x, y):
+        return apply("broadcast_to", y * 2.0, shape=x.shape) + x
+
+    node = region(spread, (1200, 500), shape)
+    x, y, out = RNG.random((1200, 500)), RNG.random(shape), np.empty((1200, 500))
+    assert Interpreted(node).run([out], [x, np.asarray(y)], lambda: False)
+    np.testing.assert_array_equal(out, y * 2 + x)
+
+
+def test_first_calls_that_reduce_what_is_broadcast(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUTUREX_COMPILE", "background")
+    monkeypatch.setenv("FUTUREX_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "_entries", {})
+
+    @fx.futurize
+    def f(x):
+        wide = np.broadcast_to(x * 2, (90, x.size))
+        return wide.max(axis=1), wide.var(axis=1)
+
+    x = RNG.random(5000)
+    for _ in range(2):
+        for one, other in zip(f(x), f.plain(x), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("shift", [0, 1, -1])
 def test_results_may_lie_on_operands(shift):
     rows, columns = 1200, 500
