@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from futurex.tree.aval import Aval
+from futurex.tree.dims import Symbol, UnknownDimension
 from futurex.tree.graph import Graph, rebuilt, topological
-from futurex.tree.node import Node, build
+from futurex.tree.node import Node, Place, build, dimensions_of, symbols_of
 from futurex.tree.record import record
 from futurex.tree.source import at
 
@@ -19,13 +21,15 @@ _MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a lo
 def rewrite(graph: Graph, rule: Rule, makers: Mapping[Node, Maker] | None = None) -> Graph:
     """Rebuild the graph with ``rule(node)`` applied to every node, until it returns None or gives nothing usable.
 
-    A replacement is taken only if it has the node's abstract value and keeps every effect the node depends on.
+    A replacement is taken only if it has the node's abstract value and keeps every effect the node depends on. It reads
+    extents that only the run knows from nodes of the graph: those that defined them may stand around it.
     ``makers`` make some nodes of the graph themselves, from the new form of those before them.
     """
-    walk = _Walk(rule, makers or {})
-    # Ids grow with creation: inputs come before users, and effects in program order.
-    for node in sorted(graph.nodes, key=lambda node: node.id):
-        walk.visit(node)
+    with dimensions_of(graph.params) as shown:
+        walk = _Walk(rule, makers or {}, shown)
+        # Ids grow with creation: inputs come before users, and effects in program order.
+        for node in sorted(graph.nodes, key=lambda node: node.id):
+            walk.visit(node)
     outs = [walk.new[node] for node in graph.outs]
     return graph if outs == list(graph.outs) else Graph(graph.params, outs, graph.name)
 
@@ -49,6 +53,7 @@ def is_effect(node: Node) -> bool:
 class _Walk:
     rule: Rule
     makers: Mapping[Node, Maker]
+    shown: dict[Symbol, Place]
     new: dict[Node, Node] = field(default_factory=dict)
     behind_effect: set[Node] = field(default_factory=set)
     effect_moved: bool = False
@@ -61,6 +66,7 @@ class _Walk:
         else:
             made = self._effect(node, inputs) if is_effect(node) else self._pure(node, inputs)
         self.new[node] = made
+        self._show(made)
         if is_effect(node) or any(source in self.behind_effect for source in made.inputs):
             self.behind_effect.add(made)
 
@@ -75,13 +81,30 @@ class _Walk:
         made = rebuilt(node, inputs)
         if not made.inputs and made.op in ("param", "const"):
             return made
+        first = self._show(made)
         with at(node.src):
             for _ in range(_MOST_STEPS):
-                other = self.rule(made)
+                try:
+                    other = self.rule(made)
+                except UnknownDimension:  # nothing in this graph shows an extent that the new node would need
+                    break
                 if other is None or other is made or other.aval != made.aval or self._loses_effect(made, other):
                     break
                 made = other
+        for symbol in first:
+            del self.shown[symbol]
         return made
+
+    def _show(self, node: Node) -> list[Symbol]:
+        """Note the extents that a node is the first to show; where their definer is in the graph, that is asked."""
+        first = []
+        if not (isinstance(node.aval, Aval) and node.aval.static):
+            for symbol, place in symbols_of(node):
+                if symbol not in self.shown:
+                    source, axis = symbol.definer or (None, None)
+                    self.shown[symbol] = (self.new[source], axis) if source in self.new else place
+                    first.append(symbol)
+        return first
 
     def _loses_effect(self, node: Node, other: Node) -> bool:
         if not any(source in self.behind_effect for source in node.inputs):

@@ -302,15 +302,18 @@ def symbols_of(node: Node) -> Iterator[tuple[Symbol, Place]]:
 
 
 @contextmanager
-def dimensions_of(nodes: Iterable[Node]) -> Iterator[None]:
-    """Inside, dimensions are read from these nodes: for a transformation of a graph that was made elsewhere."""
+def dimensions_of(nodes: Iterable[Node]) -> Iterator[dict[Symbol, Place]]:
+    """Inside, dimensions are read from these nodes: for a transformation of a graph that was made elsewhere.
+
+    Gives the table of who shows which; more may be added.
+    """
     table: dict[Symbol, Place] = {}
     for node in nodes:
         for symbol, place in symbols_of(node):
             table.setdefault(symbol, place)
     _resolved.tables.append(table)
     try:
-        yield
+        yield table
     finally:
         _resolved.tables.pop()
 
