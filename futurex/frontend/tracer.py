@@ -9,7 +9,7 @@ import operator
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted
@@ -196,12 +196,9 @@ class Tracer:
     # -- views -------------------------------------------------------------------------------------------------------
 
     def transpose(self, *axes: Any) -> Tracer:
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list | Tracer)):
-            axes = tuple(axes[0]) if axes[0] is not None else ()
-        order = (
-            tuple(range(self.ndim))[::-1] if not axes else tuple(normalize_axis_index(a, self.ndim) for a in axes)
-        )
-        if sorted(order) != list(range(self.ndim)):
+        wanted = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], _SEQUENCES)) else axes or None
+        order = normalize_axis_tuple(range(self.ndim)[::-1] if wanted is None else wanted, self.ndim)
+        if len(order) != self.ndim:
             raise ValueError("axes don't match array")
         return self if self.is_scalar else self._extended(("transpose", order))  # another object, if nothing moves, too
 
@@ -213,9 +210,7 @@ class Tracer:
 
     def reshape(self, *shape: Any, order: str = "C") -> Tracer:
         """A view where NumPy gives one, a copy where NumPy copies."""
-        if len(shape) == 1 and isinstance(shape[0], tuple | list):
-            shape = tuple(shape[0])
-        target = self._resolved(shape)
+        target = self._resolved(as_shape(shape[0] if len(shape) == 1 else shape))
         if self._order(order) == "F" and not self.is_scalar:
             return self.transpose().reshape(target[::-1]).transpose()
         if self.is_scalar:
@@ -256,13 +251,12 @@ class Tracer:
         return result
 
     def _resolved(self, shape: tuple[Any, ...]) -> tuple[int, ...]:
-        wanted = tuple(map(extent_of, shape))
-        if is_static(self.shape) and is_static(wanted):
-            return np.reshape(np.broadcast_to(np.zeros(()), self.shape), wanted).shape
-        if sum(same(extent, -1) for extent in wanted) > 1:
+        if is_static(self.shape) and is_static(shape):
+            return np.reshape(np.broadcast_to(np.zeros(()), self.shape), shape).shape
+        if sum(same(extent, -1) for extent in shape) > 1:
             raise ValueError("can only specify one unknown dimension")
-        settled = reshaped(self.shape, wanted)
-        return tuple(a if isinstance(b, Fresh) else b for a, b in zip(wanted, settled, strict=True))
+        settled = reshaped(self.shape, shape)
+        return tuple(a if isinstance(b, Fresh) else b for a, b in zip(shape, settled, strict=True))
 
     def _order(self, order: str) -> str:
         """The memory order that C, F, A or K stands for: C or F."""
@@ -289,7 +283,9 @@ class Tracer:
         return new_array(emit("reshape", source._node, shape=(self.aval.size,)))
 
     def squeeze(self, axis: Any = None) -> Tracer:
-        axes = [k for k, extent in enumerate(self.shape) if extent == 1] if axis is None else _axes(axis, self.ndim)
+        places = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+        axes = normalize_axis_tuple(places, self.ndim, "axis")
+        axes = tuple(k for k, extent in enumerate(self.shape) if extent == 1) if axis is None else axes
         if any(self.shape[k] != 1 for k in axes):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
         entries = tuple(("i", 0) if k in axes else ("s", None, None, None) for k in range(self.ndim))
@@ -485,6 +481,9 @@ class Tracer:
             raise missing(self, lambda like: setattr(like, name, value))
 
 
+_SEQUENCES = (tuple, list, range, np.ndarray, Tracer)
+
+
 def fresh(node: Node) -> Tracer:
     """The result of an operation: a scalar if it has no dimensions, else a new array whose layout may not be known."""
     return Tracer(Cell(node, is_array=node.ndim > 0, strides=c_strides(node.aval) if node.ndim < 2 else None))
@@ -506,6 +505,11 @@ def extent_of(value: Any) -> Any:
             raise TypeError(f"'{value.dtype}' object cannot be interpreted as an integer")
         return dim_of(value._node)
     return operator.index(value)
+
+
+def as_shape(shape: Any) -> tuple[Any, ...]:
+    several = shape.ndim if isinstance(shape, Tracer | np.ndarray) else isinstance(shape, _SEQUENCES)
+    return tuple(map(extent_of, shape)) if several else (extent_of(shape),)
 
 
 def as_number(extent: Any) -> Any:
@@ -589,11 +593,6 @@ def index_node(value: Any) -> Node | None:
             return const(array.astype(np.intp) if array.size == 0 else array)
         return lift(array)._node
     return None
-
-
-def _axes(axis: Any, ndim: int) -> list[int]:
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    return [normalize_axis_index(k, ndim) for k in axes]
 
 
 def abstract(value: Any) -> Aval:

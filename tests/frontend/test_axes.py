@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from compare import outcome
+from compare import check, outcome
 
 import futurex as fx
 
@@ -45,3 +45,43 @@ def test_flip_of_a_number_is_a_scalar():
     for value in (3.0, np.float32(3.0), np.array(3), True):
         flipped = fx.futurize(lambda x: np.flip(x))(value).result()
         assert type(flipped) is type(np.flip(value))
+
+
+SEQUENCES = [
+    lambda x: np.moveaxis(x, range(2), [1, 2]),
+    lambda x: np.moveaxis(x, np.array([0, 1]), (2, 1)),
+    lambda x: np.flip(x, [0, 2]),
+    lambda x: np.roll(x, 1, (0, 1)),
+    lambda x: np.roll(x, [1, 2], 1),
+    lambda x: np.roll(x, np.array([1, 2]), range(2)),
+    lambda x: np.roll(x, x[0, 0, :2].astype(int) + 1, (0, 1)),
+    lambda x: np.transpose(x, range(2, -1, -1)),
+    lambda x: x.transpose(np.array([1, 0, 2])),
+    lambda x: x.reshape(np.array(x.shape)[::-1]),
+    lambda x: np.reshape(x, range(4, 7, 2)),
+    lambda x: np.ones(np.array(x.shape) + 1) * x[0, 0, 1],
+    lambda x: np.broadcast_to(x, np.array([2, *x.shape])),
+]
+
+
+@pytest.mark.parametrize("function", SEQUENCES)
+def test_axes_and_shapes_are_sequences_of_any_kind(function):
+    check(function, np.arange(24.0).reshape(2, 3, 4))
+
+
+REFUSED = [
+    lambda x: np.moveaxis(x, [0, 1], [2, 2]),
+    lambda x: np.moveaxis(x, [0, 0], [1, 2]),
+    lambda x: x.transpose(()),
+    lambda x: x.transpose(0, 1, 1),
+    lambda x: x[:1].squeeze((0, 0)),
+    lambda x: np.roll(x, (1, 2), (0, 1, 2)),
+]
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_axes_that_are_named_twice_or_left_out_are_refused(function):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    expected = outcome(function, (x,))
+    assert expected[0][0] == "error"
+    assert outcome(fx.futurize(function), (x,)) == expected

@@ -12,15 +12,11 @@ from futurex.frontend.numpy_api.memory import laid_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, abstract, array_node, as_tracer, entered, extent_of, new_array, node_of
+from futurex.frontend.tracer import Tracer, abstract, array_node, as_shape, as_tracer, entered, new_array, node_of
 from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.dims import Dim
 from futurex.tree.node import Node, const, dim_of
 from futurex.tree.pytree import flatten
-
-
-def as_shape(shape: Any) -> tuple[Any, ...]:
-    return tuple(map(extent_of, shape)) if isinstance(shape, tuple | list) else (extent_of(shape),)
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:

@@ -23,7 +23,7 @@ from futurex.tree.node import Node, const, size_node
 
 @handles(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C") -> Tracer:
-    if isinstance(shape, Tracer):
+    if isinstance(shape, Tracer) and shape._node.op != "const":
         raise Escape("a shape that is an array", "the shape of the result depends on data")
     return as_tracer(a).reshape(shape, order=order)
 
@@ -46,10 +46,8 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Tracer:
 @handles(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
     x = as_tracer(a)
-    from_, to = (
-        [array_utils.normalize_axis_index(k, x.ndim) for k in (axes if isinstance(axes, tuple | list) else (axes,))]
-        for axes in (source, destination)
-    )
+    from_ = array_utils.normalize_axis_tuple(source, x.ndim, "source")
+    to = array_utils.normalize_axis_tuple(destination, x.ndim, "destination")
     if len(from_) != len(to):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
     order = [k for k in range(x.ndim) if k not in from_]
@@ -215,7 +213,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Trace
 @handles(np.flip)
 def flip(m: Any, axis: Any = None) -> Tracer:
     x = as_tracer(m)
-    axes = normal_axes(axis, x.ndim) if axis is not None else tuple(range(x.ndim))
+    axes = array_utils.normalize_axis_tuple(axis if axis is not None else range(x.ndim), x.ndim)
     if not x.ndim:
         return new_array(x._node)[()]  # NumPy indexes it, which makes a scalar
     return x._extended(("flip", axes))
@@ -237,7 +235,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     if axis is None:
         flat = roll(new_array(emit("reshape", x._node, shape=(x.size,))), shift, 0)
         return new_array(emit("reshape", flat._node, shape=x.shape))
-    shifts, axes = (entry if isinstance(entry, tuple) else (entry,) for entry in (shift, axis))
+    axes = array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+    if not x.ndim:  # and no axis: NumPy takes apart what is not there
+        raise ValueError("not enough values to unpack (expected 2, got 0)")
+    several = shift.ndim if isinstance(shift, Tracer | np.ndarray) else isinstance(shift, tuple | list | range)
+    shifts = tuple(shift) if several else (shift,)
+    if len(axes) != len(shifts):  # one of either goes with all others
+        shifts, axes = (shifts * len(axes), axes) if len(shifts) == 1 else (shifts, axes * len(shifts))
     for by, k in zip(shifts, axes, strict=True):
         n = x.shape[k]
         if type(n) is not int or (isinstance(by, Tracer) and _is_count(by)):
@@ -249,7 +253,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
             tail, head = list(whole), list(whole)
             tail[k], head[k] = slice(n - by, None), slice(None, n - by)
             x = concatenate([x[tuple(tail)], x[tuple(head)]], k)
-    return fresh(x._node) if x.ndim else new_array(x._node)
+    return fresh(x._node)
 
 
 def _is_count(value: Tracer) -> bool:
