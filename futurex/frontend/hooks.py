@@ -116,7 +116,8 @@ class Runtime:
         if hasattr(type(value), "__fx_traced__"):
             return getattr(value, name)
         stored = _stored(value, name)
-        if isinstance(stored, property) and isinstance(stored.fget, types.FunctionType):
+        is_staged = isinstance(stored, property) and isinstance(stored.fget, types.FunctionType)
+        if is_staged and not _is_library(type(value)):
             of_class(type(value), name)
             return call(stored.fget, (_owner(value),), {})
         if current().is_own(value) and type(value) is not super:

@@ -133,3 +133,17 @@ def whole_part(x):
 for _numbers in (np.array([2**53 + 1]), np.array([2**60 + 1, 7], "u8"), np.array([-7], "i1"), np.array([2.5], "f4")):
     cases(_numbers)(roundings)
     cases(_numbers)(whole_part)
+
+
+LIMITS = np.iinfo(np.int16)
+
+
+@cases(np.array([-3.0, 0.5, 2.0]))
+def limits_of_types(x):
+    return (
+        np.full(2, np.iinfo(np.int64).max),
+        np.clip(x * 1e9, np.iinfo(np.int32).min, np.iinfo(np.int32).max).astype(np.int32),
+        np.where(x > 0, np.iinfo(np.uint8).max, 0).astype(np.uint8),
+        x * LIMITS.max + LIMITS.bits,
+        x * np.finfo(x.dtype).tiny,
+    )
