@@ -415,3 +415,27 @@ def cond(d):
     for i in range(30):
         d["w"] = d["w"] * 0.99
     return d["w"].sum()
+
+
+@cases.signs(V)
+def endless_loop_that_returns_inside_a_loop(x):
+    count = 0
+    for k in range(3):
+        while True:
+            count += 1
+            if x.sum() + count > 9:
+                return x.sum() * k, count
+    return 0.0, count
+
+
+@cases.signs(V)
+def endless_loop_that_returns_inside_a_loop_with_else(x):
+    y = x.copy()
+    for k in range(3):
+        while True:
+            y += 0.25
+            if y[k] > 1:
+                return y[1]
+    else:
+        y[:] = 0
+    return y[0]

@@ -44,11 +44,13 @@ def _ends_by_return(node: ast.stmt) -> bool:
 
 
 def _taken_out(node: ast.While) -> list[ast.stmt]:
-    """The branch of a loop that ends in its only way out, a ``return``: a ``break`` takes its place, and it stands
-    behind the loop from then on.
+    """The loop, and behind it the branch that ends in its only way out, a ``return``: a ``break`` takes its place.
 
     Nothing happens between the two; so what is returned need not be carried along, and may be what other rounds write.
     """
+    if not contains(node.body, (ast.Return,)):
+        return []
+    node = copy.deepcopy(node)  # loops around this one look at their statements again when they are rewritten
     ways = list(_returns(node.body))
     if node.orelse or not _ends_by_return(node) or len(ways) != 1 or ways[0] is None:
         return []
@@ -56,7 +58,7 @@ def _taken_out(node: ast.While) -> list[ast.stmt]:
     first = position if statements is node.body or contains(statements, (ast.Continue,), into_loops=False) else 0
     found = statements[first : position + 1]
     statements[first:] = [ast.copy_location(ast.Break(), found[-1])]
-    return found
+    return [node, *found]
 
 
 def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] | None]:
@@ -196,8 +198,8 @@ class Rewriter(Expressions):
                 return out + self._block(statements_, tail=tail, loop=loop)
             if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
                 statement = _tested_inside(statement)
-            if isinstance(statement, ast.While) and (last := _taken_out(statement)):
-                return out + self._block([statement, *last], tail=tail, loop=loop)
+            if isinstance(statement, ast.While) and (taken := _taken_out(statement)):
+                return out + self._block(taken, tail=tail, loop=loop)
             if isinstance(statement, ast.If):
                 leaves = exits([statement])
                 if contains([statement], YIELDS) or (leaves and not (tail or loop)):
