@@ -439,3 +439,127 @@ def endless_loop_that_returns_inside_a_loop_with_else(x):
     else:
         y[:] = 0
     return y[0]
+
+
+@cases.signs(V)
+def loop_that_returns_what_its_rounds_write_or_raises(x):
+    y = np.zeros_like(x)
+    for k in range(20):
+        change = 0.0
+        for i in range(len(x)):
+            new = 0.5 * (y[i] + x[i])
+            change = max(change, abs(new - y[i]))
+            y[i] = new
+        if change < 0.3:
+            return y, k
+    raise ValueError(f"no end after {k} rounds")
+
+
+@cases.signs(V)
+def loop_with_two_ways_out_that_its_rounds_write(x):
+    y = x.copy()
+    z = np.zeros_like(x)
+    for k in range(30):
+        y += 0.25
+        z -= 0.5
+        if z.sum() < -20:
+            return z
+        if y[0] > 2:
+            y[1] = k
+            return y
+    return x
+
+
+@cases.signs(V)
+def loop_with_returns_breaks_and_else(x):
+    y = x.copy()
+    while y.sum() < 20:
+        y += 0.5
+        if y[0] > 1.2:
+            if y[1] > 1.9:
+                return y
+            y[2] -= 1
+            continue
+        if y[3] > 2.2:
+            break
+        if y[5] > 3:
+            y[0] = -1
+            return y
+    else:
+        y *= 2
+    y[-1] = 0
+    return y
+
+
+@cases.signs(V)
+def loop_with_returns_inside_another(x):
+    y = x.copy()
+    for k in range(4):
+        for i in range(3):
+            y += 0.25
+            if y[i] > 2:
+                return y
+        else:
+            y[3] -= 1
+    else:
+        y[4] = 0
+    return y
+
+
+@cases.signs(V)
+def endless_loop_with_two_ways_out(x):
+    y = x.copy()
+    count = 0
+    while True:
+        count += 1
+        y += 0.25
+        if y[0] > 2:
+            return y
+        if count > 9:
+            y[0] = count
+            return y
+
+
+@cases.signs(V)
+def way_out_that_reads_what_a_round_makes(x):
+    for k in range(5):
+        parts = [x[k] - k, x[k] + k]
+        if parts[0] * parts[1] < 3:
+            return np.array(parts)
+    return np.zeros(2)
+
+
+@cases.signs(V)
+def loop_that_returns_what_its_rounds_write_and_bind(x):
+    y = x.copy()
+    for k in range(20):
+        y *= 0.5
+        error = np.abs(y).max()
+        if error < 0.1:
+            print("after", k)
+            return y, error
+    return y, np.inf
+
+
+@cases.signs(V)
+def way_out_that_reads_what_a_round_binds(x):
+    for k in range(5):
+        square = (x[k] - k) ** 2
+        if square < 3:
+            return square + k
+    return 0.0
+
+
+@cases.signs(V)
+def return_two_loops_further_in(x):
+    y = np.zeros_like(x)
+    for k in range(20):
+        for i in range(3):
+            y[i] += x[i] * x[i]
+            if y[i] > 3:
+                return y, k
+            if y[i] > 2.5:
+                break
+        else:
+            y[3] += 0.125
+    return y, -1

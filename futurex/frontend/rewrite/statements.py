@@ -43,22 +43,26 @@ def _ends_by_return(node: ast.stmt) -> bool:
     return not contains(node.body, (ast.Break,), into_loops=False)
 
 
-def _taken_out(node: ast.While) -> list[ast.stmt]:
-    """The loop, and behind it the branch that ends in its only way out, a ``return``: a ``break`` takes its place.
+_CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.Lambda)
+_MAKERS = ("list", "dict", "set", "sorted", "zip", "map", "filter", "enumerate", "reversed", "iter", "deque", "partial")
 
-    Nothing happens between the two; so what is returned need not be carried along, and may be what other rounds write.
-    """
-    if not contains(node.body, (ast.Return,)):
-        return []
-    node = copy.deepcopy(node)  # loops around this one look at their statements again when they are rewritten
-    ways = list(_returns(node.body))
-    if node.orelse or not _ends_by_return(node) or len(ways) != 1 or ways[0] is None:
-        return []
-    statements, position = ways[0]
-    first = position if statements is node.body or contains(statements, (ast.Continue,), into_loops=False) else 0
-    found = statements[first : position + 1]
-    statements[first:] = [ast.copy_location(ast.Break(), found[-1])]
-    return [node, *found]
+
+def _is_made(value: ast.expr | None) -> bool:
+    """Does an expression make a container, a function or, as names of classes are written, an object?"""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, _CONTAINERS)
+    name = getattr(value.func, "id", getattr(value.func, "attr", ""))
+    return name in _MAKERS or name.lstrip("_")[:1].isupper()
+
+
+def _made_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that statements bind to what they make anew, which is not carried from round to round of a loop."""
+    names = set()
+    for each in (inner for node in nodes for inner in ast.walk(node)):
+        if isinstance(each, ast.Assign | ast.AnnAssign) and _is_made(each.value):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
 
 
 def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] | None]:
@@ -66,11 +70,17 @@ def _returns(statements: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int] 
     for position, node in enumerate(statements):
         if isinstance(node, ast.Return):
             yield statements, position
-        elif isinstance(node, ast.If):
+            return
+        if isinstance(node, ast.If):
             yield from _returns(node.body)
             yield from _returns(node.orelse)
         elif contains([node], (ast.Return,)):
             yield None
+
+
+def _branch_to(statements: list[ast.stmt], position: int, loop: ast.For | ast.While) -> int:
+    """Where the branch begins that ends in the ``return`` at a position, and only there."""
+    return position if statements is loop.body or exits(statements[:position]) else 0
 
 
 def _tested_inside(node: ast.While) -> ast.While:
@@ -198,8 +208,8 @@ class Rewriter(Expressions):
                 return out + self._block(statements_, tail=tail, loop=loop)
             if isinstance(statement, ast.While) and contains([statement.test], (ast.NamedExpr,)):
                 statement = _tested_inside(statement)
-            if isinstance(statement, ast.While) and (taken := _taken_out(statement)):
-                return out + self._block(taken, tail=tail, loop=loop)
+            if isinstance(statement, ast.For | ast.While) and (taken := self._taken_out(statement)):
+                return out + self._block([*taken, *rest], tail=tail, loop=loop)
             if isinstance(statement, ast.If):
                 leaves = exits([statement])
                 if contains([statement], YIELDS) or (leaves and not (tail or loop)):
@@ -219,6 +229,53 @@ class Rewriter(Expressions):
             else:
                 visited = self.visit(statement)
                 out += visited if isinstance(visited, list) else [visited]
+        return out
+
+    def _taken_out(self, node: ast.For | ast.While) -> list[ast.stmt]:
+        """A loop whose ways out, branches that end in a ``return``, stand behind it: a ``break`` takes their places.
+
+        Nothing happens between the two; so what is returned need not be carried along, and may be what other rounds
+        write. Which way was taken is a number, where there are several or the loop has another end. Ways that read what
+        a round makes anew, a list or an object, stay where they are.
+        """
+        if not contains(node.body, (ast.Return,)):
+            return []
+        node = copy.deepcopy(node)  # loops around this one look at their statements again when they are rewritten
+        node.body = self._left_first(node.body)
+        places = list(_returns(node.body))
+        endless = _ends_by_return(node)
+        if not places or None in places:
+            return []
+        ways = [(held, _branch_to(held, at, node), at) for held, at in filter(None, places)]
+        alone = endless and len(ways) == 1 and not node.orelse
+        read = {
+            each.id for held, first, last in ways for way in held[first : last + 1] for each in ast.walk(way)
+            if isinstance(each, ast.Name)
+        }  # fmt: skip
+        if not alone and read & _made_in(node.body):
+            return []
+        number, behind, before = self.fresh("way"), [], []
+        for which, (held, first, last) in enumerate(ways, start=1):
+            found = held[first : last + 1]
+            left: list[ast.stmt] = [ast.copy_location(ast.Break(), found[-1])]
+            if not alone:
+                left.insert(0, self._placed(assign(number, ast.Constant(which)), found[-1]))
+            held[first:] = left
+            if not (endless and which == len(ways)):
+                test = ast.Compare(load(number), [ast.Eq()], [ast.Constant(which)])
+                found = [self._placed(ast.If(test, found, []), found[-1])]
+            behind += found
+        if not alone:
+            before.append(self._placed(assign(number, ast.Constant(0)), node))
+        return [*before, node, *behind]
+
+    def _left_first(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements of a loop, from whose inner loops what leaves them was taken out: it may leave this one, too."""
+        out = []
+        for node in statements:
+            if isinstance(node, ast.If):
+                node.body, node.orelse = self._left_first(node.body), self._left_first(node.orelse)
+            out += (self._taken_out(node) if isinstance(node, ast.For | ast.While) else []) or [node]
         return out
 
     def _stageable(self, statement: ast.For | ast.While, tail: bool, in_loop: bool) -> bool:
