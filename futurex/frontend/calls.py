@@ -545,11 +545,9 @@ def _exception(kind: type[BaseException], init: Any, args: tuple[Any, ...], kwar
 def _instance(kind: type, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     instance = current().remember(object.__new__(kind))
     if hasattr(kind, "__dataclass_fields__") and init.__code__.co_filename == "<string>":
-        if hasattr(kind, "__post_init__") or any(
-            isinstance(field.default_factory, types.FunctionType) for field in kind.__dataclass_fields__.values()
-        ):
-            raise Escape(f"making a {kind.__qualname__}", "its __post_init__ or default factories would run unseen")
-        init(instance, *args, **kwargs)
+        from futurex.frontend.library_calls import fill_dataclass
+
+        fill_dataclass(instance, init, args, kwargs)
     elif isinstance(init, types.FunctionType):
         call(init, (instance, *args), kwargs)
     return instance

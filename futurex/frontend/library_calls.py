@@ -6,6 +6,7 @@ import builtins
 import collections
 import dataclasses
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -17,11 +18,51 @@ from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.outside import any_traced, captured_value, items, refuse_special, special_method
+from futurex.frontend.outside import (
+    any_traced,
+    captured_value,
+    items,
+    of_class,
+    own_container,
+    refuse_special,
+    special_method,
+)
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.ops.mathematics import KINDS
 from futurex.tree.pytree import flatten
+
+# -- dataclasses -----------------------------------------------------------------------------------------------------
+
+_FACTORIES = (list, dict, set, collections.deque)
+"""Types whose objects Python may make unseen: another one takes their place."""
+
+
+def fill_dataclass(instance: Any, init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What the generated ``__init__`` of a dataclass does; default factories and ``__post_init__`` are staged calls."""
+    kind = type(instance)
+    fields = [field for field in dataclasses.fields(kind) if field.default_factory is not dataclasses.MISSING]
+    later = [field for field in fields if not field.init]
+    prepares = hasattr(kind, "__post_init__")
+    unseen = [field for field in later if field.default_factory not in _FACTORIES]
+    if unseen or (prepares and not hasattr(instance, "__dict__")):
+        raise Escape(f"making a {kind.__qualname__}", "its __post_init__ or default factories would run unseen")
+    try:
+        given = inspect.signature(init).bind(instance, *args, **kwargs).arguments
+    except TypeError:
+        given = dict.fromkeys(field.name for field in fields)  # Python's own error comes, whatever factories make
+    missing = [field for field in fields if field.init and field.name not in given]
+    made = {field.name: call(field.default_factory, (), {}) for field in missing}
+    prepared: list[tuple[Any, ...]] = []
+    if prepares:  # found before that of the class, for as long as this takes
+        vars(instance)["__post_init__"] = lambda *values: prepared.append(values)
+    init(instance, *args, **kwargs, **made)
+    for field in later:
+        object.__setattr__(instance, field.name, call(field.default_factory, (), {}))
+    if prepares:
+        del vars(instance)["__post_init__"]
+        call(of_class(kind, "__post_init__"), (instance, *prepared[0]), {})
+
 
 # -- math ------------------------------------------------------------------------------------------------------------
 
@@ -148,6 +189,16 @@ def _getattr(value: Any, name: str, *default: Any) -> Any:
 
 SPECIAL[setattr] = Runtime.setattr_
 SPECIAL[delattr] = Runtime.delattr_
+
+
+@special(object.__setattr__)
+def _set_past_the_class(target: Any, name: str, value: Any) -> None:
+    """As frozen dataclasses fill themselves in."""
+    if not current().is_own(target) or hasattr(getattr(type(target), name, None), "__set__"):
+        raise Escape("a call of object.__setattr__", "the object is not the function's own, or its class says how")
+    own_container(target, f"the attribute {name!r}")
+    current().assigned.add((id(target), name))
+    object.__setattr__(target, name, value)
 
 
 @special(dataclasses.replace)

@@ -327,3 +327,68 @@ class Model:
 def model(x, m):
     m.fit(x)
     return m.params["w"] * 2
+
+
+class Held:
+    def __init__(self, total=0.5):
+        self.total = total
+        self.parts = np.zeros(3)
+
+
+@dataclasses.dataclass
+class Filled:
+    """Its factories make lists, arrays and objects, one of which no argument sets."""
+
+    start: np.ndarray
+    items: list = dataclasses.field(default_factory=list)
+    zeros: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 3))
+    ones: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(3))
+    held: Held = dataclasses.field(default_factory=Held)
+    seen: dict = dataclasses.field(default_factory=dict, init=False)
+
+
+@dataclasses.dataclass
+class Prepared(Filled):
+    scale: dataclasses.InitVar[float] = 2.0
+    size: int = dataclasses.field(init=False)
+
+    def __post_init__(self, scale):
+        self.size = len(self.start)
+        self.zeros += self.start[:3] * scale
+        self.rest = self.start.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    v: np.ndarray
+    norm: float = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "norm", np.sqrt((self.v**2).sum()))
+
+
+@cases.signs(V)
+def dataclasses_with_factories(x):
+    out = []
+    for _ in range(2):
+        f = Filled(x.copy())
+        f.items.append(x[0])
+        f.zeros += x[:3]
+        f.ones[0] = x[1]
+        f.held.total += x.sum()
+        f.held.parts[1:] += 1
+        f.seen["a"] = x
+        out.append((len(f.items), f.zeros, f.ones, f.held.total, f.held.parts, list(f.seen)))
+    return out, Filled(x, [1.0], ones=x[:3]).zeros
+
+
+@cases.signs(V)
+def dataclasses_that_prepare_themselves(x):
+    first, second = Prepared(x), Prepared(x, scale=-1.0)
+    third = dataclasses.replace(second, start=x[:4], scale=0.5) if x[0] > 0 else second
+    return first.zeros, first.size, second.zeros, second.rest, third.size, third.zeros, Unit(x).norm
+
+
+@cases(V)
+def dataclass_that_is_given_too_little(x):
+    return Prepared(scale=x[0]).size
