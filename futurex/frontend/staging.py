@@ -31,6 +31,7 @@ from futurex.frontend.lane import Lane, lane_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, folded, overlap
+from futurex.frontend.printed import printed_here, without_printed
 from futurex.frontend.replay import repeats
 from futurex.frontend.standing import Standing
 from futurex.frontend.switch import disabled, disabling
@@ -331,8 +332,7 @@ class Futurized(Standing, Generic[P, R]):
         repeated = variant.apart and repeats((args, kwargs), variant.held.now())
         if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
-        log: list[Made] = []
-        inputs = [leaves[k] for k in variant.inputs] + captured + [log] * variant.has_log
+        inputs: list[Any] = [leaves[k] for k in variant.inputs] + captured + [list[Made]()] * variant.has_log
         if not variant.generators:
             return self._finish(variant, inputs, leaves, captured, args, kwargs)
         generators = [inputs[k] for k in variant.generators]
@@ -346,6 +346,7 @@ class Futurized(Standing, Generic[P, R]):
     def _finish(
         self, variant: Variant, inputs: list[Any], leaves: list[Any], captured: list[Any], args: Any, kwargs: Any
     ) -> Any:
+        before = printed_here()
         try:
             futures = self._started(variant, inputs)
         except MemoryError:  # there is no room for what the plan needs at once
@@ -358,8 +359,9 @@ class Futurized(Standing, Generic[P, R]):
                 self._forget(variant)
             if variant.has_log and error is not None and not variant.prints:
                 return self._observe(args, kwargs, inputs[-1])
-            if error is not None and not (variant.prints or self._strict):
-                return self._run_plain(args, kwargs)  # fails as NumPy does, with what was written until then
+            if error is not None and not (self._strict or (variant.prints and variant.has_log)):
+                with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
+                    return self._run_plain(args, kwargs)
             if error is not None:
                 settle(error)
                 raise error
@@ -369,7 +371,7 @@ class Futurized(Standing, Generic[P, R]):
     def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
         with np.errstate(**variant.quiet) if variant.quiet else nullcontext():
             if not (self._strict and floating.strict()):
-                if variant.has_log:
+                if variant.has_log or variant.prints:
                     return run_here(variant.plan, inputs)
                 return launched(executor(), variant.plan, inputs, variant.waits or variant.chooses, variant.gives)
             futures = run_here(variant.checked, inputs)
@@ -381,14 +383,12 @@ class Futurized(Standing, Generic[P, R]):
     @staticmethod
     def _may_write(variant: Variant, leaves: list[Any], captured: list[Any]) -> bool:
         """Is every array that is written one that may be, and a storage of its own?"""
-        targets = [leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written]
-        arrays = [target for target in targets if isinstance(target, np.ndarray)]
+        every = (leaves[place] if place >= 0 else captured[~place] for place, _ in variant.written)
+        arrays = [target for target in every if isinstance(target, np.ndarray)]
         # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
         return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)
 
-    def _write_back(
-        self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]
-    ) -> None:
+    def _write_back(self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> None:
         for place, out in variant.written:
             target = leaves[place] if place >= 0 else captured[~place]
             if isinstance(target, Array):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
@@ -214,8 +215,18 @@ op(
 )  # fmt: skip
 
 
+class _Printed(threading.local):
+    count = 0
+
+
+printed = _Printed()
+"""How many characters graphs have printed in this thread."""
+
+
 def _print(*values: Any, parts: tuple[str | Text | None, ...], sep: str, end: str) -> Any:
-    print(*filled(parts, iter(values)), sep=sep, end=end)
+    text = sep.join(map(str, filled(parts, iter(values)))) + end
+    print(text, end="")
+    printed.count += len(text)
     return np.True_
 
 
