@@ -422,6 +422,8 @@ def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     owner = getattr(function, "__self__", None)
     if isinstance(owner, str) and function.__name__ == "format":
         return format_method(owner, args, kwargs)
+    if isinstance(owner, str) and function.__name__ == "join" and args and type(args[0]) is dict:
+        args = (list(args[0]), *args[1:])  # of what the keys lead to nothing is asked
     refuse_special(args, kwargs)
     if any_traced(args) or any_traced(kwargs.values()):
         raise Escape(f"{function.__qualname__} of a traced value", "plain Python needs the value here")

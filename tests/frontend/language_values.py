@@ -495,3 +495,26 @@ def move_arrays(d):
 def move(d):
     d["c"] = d.pop("a")
     return d["c"]["b"] + 1
+
+
+@cases.signs(V)
+def places_compared_as_tuples(x):
+    here, steps = (0, 0), 0
+    goal = (3, int(np.abs(x[:3]).sum()))
+    while here != goal and steps < 12:
+        i, j = here
+        here = (i + 1, j) if i < 3 else (i, j + 1)
+        steps += 1
+    return steps, here == goal, here == (3, 99), (here, steps) == (goal, steps), here == (3, 1, 0), here == 3
+
+
+@cases.signs(V, staged=False)
+def tuples_of_floats_are_asked_who_they_are(x):
+    bad = x[0] * np.nan
+    return (bad, 1) == (bad, 1), (bad, 1) == (x[1] * np.nan, 1)
+
+
+@cases.signs(V)
+def keys_joined(x):
+    found = {"low": x.min(), "high": x.max()}
+    return ", ".join(found), found["high"] - found["low"]
