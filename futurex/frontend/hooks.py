@@ -195,7 +195,7 @@ class Runtime:
     def changes(closure: Callable[[], Any]) -> None:
         """A function that writes variables of the function around it is about to run."""
         for name, cell in zip(closure.__code__.co_freevars, closure.__closure__ or (), strict=True):
-            if not current().is_newest(cell):
+            if not current().change(cell):
                 what = f"changing {name} through a call inside a staged branch or loop"
                 raise Escape(what, "the branch would not know of it", site=control.IN_BRANCH)
 

@@ -518,3 +518,47 @@ def tuples_of_floats_are_asked_who_they_are(x):
 def keys_joined(x):
     found = {"low": x.min(), "high": x.max()}
     return ", ".join(found), found["high"] - found["low"]
+
+
+def halved_until(f, x):
+    n = 0
+    while f(x) > 1 and n < 20:
+        x = x * 0.5
+        n += 1
+    return x, n
+
+
+@cases.signs(V)
+def calls_counted_by_a_closure(x):
+    calls, best = 0, np.inf
+
+    def size(v):
+        nonlocal calls, best
+        calls += 1
+        found = (v**2).sum()
+        if found < best:
+            best = found
+        return found
+
+    y, n = halved_until(size, x * 3)
+    for v in x:
+        calls += 1
+        if size(v) > 3:
+            break
+    return y, n, calls, best
+
+
+@cases.signs(V)
+def array_that_a_closure_rebinds_in_rounds(x):
+    y = x.copy()
+
+    def push(v):
+        nonlocal y
+        y = y + v
+
+    while y.sum() < 20:
+        push(x[1] + 2)
+        y[0] += 1
+    z = y if x[0] > 0 else y * 2
+    push(1.0)
+    return y, z
