@@ -240,4 +240,4 @@ def _fragment_aval(log: Aval, *inputs: Aval, call: Call, count: int) -> tuple[Av
     return (*avals, *(Aval(aval.shape, aval.dtype) for aval in written))
 
 
-op("fragment", _fragment, aval=_fragment_aval, effect=True, fails=True)
+op("fragment", _fragment, aval=_fragment_aval, effect=True, acts=True, fails=True)

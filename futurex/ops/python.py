@@ -231,6 +231,6 @@ def _print(*values: Any, parts: tuple[str | Text | None, ...], sep: str, end: st
 
 
 op(
-    "print", _print, aval=lambda *values, parts, sep, end: Aval((), np.dtype(bool)), effect=True,
+    "print", _print, aval=lambda *values, parts, sep, end: Aval((), np.dtype(bool)), effect=True, acts=True,
     samples=lambda rng: [Sample((np.arange(3),), {"parts": ("x =", None), "sep": " ", "end": "\n"}, order=0)],
 )  # fmt: skip

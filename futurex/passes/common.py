@@ -28,7 +28,7 @@ def share(graph: Graph) -> Graph:
             makers[node] = _instead(first[bits])
 
     def rule(node: Node) -> Node | None:
-        return first.setdefault(_how(node), node)
+        return None if node.acts else first.setdefault(_how(node), node)
 
     return rewrite(graph, rule, makers)
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from futurex.passes.rewrite import Maker, Rule, is_effect, rewrite
-from futurex.tree.graph import Graph, topological
+from futurex.passes.rewrite import Maker, is_effect, rewrite
+from futurex.tree.graph import Graph, rebuilt, topological
 from futurex.tree.node import Node, build, item
 
 
 def prune(graph: Graph) -> Graph:
     """Merge loops with their taped twins, and drop what no reader of a branch needs."""
-    while (rule := _merge_loops(graph)) is not None:  # what reads a merged loop may be another one's twin now
-        after = rewrite(graph, rule)
+    while makers := _merge_loops(graph):  # what reads a merged loop may be another one's twin now
+        after = rewrite(graph, lambda node: None, makers)
         if after is graph:
             break
         graph = after
@@ -28,25 +28,37 @@ def _loop_key(node: Node) -> tuple[object, ...]:
     return node.op, node.inputs, tuple((name, value) for name, value in sorted(node.attrs.items()) if name != "tape")
 
 
-def _merge_loops(graph: Graph) -> Rule | None:
+def _merge_loops(graph: Graph) -> dict[Node, Maker]:
     """Equal loops with different tapes, made for different derivatives, become one loop with all of them."""
     twins: dict[object, list[Node]] = {}
     for node in graph.nodes:
-        if node.op in ("loop", "scan"):
-            twins.setdefault(_loop_key(node), []).append(node)
-    merged = {node: _with_all_tapes(group) for group in twins.values() if len(group) > 1 for node in group}
+        if node.op in ("loop", "scan"):  # loops that print are twins only where they are one of the user's
+            twins.setdefault((*_loop_key(node), node.src if node.acts else None), []).append(node)
+    groups = [group for group in twins.values() if len(group) > 1 and not _are_several(group)]
+    merged = {node: whole for group in groups for whole in [_with_all_tapes(group)] for node in group}
+    made: dict[Node, Node] = {}
+    results = [node for node in graph.nodes if node.op == "item" and node.inputs[0] in merged]
+    return {node: _result_of(node, merged[node.inputs[0]], made) for node in results}
 
-    def rule(node: Node) -> Node | None:
-        loop = node.inputs[0] if node.op == "item" else node
-        if node is loop or merged.get(loop, loop) is loop:
-            return None
-        index, tape = node.attrs["index"], loop.attrs["tape"]
-        first = len(loop.aval) - len(tape)
-        if index >= first:
-            index = first + merged[loop].attrs["tape"].index(tape[index - first])
-        return item(merged[loop], index)
 
-    return rule if merged else None
+def _result_of(node: Node, whole: Node, made: dict[Node, Node]) -> Maker:
+    """A result of a loop as one of a loop with more tapes, which the first of its results makes anew."""
+    index, tape = node.attrs["index"], node.inputs[0].attrs["tape"]
+    first = len(node.inputs[0].aval) - len(tape)
+    if index >= first:
+        index = first + whole.attrs["tape"].index(tape[index - first])
+
+    def make(new: Mapping[Node, Node]) -> Node:
+        if whole not in made:
+            made[whole] = rebuilt(whole, [new[source] for source in whole.inputs])
+        return item(made[whole], index)
+
+    return make
+
+
+def _are_several(group: list[Node]) -> bool:
+    """Are these rounds of a loop that is written out, in which each must print?"""
+    return group[0].acts and sum(not node.attrs["tape"] for node in group) > 1
 
 
 def _with_all_tapes(group: list[Node]) -> Node:

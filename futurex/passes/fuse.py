@@ -257,8 +257,9 @@ def rebuild(graph: Graph, order: Sequence[Node], groups: list[list[Node]], make:
         else:
             node = unit.nodes[0]
             inputs = [new[source] for source in node.inputs]
-            moved = moved or (is_effect(node) and tuple(inputs) != node.inputs)
-            fresh = moved and is_effect(node)  # ids of effects must keep growing in program order
+            ordered = is_effect(node) or node.acts
+            moved = moved or (ordered and tuple(inputs) != node.inputs)
+            fresh = moved and ordered  # ids of effects must keep growing in program order
             new[node] = (
                 build(node.record, tuple(inputs), node.attrs, node.aval, node.src) if fresh else rebuilt(node, inputs)
             )

@@ -28,10 +28,10 @@ def _inlined(graph: Graph) -> Graph:
         if node.op in REGIONS:
             inner = node.attrs["graph"]
             new[node] = inner.inline(inputs)
-            moved |= any(map(is_effect, inner.nodes))
+            moved |= any(is_effect(each) or each.acts for each in inner.nodes)
         elif node.op == "item" and isinstance(inputs[0], list):
             new[node] = inputs[0][node.attrs["index"]]
-        elif is_effect(node) and (moved or tuple(inputs) != node.inputs):
+        elif (is_effect(node) or node.acts) and (moved or tuple(inputs) != node.inputs):
             moved = True
             new[node] = build(node.record, tuple(inputs), node.attrs, node.aval, node.src)
         else:

@@ -63,6 +63,7 @@ class _Walk:
         if node in self.makers:
             with at(node.src):
                 made = self.makers[node](self.new)
+            self.effect_moved |= made is not node and any(each.acts for each in (made, *made.inputs))
         else:
             made = self._effect(node, inputs) if is_effect(node) else self._pure(node, inputs)
         self.new[node] = made
@@ -93,6 +94,13 @@ class _Walk:
                 made = other
         for symbol in first:
             del self.shown[symbol]
+        return self._kept_in_order(node, made) if node.acts else made
+
+    def _kept_in_order(self, node: Node, made: Node) -> Node:
+        """Of a branch or loop with effects inside: like those, it is made anew behind one that was."""
+        if self.effect_moved and made is node:
+            made = build(node.record, node.inputs, node.attrs, node.aval, node.src)
+        self.effect_moved |= made is not node
         return made
 
     def _show(self, node: Node) -> list[Symbol]:

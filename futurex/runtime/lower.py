@@ -220,7 +220,7 @@ class Lowering:
 
         Instructions with collectives inside wait in them, so every locality must run them in the same order.
         """
-        effects = [k for k, draft in enumerate(self.drafts) if draft.node.record.effect]
+        effects = [k for k, draft in enumerate(self.drafts) if draft.node.record.effect or draft.node.acts]
         effects.sort(key=lambda k: self.drafts[k].node.id)
         tags = [(tag, k) for k, draft in enumerate(self.drafts) if (tag := _inner_tag(draft.node)) is not None]
         for chain in (effects, [k for _, k in sorted(tags)]):

@@ -24,13 +24,14 @@ class Graph:
     run in their own process alone, are told apart by the functions that they call there.
     """
 
-    __slots__ = ("_gone", "_hash", "_nodes", "name", "outs", "params")
+    __slots__ = ("_acts", "_gone", "_hash", "_nodes", "name", "outs", "params")
 
     def __init__(self, params: Iterable[Node], outs: Iterable[Node], name: str = "graph") -> None:
         self.params = tuple(params)
         self.outs = tuple(outs)
         self.name = name
         self._nodes: tuple[Node, ...] | None = None
+        self._acts: bool | None = None
         self._gone: dict[Node, tuple[Node | None, list[Node]]] | None = None
         self._hash: str | None = None
 
@@ -39,6 +40,13 @@ class Graph:
         if self._nodes is None:
             self._nodes = topological(self.outs, self.params)
         return self._nodes
+
+    @property
+    def acts(self) -> bool:
+        """Does it do what others see: print, or call Python?"""
+        if self._acts is None:
+            self._acts = any(node.acts for node in self.nodes)
+        return self._acts
 
     @property
     def hash(self) -> str:
@@ -321,7 +329,7 @@ def _canonical(graph: Graph) -> bytes:
         aval = f"{isinstance(node.aval, tuple)}({', '.join(each.text(names) for each in avals)})"
         line = f"{node.op} {inputs} {attrs} {aval}".encode()
         position[node] = len(graph.params) + len(lines) - 1
-        if not node.record.effect:
+        if not (node.record.effect or node.acts):
             position[node] = found.setdefault(line, position[node])
         if position[node] == len(graph.params) + len(lines) - 1:
             lines.append(line)

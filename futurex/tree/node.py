@@ -120,6 +120,12 @@ class Node:
         return record(self.op)
 
     @property
+    def acts(self) -> bool:
+        """Does it do, itself or in a graph that it holds, what others see? Two such nodes are never one."""
+        rec = self.record
+        return rec.acts or (rec.structured and _holds_acts(self.attrs))
+
+    @property
     def shape(self) -> tuple[Any, ...]:
         return self.aval.shape
 
@@ -240,7 +246,7 @@ def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
 
 def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None = None) -> Node:
     """The node with a given abstract value; an equal pure node is returned instead of a second one."""
-    if rec.effect:
+    if rec.effect or (rec.structured and _holds_acts(attrs)):
         return _made(rec, nodes, attrs, aval, src)
     described = tuple([(name, type(attrs[name]), attrs[name]) for name in sorted(attrs)]) if attrs else ()
     key = _Key(rec.name, nodes, described, aval)
@@ -250,6 +256,10 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
             found = _made(rec, nodes, attrs, aval, src)
             (_scopes.tables[-1] if _scopes.tables else _interned)[key] = found
     return found
+
+
+def _holds_acts(attrs: dict[str, Any]) -> bool:
+    return any(getattr(value, "acts", False) for value in attrs.values())
 
 
 def _made(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None) -> Node:

@@ -67,6 +67,7 @@ class Op:
     inplace: inputs whose buffer the kernel may overwrite with the output (same shape and dtype).
     view: the output may be a view of this input.
     effect: must run, once, in program order, even if nobody reads it; never merged with an equal node.
+    acts: an effect that others see, as a print or a call; what holds a graph with such a node is one itself.
     fails: the kernel may raise for some values of its inputs, not only for their shapes and dtypes; or a function of
         the node that says whether it may.
     structured: for ops that hold sub-graphs. The vjp rule also gets the Graph -> Graph transform ``pullback`` and
@@ -90,6 +91,7 @@ class Op:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     effect: bool = False
+    acts: bool = False
     fails: bool | Callable[[Any], bool] = False
     structured: bool = False
     elementwise: bool = False

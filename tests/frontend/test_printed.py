@@ -66,3 +66,65 @@ def test_prints_come_once_and_what_was_written_stays(function, capsys):
             for _ in range(2):
                 assert observed(futurized, args) == expected, futurized.explain()
     assert is_staged(futurized, (np.ones(2), 2))
+
+
+def the_same_twice(x):
+    if x[0] > 0:
+        print("positive")
+    print("between")
+    if x[0] > 0:
+        print("positive")
+    for _ in range(3):
+        if x.sum() > 1:
+            print("large")
+        else:
+            print("small")
+    return x
+
+
+def loops_twice(x):
+    for v in x:
+        while v < 2:
+            v = v + 1
+            print("up")
+    for v in x:
+        while v < 2:
+            v = v + 1
+            print("up")
+    return x.sum()
+
+
+def among_much(x):
+    print("begin")
+    y = np.exp(x) + np.sort(x)
+    if y.sum() > 0:
+        print("sum")
+    for k in range(40):
+        y = y * 0.5
+        if y[0] < 0.1:
+            print("round", k)
+    if x[0] > 0:
+        print("sum")
+    print("middle")
+    while y[0] < 1:
+        y *= 3
+        if y[1] > 0.5:
+            print("grown")
+    while x[0] < 1:
+        x = x + 1
+        print("counted")
+    if x[0] > 0:
+        print("sum")
+    return y
+
+
+@pytest.mark.parametrize("function", [the_same_twice, loops_twice, among_much])
+def test_prints_in_branches_and_loops_are_as_many_and_in_the_order_of_the_program(function, capsys):
+    futurized = fx.futurize(function)
+    for x in (np.array([0.25, 1.0, 2.0]), np.array([0.25, -1.0, 1.5]), np.ones(3), np.array([-0.5, 0.5, 0.5])):
+        function(x)
+        expected = capsys.readouterr().out
+        for _ in range(2):
+            futurized(x)
+            assert capsys.readouterr().out == expected, futurized.explain()
+    assert is_staged(futurized, (np.ones(3),))
