@@ -45,7 +45,9 @@ DIFFERENTIABLE = {
     "molecular_dynamics": (0, 1),
     "neural_ode": (0, 1, 2),
     "nmf": (1, 2),
+    "quantum_circuit": (0,),
     "red_black": (0,),
+    "relaxation": (0, 1),
     "spectrogram": (0,),
     "wave_equation": (0, 1),
 }
