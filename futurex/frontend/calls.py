@@ -27,7 +27,15 @@ from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy
 from futurex.frontend.numpy_api.registry import named
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
 from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
-from futurex.frontend.outside import any_traced, guard_function, items, of_class, own_container, refuse_special
+from futurex.frontend.outside import (
+    any_traced,
+    guard_function,
+    items,
+    made_of,
+    of_class,
+    own_container,
+    refuse_special,
+)
 from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
@@ -38,41 +46,17 @@ from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.tree.dims import UnknownDimension
 from futurex.tree.node import const
-from futurex.tree.pytree import containers, flatten, unflatten
+from futurex.tree.pytree import flatten, unflatten
 from futurex.tree.source import at, called_from, here, is_known
 
 Special = Callable[..., Any]
 SPECIAL: dict[Any, Special] = {}
-MUTATORS = frozenset(
-    {
-        "append",
-        "extend",
-        "insert",
-        "pop",
-        "remove",
-        "clear",
-        "sort",
-        "reverse",
-        "update",
-        "setdefault",
-        "popitem",
-        "add",
-        "discard",
-        "__setitem__",
-        "__delitem__",
-        "__iadd__",
-        "__ior__",
-        "difference_update",
-        "intersection_update",
-        "symmetric_difference_update",
-        "appendleft",
-        "extendleft",
-        "popleft",
-        "rotate",
-        "subtract",
-        "move_to_end",
-    }
-)
+MUTATORS = frozenset((
+    "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse",
+    "update", "setdefault", "popitem", "add", "discard", "__setitem__", "__delitem__", "__iadd__",
+    "__ior__", "difference_update", "intersection_update", "symmetric_difference_update", "appendleft", "extendleft", "popleft", "rotate",
+    "subtract", "move_to_end",
+))  # fmt: skip
 _COMPARING = frozenset({"index", "count", "sort", "remove"})
 _PURE_MODULES = frozenset({"math", "cmath", "operator", "_operator", "itertools", "string", "re", "numbers", "typing"})
 _PURE_BUILTINS = frozenset(
@@ -280,7 +264,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
 
         return dispatched_call(function, args, kwargs)
     if is_known(function):
-        return _made_of(function(*args, **kwargs), args, kwargs)  # futurex's own code is written on traced values
+        return made_of(function(*args, **kwargs), (args, kwargs))  # futurex's own code is written on traced values
     if function.__code__ in _OF_NAMED_TUPLES and _fills_a_tuple(args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]
         return current().remember(function(*held, **kwargs))  # they put values into a tuple, and look at none
@@ -302,15 +286,6 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
         return control.body(lambda: twin(*args, **kwargs))
 
     return _counted(function, body, args, kwargs, in_numpy)
-
-
-def _made_of(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result, whose lists, dicts and dataclasses are new in every call, but for those that were given."""
-    given = {id(each) for each in containers((args, kwargs))}
-    for each in containers(result):
-        if id(each) not in given:
-            current().remember(each)
-    return result
 
 
 def _counted(

@@ -19,6 +19,7 @@ from futurex.frontend.reads import attribute
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
+from futurex.tree.pytree import containers
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -235,6 +236,15 @@ def own_container(container: Any, what: str, unchanged: Callable[[], bool] | Non
         return True
     where = "inside a staged branch or loop" if trace.is_own(container) else "that was not made by the function"
     raise Escape(f"changing {what} {where}", "the change would happen once, while tracing, not at every run")
+
+
+def made_of(value: Any, given: Any) -> Any:
+    """What futurex's own code returned: its lists, dicts and dataclasses are new, but for those that were given."""
+    known = {id(each) for each in containers(given)}
+    for each in containers(value):
+        if id(each) not in known:
+            current().remember(each)
+    return value
 
 
 def _adopted(value: Any) -> bool:

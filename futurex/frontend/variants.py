@@ -26,7 +26,7 @@ from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
-from futurex.frontend.trace import Capture, Cell, Trace, converts, current, may_fail, start
+from futurex.frontend.trace import Capture, Cell, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
@@ -472,17 +472,7 @@ def _collect(
             raise Escape("a fragment beside a random generator from outside", "it may draw from the same generator")
         variant.has_log = True
         everything.append(trace.log)
-    graph = Graph(everything, outs, trace.name)
-    if trace.prints and (variant.changes or variant.written) and _may_raise(graph):
-        raise Escape("a print beside a write that outlasts the call", "where a line raises, all would be printed again")
-    variant.graph = graph
-
-
-def _may_raise(graph: Graph) -> bool:
-    """May a call raise for some values, in its branches and rounds, too?"""
-    inner = [value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph)]
-    fails = (node.op != "print" and may_fail(node) and not converts(node) for node in graph.nodes)
-    return any(fails) or any(map(_may_raise, inner))
+    variant.graph = Graph(everything, outs, trace.name)
 
 
 def _shared_cells(leaves: list[Any]) -> set[Cell]:
