@@ -54,7 +54,8 @@ SPECIAL: dict[Any, Special] = {}
 MUTATORS = frozenset((
     "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse",
     "update", "setdefault", "popitem", "add", "discard", "__setitem__", "__delitem__", "__iadd__",
-    "__ior__", "difference_update", "intersection_update", "symmetric_difference_update", "appendleft", "extendleft", "popleft", "rotate",
+    "__ior__", "difference_update", "intersection_update", "symmetric_difference_update",
+    "appendleft", "extendleft", "popleft", "rotate",
     "subtract", "move_to_end",
 ))  # fmt: skip
 _COMPARING = frozenset({"index", "count", "sort", "remove"})
