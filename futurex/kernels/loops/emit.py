@@ -397,6 +397,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "unique": searching.unique,
     "convolve": searching.convolve,
     "native": searching.native,
+    "quantile": searching.quantile,
     "svd": linear.singular,
     "solve": linear.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),

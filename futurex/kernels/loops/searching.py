@@ -48,6 +48,14 @@ def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     return _searchsorted(e, inputs, side == "left")
 
 
+def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """The median of all elements."""
+    attrs = node.attrs
+    if attrs["function"] != "median" or node.ndim or node.aval.weak:
+        raise Unsupported(f"numpy.{attrs['function']} along axes")
+    return _median(e, node, inputs)
+
+
 # -- sorting ---------------------------------------------------------------------------------------------------------
 
 
