@@ -192,3 +192,23 @@ def test_a_derivative_that_is_taken_again_is_traced_once():
     gone = differentiated()
     gc.collect()
     assert gone() is None
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = np.full(3, factor)
+
+    def loss(self, x):
+        return (self.factor * x).sum()
+
+
+def test_few_functions_that_hold_something_are_held_by_their_derivatives():
+    models = [Scaled(float(k)) for k in range(8)]
+    for model in models:
+        for _ in range(2):
+            assert np.asarray(fx.grad(model.loss)(np.ones(3))).tolist() == model.factor.tolist()
+        assert fx.grad(model.loss) is fx.grad(model.loss)
+    gone = [weakref.ref(each) for each in models]
+    del models, model
+    gc.collect()
+    assert sum(each() is not None for each in gone) <= 4

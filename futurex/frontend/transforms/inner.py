@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from futurex.frontend import calls
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
@@ -279,14 +281,18 @@ def staged(transform: Transform) -> Futurized[Any, Any]:
     return Futurized(transform, strict=True)
 
 
-FUNCTIONS = 128  # functions whose traces are kept
+FUNCTIONS, HOLDING = 128, 4  # functions whose traces are kept; of those that hold something, a model or data
 _OF_IDENTITY = (object.__eq__, types.MethodType.__eq__, types.BuiltinMethodType.__eq__)
+_HOLD_NOTHING = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 _How = Callable[[Transform], Futurized[Any, Any]]
 
 
-@functools.lru_cache(maxsize=FUNCTIONS, typed=True)
-def _kept(how: _How, kind: type[Transform], function: Callable[..., Any], *options: Any) -> Futurized[Any, Any]:
+def _make(how: _How, kind: type[Transform], function: Callable[..., Any], *options: Any) -> Futurized[Any, Any]:
     return how(kind(function, *options))
+
+
+_kept = functools.lru_cache(maxsize=FUNCTIONS, typed=True)(_make)
+_held = functools.lru_cache(maxsize=HOLDING, typed=True)(_make)
 
 
 def made(
@@ -298,11 +304,13 @@ def made(
     A lambda that holds something is another one whenever it is evaluated, and would only be held in its turn.
     """
     own: Any = type(function)
-    holds = own is types.FunctionType and function.__name__ == "<lambda>" and function.__closure__ is not None
+    code = function.plain if isinstance(function, Futurized) else function
+    holds = type(code) not in _HOLD_NOTHING or getattr(code, "__closure__", None) is not None
+    anew = holds and getattr(code, "__name__", "") == "<lambda>"
     try:
         hash(options)
     except TypeError:  # axes of a nest
-        holds = True
-    if not holds and own.__eq__ in _OF_IDENTITY and own.__hash__ is not None:
-        return _kept(how, kind, function, *options)
-    return how(kind(function, *options))
+        anew = True
+    if anew or own.__eq__ not in _OF_IDENTITY or own.__hash__ is None:
+        return _make(how, kind, function, *options)
+    return (_held if holds else _kept)(how, kind, function, *options)
