@@ -64,7 +64,7 @@ def vectors(x, rounds):
 def calling(x, rounds):
     total = 0.0
     for _ in range(rounds):
-        total = total * 0.5 + np.median(x + total)
+        total = total * 0.5 + np.quantile(x + total, 0.3)
     return total
 
 
@@ -227,7 +227,7 @@ def test_an_interrupt_is_not_lost_where_code_calls_python(interrupts):
             y = x
             for _ in range(3000):
                 y = y * 0.99 + total
-            total = 0.5 * total + np.median(y)
+            total = 0.5 * total + np.quantile(y, 0.3)
         return total
 
     mostly_code(X, 3).result()
