@@ -34,6 +34,7 @@ class Leaves:
 
     def __init__(self, code: Code, nodes: Sequence[Node]) -> None:
         self.code, self.nodes = code, list(nodes)
+        self.result = "{" + ", ".join(register_type(node.dtype) for node in self.nodes) + "}"
         for k, node in enumerate(self.nodes):
             kind = register_type(node.dtype)
             code.run(f"%q{k} = alloca [{_SLOTS} x {kind}], align 64")
@@ -68,14 +69,12 @@ class Leaves:
 
     def finish(self) -> str:
         """All sums as one structure."""
-        code = self.code
-        kinds = [register_type(node.dtype) for node in self.nodes]
-        result, held = "{" + ", ".join(kinds) + "}", "undef"
-        for k, kind in enumerate(kinds):
+        code, held = self.code, "undef"
+        for k, kind in enumerate(register_type(node.dtype) for node in self.nodes):
             vector = f"<{LANES} x {kind}>"
             parts = [
                 code.do(f"load {vector}, ptr {code.at(kind, f'%q{k}', str(first))}, align {LANES * 4}")
                 for first in range(0, _SLOTS, LANES)
             ]
-            held = code.do(f"insertvalue {result} {held}, {kind} {joined(code.do, kind, parts)}, {k}")
-        return f"ret {result} {held}"
+            held = code.do(f"insertvalue {self.result} {held}, {kind} {joined(code.do, kind, parts)}, {k}")
+        return held

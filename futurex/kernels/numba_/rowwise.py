@@ -282,10 +282,9 @@ class Rows:
             report(code)
         self.declared |= elements.body.intrinsics
         listed = ", ".join(f"i64 %{name}" for name in leaves.PARAMETERS)
-        kind = result.split(" %")[0].removeprefix("ret ")
         self.functions += [
-            f"define internal {kind} @leaves{stage}({listed}, {shown(given)}) noinline {{",
-            *code.lines, f"  {result}", "}", *code.notes,
+            f"define internal {sums.result} @leaves{stage}({listed}, {shown(given)}) noinline {{",
+            *code.lines, f"  ret {sums.result} {result}", "}", *code.notes,
         ]  # fmt: skip
 
     def _prefetch(self, code: Code, elements: _Pass, block: str, mark: int, span: int) -> None:
@@ -366,11 +365,8 @@ class Rows:
             f"define internal {result} @tree{stage}(i64 %start, i64 %count, {listed}) noinline {{",
             "entry:",
             *pairwise.quartered("%count"),
+            *(self._by_leaves(stage, result, passed) if direct else []),
             f"  %long = icmp sgt i64 %count, {leaves.MOST if direct else self.leaf}",
-            f"  br i1 {'%leaves' if direct else 'false'}, label %side, label %other",
-            "side:",
-            *self._by_leaves(stage, result, passed, direct),
-            "other:",
             "  br i1 %long, label %split, label %leaf",
             "split:",
             "  %middle = add i64 %start, %left",
@@ -423,11 +419,16 @@ class Rows:
         self.functions += lines
         return f"@tree{stage}"
 
-    def _by_leaves(self, stage: int, result: str, passed: str, direct: bool) -> list[str]:
-        if not direct:
-            return ["  unreachable"]
+    def _by_leaves(self, stage: int, result: str, passed: str) -> list[str]:
+        """Where four leaves are all there is, their function gives the sums."""
         counts = ", ".join(f"i64 %{name}" for name in leaves.PARAMETERS)
-        return [f"  %all = call {result} @leaves{stage}({counts}, {passed})", f"  ret {result} %all"]
+        return [
+            "  br i1 %leaves, label %side, label %other",
+            "side:",
+            f"  %all = call {result} @leaves{stage}({counts}, {passed})",
+            f"  ret {result} %all",
+            "other:",
+        ]
 
     # -- all rows ----------------------------------------------------------------------------------------------------
 
