@@ -33,7 +33,7 @@ class NumpyBackend:
         writer = _take if _takes(node) else _WRITERS.get(node.op)
         record = node.record
         used = threads if uses_blas(node) else 1
-        sized = node.is_static or (node.op in _OF_ANY_SIZE and node.inputs[0].is_static)
+        sized = node.is_static or _overwrites(node)
         if isinstance(node.aval, Aval) and not node.aval.weak and node.aval.dtype != object and sized:
             if record.elementwise and isinstance(record.kernel, np.ufunc):
                 call = _ufunc(record.kernel, node)
@@ -123,6 +123,12 @@ def _kept_if_large(call: Callable[..., Any], *inputs: Any) -> Any:
     """The call of a node of unknown extents; memory of results is kept where an operand is large."""
     large = any(type(each) is np.ndarray and each.nbytes >= LEAST_BYTES for each in inputs)
     return kept(call, *inputs) if large else call(*inputs)
+
+
+def _overwrites(node: Node) -> bool:
+    """Does a node write into what is given to it, arrays of known shapes, whatever the run finds of the others?"""
+    bases = [node.inputs[k].aval for k in node.record.inplace]
+    return bool(bases) and "dims" not in node.attrs and all(each.static for each in (node.aval, *bases))
 
 
 _BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
@@ -349,8 +355,6 @@ def _masked_store(node: Node) -> Callable[..., Any]:
     return call
 
 
-_OF_ANY_SIZE = frozenset(("masked_store",))
-"""Operations that write into what is given to them, whatever the run finds other operands to be."""
 _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "where": _where,
     "cast": _cast,

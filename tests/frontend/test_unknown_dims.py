@@ -525,6 +525,28 @@ def test_elements_under_a_mask_are_written_where_they_lie():
         assert (out.tolist(), base.tolist()) == ([7, 1, 7, 3], [1, 1, 1, 3])
 
 
+def test_elements_at_places_that_the_run_finds_are_written_where_they_lie():
+    def escaping(z, c):
+        for _ in range(40):
+            inside = np.nonzero(np.abs(z) < 2)[0]
+            z = z * 1.0
+            z[inside] = z[inside] ** 2 + c[inside]
+            np.add.at(z, inside, 0.25)
+        return z
+
+    z, c = np.zeros(40000), np.linspace(-2, 1, 40000)
+    f = fx.futurize(escaping)
+    assert bits(np.asarray(f(z, c))) == bits(escaping(z, c))
+    (loop,) = [each for each in f.trace(z, c).plan.instructions if each.node.op == "loop"]
+    writes = [each for each in loop.kernel.plans[-1].instructions if each.node.op == "scatter"]
+    assert [each.node.attrs["mode"] for each in writes] == ["set", "add"]
+    for each, wanted in zip(writes, ([0, 5, 6, 3], [0, 6, 8, 3]), strict=True):
+        base, places, value = np.arange(4.0), np.array([1, 2]), np.array([5.0, 6.0])
+        assert each.kernel.into
+        assert each.kernel.call(base, base, value, places) is base
+        assert base.tolist() == wanted
+
+
 def test_memory_of_what_a_mask_picks_is_kept_where_operands_are_large(monkeypatch):
     calls = []
     monkeypatch.setattr("futurex.kernels.numpy_.kept", lambda call, *inputs: calls.append(call) or call(*inputs))
