@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from futurex.kernels.numba_ import crossings, nearest, past
+from futurex.kernels.numba_ import crossings, narrow, nearest, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit
 from futurex.kernels.numba_.functions import FUNCTIONS
@@ -100,7 +100,7 @@ def reducing(node: Node, threads: int) -> Program:
     """The kernel of a ``fused_reduction`` node. Raises ValueError if there is none."""
     sweep = Sweep(node.attrs["graph"])
     extents = sweep.layout.extents
-    kernel: Rows | Columns
+    kernel: Rows | Columns | narrow.Narrow
     scratch = crossings.HEAD
     full = [each for each in sweep.graph.outs if sweep.level[each] is Level.FULL]
     moved = past.weight([*full, *sweep.graph.params])
@@ -126,13 +126,21 @@ def reducing(node: Node, threads: int) -> Program:
         *outer, count = extents
         ordered_products = any(node.op == "prod" and in_order(node) for node in sweep.nodes)
         whole = not outer and count >= LONG and sweep.stages == 1 and not ordered_products
-        numbers = (PIECES, count) if whole else (math.prod(outer), count, *outer)
+        rows = math.prod(outer)
+        short = narrow.suits(sweep, count)
+        if short:
+            numbers = narrow.numbers(sweep, rows)
+        elif sweep.crossed:
+            blocks, span = crossings.blocks_of(rows)
+            numbers = (blocks, count, *outer, rows, span)
+        else:
+            numbers = (PIECES, count) if whole else (rows, count, *outer)
         if sweep.crossed:
-            blocks, span = crossings.blocks_of(math.prod(outer))
-            numbers = (blocks, count, *outer, math.prod(outer), span)
-            scratch += crossings.room(sweep.crossed, blocks, count)
+            scratch += crossings.room(sweep.crossed, numbers[0], count)
         aside = not whole and past.outgrows(full, sweep.graph.params)
-        if staggers(sweep, count):
+        if short:
+            kernel = narrow.Narrow(sweep, count)
+        elif staggers(sweep, count):
             kernel = Staggered(sweep, count, aside, nearest.small() and 2 * moved >= past.last_cache())
         else:
             kernel = Rows(sweep, whole, aside, distant)
