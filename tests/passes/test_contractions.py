@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
+from futurex.passes.contractions import LEAST_SPACE
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
 from futurex.tree import Aval, Graph, apply, param
@@ -56,6 +57,42 @@ def test_what_stays_a_contraction(text, dtype):
     assert any(node.op == "einsum" for node in graph.nodes)
     (found,) = compile_plan(graph, optimised=True).run(arrays)
     np.testing.assert_allclose(found, np.einsum(text, *arrays), rtol=1e-12)
+
+
+SUMS = ["ij,ij->i", "ij,ij->j", "ij,ij->", "ij->i", "ij->j", "ij->", "ij,j->i", "j,ij->i", "ij,i->j", "bij,bij->bi",
+        "bij,bj->bi", "bij,bj->b", "bij,b->ij", "bij->i"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("text", SUMS)
+def test_large_sums_of_products_are_regions(text, dtype):
+    """Where the operands lie in one order; those of integers, and small ones, are NumPy's."""
+    extents = {"b": 20, "i": 100, "j": 300}
+    rng = np.random.default_rng(0)
+    for large in (True, False):
+        shapes = [[extents[letter] for letter in names] for names in text.split("->")[0].split(",")]
+        arrays = [rng.integers(-9, 10, shape if large or "b" in text else [e // 10 for e in shape]) for shape in shapes]
+        arrays = [(each / (1 if dtype == "i8" else 4)).astype(dtype) for each in arrays]  # sums of which are exact
+        f = fx.futurize(lambda *each: np.einsum(text, *each))
+        wanted = np.einsum(text, *arrays)
+        for _ in range(3):
+            found = np.asarray(f(*arrays))
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_array_equal(found, wanted)
+        inputs = [param(Aval(each.shape, each.dtype)) for each in arrays]
+        graph = optimise(Graph(inputs, [apply("einsum", *inputs, subscripts=text, optimize=False)]))
+        space = max(each.size for each in arrays)
+        region = dtype != "i8" and space >= LEAST_SPACE
+        assert any(node.op == "fused_reduction" for node in graph.nodes) == region
+        assert any(node.op == "einsum" for node in graph.nodes) != region
+
+
+def test_turned_operands_of_sums_stay_numpys():
+    x, y = param(Aval((300, 400), np.dtype("f4"))), param(Aval((400, 300), np.dtype("f4")))
+    turned = apply("transpose", y, axes=(1, 0))
+    for inputs, text in (([x, y], "ij,ji->i"), ([x, turned], "ij,ij->i")):
+        graph = optimise(Graph([x, y], [apply("einsum", *inputs, subscripts=text, optimize=False)]))
+        assert any(node.op == "einsum" for node in graph.nodes)
 
 
 def test_chains_are_contracted_in_the_cheapest_order():
