@@ -107,7 +107,9 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
     if holds_reduction(group) is None:
         copied = {source for source in copied if not step_of(source)}
-    if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * len(copied):
+    largest = max(node.size for node in group)
+    copies = sum(source.size for source in copied) / largest
+    if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * copies:
         return False
     if len(working) > 1:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few

@@ -353,3 +353,14 @@ def test_weak_scalars_stay_weak():
     after = optimise(graph, check=True)
     assert after.outs[0].dtype == F4
     assert after(0.1, np.ones((40, 40), F4))[0].tobytes() == graph(0.1, np.ones((40, 40), F4))[0].tobytes()
+
+
+def test_a_region_pays_beside_small_copies_and_not_beside_large_ones():
+    """A column is copied in no time; a matrix that lies turned is not, for one addition."""
+    x = param(Aval((500, 400), np.dtype("f4")))
+    column = apply("load", x, chain=(("index", (("s", None, None, None), ("i", 3))), ("reshape", (500, 1))))
+    row = apply("load", x, chain=(("index", (("i", 3),)),))
+    square = param(Aval((500, 500), np.dtype("f4")))
+    for out, fused in ((column * row + 1.0, True), (square + apply("transpose", square, axes=(1, 0)), False)):
+        graph = fuse(Graph([x, square], [out]))
+        assert any(node.op == "fused" for node in graph.nodes) == fused
