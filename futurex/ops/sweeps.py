@@ -30,9 +30,6 @@ Shape = tuple[int, ...]
 
 REDUCTIONS = frozenset(("sum", "free_sum", "prod", "max", "free_max", "min", "any", "all"))
 VIEWS = frozenset(("broadcast_to", "reshape"))
-LEAST_COLUMNS, FEWEST_COLUMNS, SMALL = 16, 4, 4096
-"""Narrower arrays are left to NumPy along their leading axes, as there is nothing for vectors to hold; those of up to
-``SMALL`` elements, where a call costs more than the work, only below ``FEWEST_COLUMNS``."""
 LONGEST_ROW = 8192
 """Elements of a row up to which it is read again from the cache nearby, and what was costly is kept."""
 FEWEST_ROWS, SHARED = 8, 128 * 1024
@@ -102,14 +99,7 @@ def space_of(node: Node) -> Space | None:
     space = Space(source.shape, axes_of(source.ndim, node.attrs["axis"]))
     if space.count < 2 or space.pattern not in ("R", "KR", "RK", "KRK"):
         return None
-    small = space.pattern == "RK" and math.prod(space.shape) <= SMALL
-    if space.pattern.endswith("K") and _columns(space) < (FEWEST_COLUMNS if small else LEAST_COLUMNS):
-        return None
     return space
-
-
-def _columns(space: Space) -> int:
-    return math.prod(space.shape[max(space.axes) + 1 :])
 
 
 def levels(nodes: Iterable[Node], space: Space) -> dict[Node, Level] | None:

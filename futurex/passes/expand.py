@@ -17,7 +17,7 @@ import numpy as np
 from futurex.ops.elementwise import where
 from futurex.ops.fusion import APPROXIMATED, COMPLEX
 from futurex.ops.normalize import normalised
-from futurex.ops.sweeps import FEWEST_ROWS, LEAST_COLUMNS
+from futurex.ops.sweeps import FEWEST_ROWS
 from futurex.passes.fuse import FEWEST_ELEMENTS
 from futurex.passes.rewrite import Rule, rewrite
 from futurex.tree.aval import Aval
@@ -159,12 +159,12 @@ def _along_one_axis(node: Node, x: Node) -> bool:
         (axis,) = axis
     columns = math.prod(x.shape[axis + 1 :])
     large = x.size >= FEWEST_ELEMENTS or x.size >= FEWEST_ROWS * x.shape[axis] * columns
-    return large and x.shape[axis] >= 2 and (columns == 1 or columns >= LEAST_COLUMNS)
+    return large and x.shape[axis] >= 2
 
 
 def _by_columns(x: Node) -> bool:
-    """Are there columns enough for vectors to hold?"""
-    return x.shape[-1] >= LEAST_COLUMNS and math.prod(x.shape[:-1]) >= FEWEST_ROWS
+    """Are there rows to add up, of more than one column?"""
+    return x.shape[-1] >= 2 and math.prod(x.shape[:-1]) >= FEWEST_ROWS
 
 
 def _top(x: Node, axis: int) -> Node:

@@ -113,16 +113,29 @@ def test_places_in_rows_of_several_blocks(rows, count, dtype, name, seed, kind, 
     assert bits(run(node, threads, x)) == bits(getattr(np, name)(x, axis=1))
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i8"])
-@pytest.mark.parametrize("count", [8, 16, 20, 63, 64, 65, 100, 4095, 4097])
-def test_places_in_short_rows(count, dtype):
-    rows = 16384 // count + 8
-    x = np.random.default_rng(count).integers(-9, 9, (rows, count)).astype(dtype)
-    node = apply("argmax", param(Aval(x.shape, x.dtype)), axis=1, keepdims=False)
-    if count * x.itemsize < 64:
-        assert NumbaBackend().claim(node, 2) is None
-    else:
-        assert bits(run(node, 2, x)) == bits(x.argmax(axis=1))
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_in_short_rows(name, dtype, wide, monkeypatch):
+    """With rows of one value, of the worst one and of what is no number; a row is a lane where there is AVX-512."""
+    if wide and not compiler.has_scale():
+        pytest.skip("rows are lanes with AVX-512")
+    monkeypatch.setattr(compiler, "has_scale", lambda: wide)
+    for count in (2, 3, 7, 8, 10, 15, 16, 17, 20, 31, 33, 50, 63, 64, 65, 100, 4095, 4097):
+        rows = 16384 // count + 9
+        rng = np.random.default_rng(count)
+        x = rng.integers(-9, 9, (rows, count)).astype(dtype)
+        worst = (np.iinfo if dtype[0] == "i" else np.finfo)(dtype)
+        x[1], x[2] = worst.min, worst.max
+        if dtype[0] == "f":
+            x[rng.random(x.shape) < 0.01] = np.nan
+            x[3], x[-1], x[-2], x[0] = -np.inf, np.inf, np.nan, -0.0
+        node = apply(name, param(Aval(x.shape, x.dtype)), axis=1, keepdims=False)
+        if not wide and count * x.itemsize < 64:
+            assert NumbaBackend().claim(node, 2) is None
+            continue
+        for threads in (1, 2):
+            assert bits(run(node, threads, x)) == bits(getattr(np, name)(x, axis=1)), (count, threads)
 
 
 @pytest.mark.parametrize(("shape", "axis", "dtype", "attrs"), [

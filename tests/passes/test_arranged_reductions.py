@@ -73,7 +73,7 @@ def test_which_are_taken_apart():
     cases = [
         ((70, 33, 65), "f4", (0, 2), True), ((70, 33, 65), "f4", (1, 2), False),
         ((70, 33, 65, 5), "f4", (0, 2), False),  # sums that break off where the last axis begins
-        ((70, 33, 65, 5), "i4", (0, 2), False), ((70, 33, 65, 16), "i4", (0, 2), True),
+        ((70, 33, 65, 5), "i4", (0, 2), True), ((70, 33, 65, 16), "i4", (0, 2), True),
         ((16, 7, 8, 9, 20), "f4", (0, 2, 4), False),
         ((7000, 33, 2), "f4", (0, 2), False), ((4, 5, 6), "f4", (0, 2), False),
     ]  # fmt: skip

@@ -37,6 +37,8 @@ _NEXT = 256
 """Bytes ahead in each row of a square that are asked for."""
 TILE = 1024
 """Columns of one task at most."""
+SHORT = 64
+"""Elements of a row below which as many rows as a vector holds are looked through at once."""
 _TYPES = {
     np.dtype("f4"): ("float", "i32"), np.dtype("f8"): ("double", "i64"),
     np.dtype("i4"): ("i32", "i32"), np.dtype("i8"): ("i64", "i64"),
@@ -56,8 +58,9 @@ def claim(node: Node, threads: int) -> Written | None:
     if count < 2 or count >= _MOST_PLACES:
         return None
     lanes = VECTOR // source.dtype.itemsize
+    abreast = place and inner == 1 and count < SHORT and outer >= lanes and compiler.has_scale()
     if place:
-        if source.dtype not in _TYPES or outer * inner < ROWS or (inner == 1 and count < lanes):
+        if source.dtype not in _TYPES or outer * inner < ROWS or (inner == 1 and count < lanes and not abreast):
             return None
         what, held = node.op, source.dtype
     else:
@@ -67,12 +70,12 @@ def claim(node: Node, threads: int) -> Written | None:
     threads, square = threads_for(node, threads), compiler.has_scale()
     if inner == 1:
         together = VECTOR // held.itemsize if square else ROWS
-        geometry: tuple[int, ...] = (outer if place else -(-outer // together), count, outer)
+        geometry: tuple[int, ...] = (outer if place and not abreast else -(-outer // together), count, outer)
     else:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    text = _text(what, held, source.dtype, inner == 1, chains, square, openmp() is not None)
+    text = _text(what, held, source.dtype, inner == 1, chains, square, abreast, openmp() is not None)
     return Written(node, threads, text, geometry)
 
 
@@ -89,11 +92,14 @@ def _adds_up(node: Node, what: str, source: Dtype) -> bool:
 
 
 @functools.cache
-def _text(what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, square: bool, threaded: bool) -> str:
-    """``square``: registers are many and wide enough for squares of them."""
+def _text(
+    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, square: bool, abreast: bool, threaded: bool
+) -> str:
+    """``square``: registers are many and wide enough for squares of them; ``abreast``: places of short rows."""
     writer = _Writer(dtype, source, chains, square)
     if what in ("argmax", "argmin"):
-        body: Callable[[str], None] = writer.row_places if rows else writer.column_places
+        of_rows = writer.short_row_places if abreast else writer.row_places
+        body: Callable[[str], None] = of_rows if rows else writer.column_places
     else:
         body, what = (writer.row_totals if rows else writer.column_totals), _WORDS[what, dtype.kind.replace("u", "i")]
     body(what)
@@ -239,11 +245,45 @@ class _Writer(Writer):
                 place = self.load(0, "%place", column, self.index)[0]
                 self._number(place, code.add(self.begin, column))
 
+    def short_row_places(self, op: str) -> None:
+        """The best of as many rows as a vector holds, a lane each, in squares that are turned; where the rows end, what
+        is no better than anything stands in for the next column. The last rows are looked through twice."""
+        code, kind, lanes = self.code, self.kind(1), self.lanes
+        index = self.kind(1, self.index)
+        worst = splat(kind, self._worst(op))
+        masks = f"<{lanes} x i1>"
+        name = f"@llvm.masked.load.v{lanes}{'f' if self.floating else 'i'}{8 * self.align}.p0"
+        self.declared.add(f"declare {kind} {name}(ptr, i32, {masks}, {kind})")
+        steps = f"<{', '.join(f'{self.index} {k}' for k in range(lanes))}>"
+        with code.loop("%low", "%high") as (task, _):
+            first = code.least(code.multiply(task, str(lanes)), code.do(f"sub nsw i64 %rows, {lanes}"))
+            begun = [(kind, worst), (index, "zeroinitializer")]
+            with code.loop("0", "%n", str(lanes), begun) as (place, held):
+                left = self._spread(code.do(f"sub nsw i64 %n, {place}"), index)
+                inside = code.do(f"icmp slt {index} {steps}, {left}")
+                lines = []
+                for k in range(lanes):
+                    at = code.add(code.multiply(code.add(first, str(k)), "%n"), place)
+                    masked = (
+                        f"ptr {code.at(self.element, '%x', at)}, i32 {self.align}, {masks} {inside}, {kind} {worst}"
+                    )
+                    lines.append(code.do(f"call {kind} {name}({masked})"))
+                for k, column in enumerate(turned(code.do, lines, self.element)):
+                    number = self._spread(code.add(place, str(k)), index)
+                    taken = self._better(op, kind, column, held[0])
+                    held[:] = self._chosen(kind, taken, (column, number), (held[0], held[1]))
+            for k in range(lanes):
+                self._number(code.do(f"extractelement {index} {held[1]}, i64 {k}"), code.add(first, str(k)))
+
+    def _worst(self, op: str) -> str:
+        """What no element is worse than."""
+        return ("0xFFF" if op == "argmax" else "0x7FF") + 13 * "0" if self.floating else self._least(op)
+
     def row_places(self, op: str) -> None:
         """The best of each row, in vectors that do not wait for each other, and the block where it stands; then its
         first place there."""
         code, kind, step = self.code, f"<{self.lanes} x {self.element}>", str(self.chains * self.lanes)
-        worst = ("0xFFF" if op == "argmax" else "0x7FF") + 13 * "0" if self.floating else self._least(op)
+        worst = self._worst(op)
         count = code.least("%n", str(ROW_BLOCK))
         final, rest = code.do(f"sub i64 %n, {count}"), code.do(f"sub i64 {count}, {step}")
         with code.loop("%low", "%high") as (row, _):
