@@ -3,6 +3,9 @@
 The lengths of a million vectors in space, sums over three colours, means and largest elements of blocks of 4 x 4: NumPy
 calls a loop for each row, which takes longer than what is in it. Fewer than eight neighbours it adds up one after the
 other, so that the bits are those of additions, of whole columns at once.
+
+So are reductions of windows (``sliding_window_view(x, 5).mean(-1)``): each place in a window is the array itself, begun
+a little later. From eight elements on NumPy adds up eight sums.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from futurex.tree.node import Node, apply, const
 
 _JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _LONGEST = 7
+_SUMS = _LONGEST + 1
+"""That NumPy adds up side by side, of longer rows."""
 _ALL = ("s", None, None, None)
 
 
@@ -54,14 +59,33 @@ def _suits(node: Node) -> bool:
     if node.op not in _JOINS or not node.is_static or not isinstance(node.aval, Aval):
         return False
     x, axes = node.inputs[0], _axes(node)
-    if x.aval.weak or x.ndim < 2 or x.size < ALONE_ELEMENTS or not {x.dtype, node.dtype} <= SUPPORTED or turned(x):
+    if x.aval.weak or x.ndim < 2 or x.size < ALONE_ELEMENTS or not {x.dtype, node.dtype} <= SUPPORTED:
         return False
     if x.dtype != node.dtype and (node.op not in ("sum", "prod") or node.dtype.kind not in "iu"):
         return False
-    if x.dtype.kind == "b" or not axes or len(axes) > 2 or axes[-1] != x.ndim - 1 or x.ndim - 2 in axes:
+    if x.dtype.kind == "b" or not axes or len(axes) > 2 or axes[-1] != x.ndim - 1:
+        return False
+    windows = _windows(x)
+    if windows:
+        last = axes == list(range(x.ndim - len(axes), x.ndim)) and len(axes) <= windows
+        few = math.prod(x.shape[axis] for axis in axes) <= MOST_ARRAYS
+        return last and few and x.ndim > windows and x.shape[-windows - 1] >= LEAST_ROW
+    if turned(x) or x.ndim - 2 in axes:
         return False
     few = 2 <= x.shape[-1] <= _LONGEST and math.prod(x.shape[axis] for axis in axes) <= MOST_ARRAYS
     return few and x.shape[-2] >= LEAST_ROW
+
+
+def _windows(x: Node) -> int:
+    """How many of the last axes are windows of an array whose elements lie as they are counted."""
+    if x.op != "load" or len(x.inputs) != 1:
+        return 0
+    chain = x.attrs["chain"]
+    before = next((k for k, step in enumerate(chain) if step[0] == "windows"), len(chain))
+    if any(step[0] != "windows" for step in chain[before:]):
+        return 0
+    source = apply("load", x.inputs[0], chain=chain[:before]) if before else x.inputs[0]
+    return 0 if turned(source) else len(chain) - before
 
 
 def _returns(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
@@ -93,7 +117,7 @@ def _computed_for(node: Node, users: Mapping[Node, Sequence[Node]], results: Col
 
 
 def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) -> Node:
-    x, axes, join = node.inputs[0], _axes(node), _JOINS[node.op]
+    x, axes = node.inputs[0], _axes(node)
     behind = [axis - x.ndim for axis in axes]
 
     def at(*place: int) -> Node:
@@ -101,12 +125,24 @@ def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) ->
         return value if value.dtype == node.dtype else apply("cast", value, dtype=node.dtype)
 
     outer = itertools.product(*(range(x.shape[axis]) for axis in axes[:-1]))
-    rows = [functools.reduce(functools.partial(apply, join), (at(*k, j) for j in range(x.shape[-1]))) for k in outer]
+    rows = [_joined(node, [at(*k, j) for j in range(x.shape[-1])]) for k in outer]
     if node.op == "sum" and node.dtype.kind == "f":  # NumPy begins with zero, which a sum of -0.0 shows
         rows[0] = apply("add", rows[0], const(node.dtype.type(0)))
-    total = functools.reduce(functools.partial(apply, join), rows)
+    total = functools.reduce(functools.partial(apply, _JOINS[node.op]), rows)
     shape = reduced_shape(x.shape, node.attrs["axis"], node.attrs["keepdims"])
     return total if total.shape == shape else apply("reshape", total, shape=shape)
+
+
+def _joined(node: Node, values: list[Node]) -> Node:
+    """The elements of a row, in NumPy's order."""
+    join = functools.partial(apply, _JOINS[node.op])
+    if len(values) <= _LONGEST or node.op != "sum" or node.dtype.kind != "f":
+        return functools.reduce(join, values)
+    whole = len(values) - len(values) % _SUMS
+    sums = [functools.reduce(join, values[k:whole:_SUMS]) for k in range(_SUMS)]
+    while len(sums) > 1:
+        sums = [join(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
+    return functools.reduce(join, [*sums, *values[whole:]])
 
 
 def _part(
