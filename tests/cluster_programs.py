@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -61,6 +62,18 @@ def descend(locality, graph, steps, x):
         if any(command.get("stop") for command in locality.commands()):
             break
     return float(loss), w, locality.communication_seconds
+
+
+def keeps_the_lock(seconds):
+    """Nothing else of this process runs any Python meanwhile."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def descend_late(locality, graph, x):
+    """Rank 0 comes late, and can say nothing before."""
+    if locality.rank == 0:
+        keeps_the_lock(8)
+    return descend(locality, graph, 3, x)[0]
 
 
 def fail_on(locality, rank):

@@ -68,12 +68,17 @@ def _described(node: Node, exchange: Late) -> str:
     return f"{node.op} of {', '.join(arrays[:_SHOWN])}{more}, for {lines}: {exchange.awaiting()}"
 
 
-def silent(size: int, stalls: Iterable[Stall]) -> str:
+def quiet(size: int, stalls: Iterable[Stall]) -> list[int]:
     """Which of all ranks have not said that they wait: one of them is what the others wait for."""
-    quiet = sorted(set(range(size)) - {stall.rank for stall in stalls})
-    if not quiet:
+    return sorted(set(range(size)) - {stall.rank for stall in stalls})
+
+
+def silent(size: int, stalls: Iterable[Stall]) -> str:
+    """These ranks in words."""
+    found = quiet(size, stalls)
+    if not found:
         return "every rank says that it waits: the ranks disagree on what comes next"
-    return f"not waiting, or unable to say so: rank{'s' if len(quiet) > 1 else ''} {', '.join(map(str, quiet))}"
+    return f"not waiting, or unable to say so: rank{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
 
 
 class Reports:
@@ -90,15 +95,16 @@ class Reports:
             self._size = size
             self._heard: dict[int, tuple[Stall, float]] = {}
 
-    def hear(self, event: Mapping[str, Any]) -> None:
-        """A rank has said something; nothing happens where that is no stall."""
+    def hear(self, event: Mapping[str, Any]) -> list[int]:
+        """A rank has said something; nothing happens where that is no stall. Returns the ranks that say nothing."""
         if event.get("kind") != "stall":
-            return
+            return []
         stall = Stall.heard(event)
         with self._lock:
             self._heard[stall.rank] = stall, time.monotonic()
-            others = silent(self._size, self._lasting())
-        log.warning("run %r: %s\n  %s", self._run, stall, others)
+            lasting = self._lasting()
+        log.warning("run %r: %s\n  %s", self._run, stall, silent(self._size, lasting))
+        return quiet(self._size, lasting)
 
     def lasting(self, at: float | None = None) -> list[str]:
         """What those say who still wait, and who has not said that it does; nothing where nobody waits.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator
@@ -46,7 +47,10 @@ Table = weakref.WeakValueDictionary[_Key, "Node"]
 
 _counter = itertools.count()
 _interned: Table = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""Held while a node is looked up and made. A collection of garbage meanwhile may run finalizers that make nodes."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.RLock()))  # its holder may not be there
 
 
 class _Scopes(threading.local):
@@ -253,8 +257,8 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
     with _lock:
         found = _find(key)
         if found is None:
-            found = _made(rec, nodes, attrs, aval, src)
-            (_scopes.tables[-1] if _scopes.tables else _interned)[key] = found
+            made = _made(rec, nodes, attrs, aval, src)
+            found = (_scopes.tables[-1] if _scopes.tables else _interned).setdefault(key, made)
     return found
 
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.runtime.cluster.stacks import Ear, whereabouts
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import cluster_programs as programs
@@ -70,6 +72,31 @@ def test_a_stopped_worker_is_reported_and_named_by_the_deadline(transport, victi
     assert f"not waiting, or unable to say so: rank {victim}" in text
     assert isinstance(caught.value, TimeoutError)
     assert any(f"for rank {victim}:" in record.getMessage() for record in caplog.records)
+
+
+def test_a_worker_whose_threads_are_all_held_up_is_asked_where_it_is(monkeypatch, caplog):
+    folder = str(Path(__file__).parent.parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("FUTUREX_STALL", "1")
+    x = np.ones((8, 3))
+    program = fx.lower(descent, np.ones((3, 2)), x)
+    with fx.Cluster(2) as cluster:
+        run = cluster.spmd(programs.descend_late, program.graph, cluster.tile(x))
+        first, second = run.result(60)
+    assert first == second
+    said = [record.getMessage() for record in caplog.records if "rank 0 is here: process" in record.getMessage()]
+    assert any("cluster_programs.py" in text and "in keeps_the_lock" in text for text in said), said
+
+
+def test_what_is_asked_of_a_stopped_process_and_of_one_that_has_ended():
+    begin = "import sys; from futurex.runtime.cluster.stacks import listen; print(*listen(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        ear = Ear(*map(int, process.stdout.readline().split()))
+        assert 'File "<string>", line 1 in <module>' in whereabouts(ear)
+        with _stopped(process.pid):
+            assert "stopped\nit does not answer a signal" in whereabouts(ear)
+        process.kill()
+    assert "cannot be asked" in whereabouts(ear)
 
 
 def test_a_stall_of_an_elastic_run_is_in_the_log_and_over_when_the_worker_goes_on(monkeypatch, caplog):

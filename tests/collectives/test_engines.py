@@ -260,6 +260,7 @@ def test_sums_of_arrays_that_others_do_not_see_are_made_block_by_block(ranks_of)
 
     def body(rank: int, engine: Any, key: Any) -> np.ndarray:
         generation, step, _ = key
+        engine.group.memory._gather()
         free = sum(room for _, room in engine.group.memory._free)
         out = np.empty(count)
         pending = engine.all_reduce([sources[rank]], [out], "sum", (generation, step, 0), PATIENCE)

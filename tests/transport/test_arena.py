@@ -1,5 +1,7 @@
 """Memory that processes share: allocation, what may be done with a descriptor, and what a killed process leaves."""
 
+import gc
+import itertools
 import os
 from pathlib import Path
 
@@ -29,7 +31,37 @@ def test_arrays_do_not_overlap_and_come_back(requests: list[tuple[int, bool]]) -
     assert len({int(array[0]) for array in held}) == len(held)
     del held, requests
     array = None
+    arena._gather()
     assert arena._free == free
+    arena.close()
+
+
+class _Garbage:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.itself = array, self  # it goes when garbage is collected
+
+
+def test_memory_that_comes_back_while_some_is_taken_is_not_given_twice() -> None:
+    """A collection of garbage in the middle of an allocation gives blocks back to the list that is looked through."""
+    arena = Arena(4096)
+    held = []
+    before = gc.get_threshold()
+    for objects in range(1, 40):  # made until a collection begins, somewhere in the allocation for some of the numbers
+        gap = arena.empty(5000, np.uint8)
+        held.append(arena.empty(5000, np.uint8))
+        _Garbage(gap)
+        del gap
+        gc.set_threshold(gc.get_count()[0] + objects, 1000, 1000)
+        try:
+            held.append(arena.empty(3000, np.uint8))
+        finally:
+            gc.set_threshold(*before)
+    spans = sorted((arena.offset(array), array.nbytes) for array in held)
+    assert all(start + count <= following for (start, count), (following, _) in itertools.pairwise(spans))
+    held.clear()
+    gc.collect()
+    arena._gather()
+    assert len(arena._free) == 1
     arena.close()
 
 

@@ -34,6 +34,7 @@ from futurex.runtime.cluster.handing import Handed
 from futurex.runtime.cluster.host import GraphRef, LocalityPlugin, Mine
 from futurex.runtime.cluster.membership import TOPIC, Connection, MembershipPlugin, workers_of
 from futurex.runtime.cluster.run import ClusterRun
+from futurex.runtime.cluster.stacks import Ear
 from futurex.runtime.cluster.supervisor import ElasticPlugin
 from futurex.runtime.cluster.tiles import Tiled, cut
 from futurex.runtime.cluster.turns import submit_together
@@ -83,6 +84,7 @@ class Cluster:
         self._lock = threading.RLock()
         self._runs: dict[str, ClusterRun] = {}
         self._elastic: list[ElasticRun] = []
+        self._ears: dict[str, Ear] = {}
         self._graphs: set[str] = set()
         self._broken: LocalityLost | None = None
         self._is_closed = False
@@ -99,6 +101,8 @@ class Cluster:
             if self._wanted is None:
                 self._check_versions()
             self._register(LocalityPlugin(), MembershipPlugin(), ElasticPlugin(), TrainingPlugin())
+            if self._wanted is not None:  # they run on this machine
+                self._ears = {address: ear for address, ear in self._ask(host.ear_of).items() if ear is not None}
             self.client.subscribe_topic(TOPIC, self._left)
             if self.size > 1:
                 self._open_session()
@@ -346,7 +350,7 @@ class Cluster:
         with self._lock:  # they are asked in the order of their generations
             self._generation += 2  # an even one a run, and the odd one after it for what is left of a run that failed
             generation = self._generation
-            run = ClusterRun(name, self.client, self.addresses, partial(self._abort, generation))
+            run = ClusterRun(name, self.client, self.addresses, partial(self._abort, generation), self._ears)
             self._runs[name] = run
             run.add_done_callback(lambda _: self._runs.pop(name, None))
             calls = {}

@@ -19,6 +19,7 @@ from futurex.runtime.alignment import aligned
 from futurex.runtime.cluster.handing import Handed, Sent
 from futurex.runtime.cluster.membership import DRIVER_LEFT, topic
 from futurex.runtime.cluster.participant import Participant
+from futurex.runtime.cluster.stacks import Ear, listen
 from futurex.runtime.cluster.turns import let_take_turns
 from futurex.runtime.collectives import Communicator
 from futurex.runtime.group import Locality
@@ -50,6 +51,7 @@ class Host:
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     handed: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by session and name
     participant: Participant | None = None
+    ear: Ear | None = field(default_factory=listen)
     tracing: tuple[Recorder, ExitStack] | None = None
     lock: Any = field(default_factory=threading.Lock)
 
@@ -124,6 +126,11 @@ def host_of(worker: Worker) -> Host:
 
 
 # -- called by the driver, in the worker's event loop ------------------------------------------------------------------
+
+
+def ear_of(dask_worker: Worker) -> Ear | None:
+    """By what the worker can be asked where it is when it does not answer Dask."""
+    return host_of(dask_worker).ear
 
 
 async def open_session(

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from futurex.runtime.cluster.asking import SOON, ask_workers
 from futurex.runtime.cluster.errors import ClusterUnreachable, LocalityLost, scheduler_lost
 from futurex.runtime.cluster.host import deliver_command
 from futurex.runtime.cluster.membership import Connection, topic
+from futurex.runtime.cluster.stacks import Ear, whereabouts
 from futurex.runtime.collectives import CollectiveError
 from futurex.runtime.group import Command, SpmdRun
 from futurex.runtime.stall import Reports
@@ -37,14 +38,17 @@ _SYMPTOMS = (CollectiveError, TransportError)
 class ClusterRun(SpmdRun):
     """One function under way on all localities.
 
-    ``abort`` is called once when the run has failed, so that ranks which still wait for others stop.
+    ``abort`` is called once when the run has failed, so that ranks which still wait for others stop. ``ears``: by what
+    workers of this machine are asked where they are, by address.
     """
 
-    def __init__(self, name: str, client: Client, addresses: Sequence[str], abort: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, client: Client, addresses: Sequence[str], abort: Callable[[], None], ears: Mapping[str, Ear]
+    ) -> None:
         super().__init__(name, len(addresses))
         self._client, self._connection = client, Connection(client)
         self._addresses = list(addresses)
-        self._abort = abort
+        self._abort, self._ears = abort, ears
         self._tasks: list[Future] = []
         self._errors: dict[int, BaseException] = {}
         self._stalls = Reports(name, self.size)
@@ -90,8 +94,14 @@ class ClusterRun(SpmdRun):
         _, message = event
         if not isinstance(message, dict) or "rank" not in message:
             return
-        self._stalls.hear(message["event"])
+        quiet = [rank for rank in self._stalls.hear(message["event"]) if self._addresses[rank] in self._ears]
+        if quiet:
+            threading.Thread(target=self._ask_where, args=(quiet,), name="ask-where", daemon=True).start()
         self.publish(int(message["rank"]), message["event"])
+
+    def _ask_where(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            log.warning("run %r: rank %d is here: %s", self.name, rank, whereabouts(self._ears[self._addresses[rank]]))
 
     def _finished(self, rank: int) -> None:
         task = self._tasks[rank]

@@ -14,6 +14,7 @@ import mmap
 import os
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,8 @@ class Arena(Mapping):
         os.ftruncate(self.descriptor, os.sysconf("SC_PHYS_PAGES") * _PAGE)
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
         super().__init__(self.descriptor, mmap.PROT_READ | mmap.PROT_WRITE)
-        self._lock = threading.RLock()  # a block may be given back in the middle of an allocation
+        self._lock = threading.Lock()
+        self._given: deque[tuple[int, int]] = deque()  # free again, and not in the list below yet
         first = -(-reserved // _PAGE) * _PAGE
         self._free: list[tuple[int, int]] = [(first, self.nbytes - first)]  # (offset, bytes), in order
 
@@ -93,7 +95,9 @@ class Arena(Mapping):
             return np.empty(shape, dtype)
         offset, taken = self._take(nbytes)
         block = _Block(self.address + offset, nbytes)
-        weakref.finalize(block, self._give, offset, taken).atexit = False
+        # Where garbage is collected a block may go in the middle of an allocation, also of this thread: that takes no
+        # lock, and leaves the list alone that is looked through.
+        weakref.finalize(block, self._given.append, (offset, taken)).atexit = False
         return np.asarray(block).view(dtype).reshape(shape)
 
     def close(self) -> None:
@@ -106,6 +110,7 @@ class Arena(Mapping):
         unit = _PAGE if nbytes >= _PAGE else _ALIGNMENT
         needed = -(-nbytes // unit) * unit
         with self._lock:
+            self._gather()
             for index, (offset, room) in enumerate(self._free):
                 start = -(-offset // unit) * unit
                 if start + needed <= offset + room:
@@ -114,10 +119,14 @@ class Arena(Mapping):
                     return start, needed
         raise ArenaFull(f"no {nbytes} contiguous bytes are free in the shared memory of {self.nbytes} bytes")
 
-    def _give(self, offset: int, nbytes: int) -> None:
-        with self._lock:
-            index = bisect.bisect(self._free, (offset, 0))
-            self._free.insert(index, (offset, nbytes))
-            for at in (index, index - 1):  # join with the neighbours that follow and go before
-                if 0 <= at < len(self._free) - 1 and sum(self._free[at]) == self._free[at + 1][0]:
-                    self._free[at : at + 2] = [(self._free[at][0], self._free[at][1] + self._free[at + 1][1])]
+    def _gather(self) -> None:
+        """Put what was given back among what is free."""
+        while self._given:
+            self._insert(*self._given.popleft())
+
+    def _insert(self, offset: int, nbytes: int) -> None:
+        index = bisect.bisect(self._free, (offset, 0))
+        self._free.insert(index, (offset, nbytes))
+        for at in (index, index - 1):  # join with the neighbours that follow and go before
+            if 0 <= at < len(self._free) - 1 and sum(self._free[at]) == self._free[at + 1][0]:
+                self._free[at : at + 2] = [(self._free[at][0], self._free[at][1] + self._free[at + 1][1])]

@@ -77,7 +77,7 @@ class Completion:
     """
 
     __slots__ = ("_callbacks", "_done", "_event", "error")
-    _lock = threading.Lock()  # held for a few instructions only, so that one serves them all
+    _lock = threading.RLock()  # held for a few instructions, so that one serves them all; finalizers may run meanwhile
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
