@@ -19,7 +19,7 @@ from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
-from futurex.tree.pytree import containers
+from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -300,6 +300,39 @@ def made_of(value: Any, given: Any) -> Any:
         if id(each) not in known:
             current().remember(each)
     return value
+
+
+def entered_whole(value: Any) -> Any:
+    """What futurex's own code is given: it computes with what it finds in a nest, so that traced arrays stand there.
+
+    Of a dataclass from outside it asks no attributes that could be guarded then: they are read here.
+    """
+    trace, kind = current(), type(value)
+    if parts_of(kind) is None:
+        return entered(value)
+    if isinstance(value, list | dict):
+        before = dict(entries(value))
+        now = {k: entered_whole(entry) for k, entry in before.items()}
+        new = {k: entry for k, entry in now.items() if entry is not before[k]}
+        if not new:
+            return value
+        if not (trace.is_own(value) or id(value) in trace.arguments):
+            if not trace.replays:
+                return now if isinstance(value, dict) else list(now.values())
+            trace.outside.setdefault(id(value), (value, before))
+        for k, entry in new.items():
+            value[k] = entry
+        return value
+    if not isinstance(value, tuple) and not (trace.is_own(value) or is_internal_class(value)):
+        for name in attributes(value):
+            what = f"{kind.__name__}.{name}"
+            captured_value(what, getattr(value, name), attribute(value, name), (id(value), name))
+        trace.change(value) or _adopted(value)
+    structure, held = opened(value) or (None, [])
+    whole = list(map(entered_whole, held))
+    if structure is None or all(a is b for a, b in zip(whole, held, strict=True)):
+        return value
+    return unflatten(structure, whole)
 
 
 def _adopted(value: Any) -> bool:

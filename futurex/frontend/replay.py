@@ -83,7 +83,7 @@ def changes_of(trace: Trace, found: list[Changed], output: Callable[[Any], Any])
 
 def _place(trace: Trace, value: Any, key: Any) -> Any:
     """The key of an entry's place in an object from outside, as guards and captures know it."""
-    held = trace.held.nests.get(id(value)) if isinstance(value, list | dict) else None
+    held = trace.held.nests.get(id(value)) if is_nest(type(value)) else None
     return (id(value) if held is None else held.key), key
 
 
