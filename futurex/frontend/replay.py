@@ -138,9 +138,11 @@ def _entry(trace: Trace, value: Any, key: Any, entry: Any, before: dict[Any, Any
     else:
         given = isinstance(entry, Tracer) and not entry._chain and entry._cell.origin is not None
         own = entry._cell.origin if given else entry
-        capture = trace.captures.get(_place(trace, value, key)) if isinstance(entry, Tracer) else None
-        found = key in before and (before[key] is own or trace.held.entered(before[key]) is own)
-        found = found or (capture is not None and capture.tracer is entry)
+        number = trace.captures.get(_place(trace, value, key))
+        if number is not None:  # a run finds another one than the trace did
+            found = entry is number.tracer
+        else:
+            found = key in before and (before[key] is own or trace.held.entered(before[key]) is own)
         kept = (key,) if found and (id(value), key) not in trace.assigned else None
     return kept, entry if kept is not None else found_apart(entry, trace)
 
@@ -158,6 +160,10 @@ def _change(
         leaves, structure = flatten(nest)
         if any(id(inner) in trace.arguments for inner in containers(nest)):
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
+        in_nest = structure is not LEAF or isinstance(value, list | dict)
+        if place is None and in_nest and any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
+            what = f"leaving a number in {describe(value)} that is Python's in some branch and NumPy's in another"
+            raise Escape(what, "which of the two it is depends on data")
         made.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
         guard = trace.guards.get((id(value), key)) if place is None else None
         if guard is not None and _is_static(made[-1]) and fingerprint(nest, inputs=guard.inputs) != guard.expected:

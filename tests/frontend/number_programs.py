@@ -38,9 +38,9 @@ def program(m, x):
 """
 PLACES = [
     'm.d["n"]', 'm.d["v"]', 'm.d["f"]', 'm.e["n"]', 'm.e["in"]["k"]', "m.l[0]", "m.l[1]", "m.l[2][0]", "m.l[2][1]",
-    'm.t[2]["n"]', 'm.m["meter"].n', 'm.m["meter"].total', 'm.m["shared"]["k"]', 'SEEN["n"]', 'm.seen["last"]',
+    'm.t[2]["n"]', 'm.m["shared"]["k"]', 'SEEN["n"]', 'm.seen["last"]',
 ]  # fmt: skip
-READ = [*PLACES, "m.t[0]", "m.t[1]", "2", "0.5"]
+READ = [*PLACES, 'm.m["meter"].n', 'm.m["meter"].total', "m.t[0]", "m.t[1]", "2", "0.5"]
 RESULTS = [
     "v", "m.d", "m.l, v", "m.t", "SEEN", "v * m.t[1]", "m.m, m.e", '{"n": m.d["n"], "v": v}', "m.e is m.d",
     'm.m["shared"] is m.d["in"]', 'type(m.d["n"]).__name__', "sum(m.l[2])", "len(m.l)", 'm.d.get("v")',
