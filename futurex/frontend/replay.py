@@ -98,7 +98,7 @@ def _changed_numbers(trace: Trace, place: Any, before: Any, now: Any) -> Iterato
         new = dict(entries(now))
         for key in held.keys() & new.keys():
             inner = _place(trace, before, key) if id(before) in trace.held.nests else (place, key)
-            same = can_be_input(new[key]) and repr(new[key]) == repr(held[key])
+            same = can_be_input(new[key]) and can_be_input(held[key]) and repr(new[key]) == repr(held[key])
             yield from () if same else _changed_numbers(trace, inner, held[key], new[key])
 
 

@@ -252,7 +252,7 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
             now = held.read()
         except Exception:
             continue
-        changed = type(now) is type(held.value) and repr(now) != repr(held.value)
+        changed = can_be_input(now) and type(now) is type(held.value) and repr(now) != repr(held.value)
         earlier = {each.constant[key].value for each in before if key in each.constant}
         if changed and (not isinstance(now, int | np.integer) or len(earlier) > 1):
             found.add(key)

@@ -96,7 +96,8 @@ class NumberWriter:
     def change(self):
         kind = self.draw(10)
         if kind < 3:
-            return f"{self.one(PLACES)} {self.one(['+=', '*=', '-='])} {self.one(['1', '0.5', *READ])}"
+            step = self.one([f"+= {self.one(READ)}", f"-= {self.one(READ)}", "+= 1", "*= 0.5", "*= 3"])
+            return f"{self.one(PLACES)} {step}"
         if kind < 5:
             return f"{self.one(PLACES)} = {self.number()}"
         if kind == 5:
