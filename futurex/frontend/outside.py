@@ -74,7 +74,7 @@ def _entered_nest(value: Any) -> Any:
 
 
 def _with_inputs(held: Held) -> Any:
-    trace, nest = current(), held.value
+    nest = held.value
     before = dict(entries(nest))
     now = {k: _input(entry, (held.key, k), EntryOf(held.read, k)) for k, entry in before.items()}
     if all(now[k] is entry for k, entry in before.items()):
@@ -233,8 +233,8 @@ def fingerprint(
     identity.
 
     Lists, dicts and tuples are found again, with the arrays that are in them: of these it says only that they are
-    there, and of numbers that are ``inputs`` (:func:`_inputs_in`) of which type. Not if ``strict``. ``before``: what the
-    trace has changed of them, and what these held.
+    there, and of numbers that are ``inputs`` (:func:`_inputs_in`) of which type. Not if ``strict``. ``before``: what
+    the trace has changed of them, and what these held.
     """
     kind = type(value)
     if kind in _PLAIN_TYPES or isinstance(value, np.generic):
@@ -249,7 +249,10 @@ def fingerprint(
         return ("method", id(value.__self__), id(value.__func__))
     if not strict and is_nest(kind):
         held = before[id(value)][1] if id(value) in before else dict(entries(value))
-        keys = tuple(fingerprint(k, depth + 1, True) for k in held) if isinstance(value, dict) else len(held)
+        keys: Any = len(held)
+        if isinstance(value, dict):  # asked at every call: most keys are texts
+            texts = all(type(k) is str for k in held)
+            keys = tuple(held) if texts else tuple(fingerprint(k, depth + 1, True) for k in held)
         inside = [
             ("array",) if is_array(each)
             else ("input", type(each)) if (inner := inputs.get(k, _NOTHING)) is True
@@ -307,7 +310,8 @@ def entered_whole(value: Any) -> Any:
 
     Of a dataclass from outside it asks no attributes that could be guarded then: they are read here.
     """
-    trace, kind = current(), type(value)
+    trace = current()
+    kind: Any = type(value)
     if parts_of(kind) is None:
         return entered(value)
     if isinstance(value, list | dict):
@@ -327,7 +331,8 @@ def entered_whole(value: Any) -> Any:
         for name in attributes(value):
             what = f"{kind.__name__}.{name}"
             captured_value(what, getattr(value, name), attribute(value, name), (id(value), name))
-        trace.change(value) or _adopted(value)
+        if not trace.change(value):
+            _adopted(value)
     structure, held = opened(value) or (None, [])
     whole = list(map(entered_whole, held))
     if structure is None or all(a is b for a, b in zip(whole, held, strict=True)):
