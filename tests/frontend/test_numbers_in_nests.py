@@ -125,7 +125,7 @@ def test_a_constant_is_written_over_a_number_that_somebody_else_changes():
         model["n"] = 3
         return x * COUNTS["n"]
 
-    COUNTS = {"n": 1}  # noqa: N806
+    COUNTS = {"n": 1}
     futurized = fx.futurize(lambda x: step(COUNTS, x))
     for call in range(8):
         COUNTS["n"] = 6 if call % 2 else 3
