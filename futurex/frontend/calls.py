@@ -29,6 +29,7 @@ from futurex.frontend.numpy_api.scipy_special import call_special, special_name
 from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
 from futurex.frontend.outside import (
     any_traced,
+    entered_whole,
     guard_function,
     items,
     made_of,
@@ -265,6 +266,7 @@ def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict
 
         return dispatched_call(function, args, kwargs)
     if is_known(function):
+        args, kwargs = tuple(map(entered_whole, args)), {name: entered_whole(arg) for name, arg in kwargs.items()}
         return made_of(function(*args, **kwargs), (args, kwargs))  # futurex's own code is written on traced values
     if function.__code__ in _OF_NAMED_TUPLES and _fills_a_tuple(args):
         held = [list(items(arg)) if isinstance(arg, np.ndarray | Tracer) else arg for arg in args]

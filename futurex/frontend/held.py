@@ -1,15 +1,16 @@
-"""What things from outside a function hold: lists, dicts and tuples, and the arrays in them.
+"""What things from outside a function hold: lists, dicts and tuples, and the arrays and numbers in them.
 
 Such an array is an input, read at every call where it was found: a step that leaves another one there (``self.cache =
 x, z``) is not traced again. Lists and dicts are found in the same way, so that each call changes the one that is there.
+Numbers are constants until they are known to change; then they are inputs, too.
 """
 
 from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def is_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) or hasattr(type(value), "__fx_future__")
 
 
+_LARGEST = 1 << 62  # an int that a plan takes
+
+
+def can_be_input(value: Any) -> bool:
+    """Is it a number that a trace may leave open?"""
+    if type(value) is int:
+        return -_LARGEST < value < _LARGEST
+    return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
+
+
 @dataclass(frozen=True)
 class Guard:
     """A value outside the function that the trace depends on: how to read it again, and what it was."""
@@ -40,13 +51,14 @@ class Guard:
     expected: Any
     fixed: bool = False  # the value cannot change: the same object is the same value
     entries: tuple[Any, ...] | None = None  # what a list or dict of such values held
+    inputs: Mapping[Any, Any] = field(default_factory=dict)  # the numbers in it that may change, as fingerprints know
 
-    def holds(self, fingerprint: Callable[[Any], Any]) -> bool:
+    def holds(self, fingerprint: Callable[..., Any]) -> bool:
         """Is the value still what it was?"""
         now = self.read()
         if now is self.value and (self.fixed or (self.entries is not None and self._holds_the_same(now))):
             return True
-        return bool(fingerprint(now) == self.expected)
+        return bool(fingerprint(now, inputs=self.inputs) == self.expected)
 
     def _holds_the_same(self, now: Any) -> bool:
         held = now if type(now) is list else (*now, *now.values())
@@ -73,12 +85,17 @@ class Holdings:
     def __init__(self) -> None:
         self._arrays: dict[int, list[Held]] = {}
         self.nests: dict[int, Held] = {}
+        self.numbers: dict[Any, Held] = {}  # by the keys of their places
+        self._entered: dict[int, Any] = {}  # nests that were entered into the trace, and what stands for them there
 
     def note(self, value: Any, name: str, read: Callable[[], Any], key: Any, guards: dict[Any, Guard]) -> None:
         """Look at what was found somewhere, and at what is in it. A nest of two names must go on to be one nest."""
         kind: Any = type(value)
         if is_array(value):
             self._arrays.setdefault(id(value), []).append(Held(value, name, read, key))
+            return
+        if can_be_input(value):
+            self.numbers[key] = Held(value, name, read, key)
             return
         if not is_nest(kind) and parts_of(kind) is None:
             return
@@ -100,6 +117,19 @@ class Holdings:
             return found[0].read, *made[0]
         guards.update(made)
         return None, None, None
+
+    def entered(self, value: Any) -> Any:
+        """What stands in the trace for something from outside: a tuple with inputs in it for the tuple that is held."""
+        return self._entered.get(id(value), value)
+
+    def enter(self, value: Any, make: Callable[[Held], Any]) -> Any:
+        """What ``make`` makes of a nest that was found, once: what is in it may have changed since."""
+        if id(value) not in self._entered and id(value) in self.nests:
+            held = self.nests[id(value)]
+            made = self._entered[id(value)] = make(held)
+            self.nests.setdefault(id(made), replace(held, value=made))
+            self._entered[id(made)] = made
+        return self.entered(value)
 
     def is_found(self, value: Any) -> bool:
         """Is it a list or dict that a run finds again, to change it? What an object has in its ``__dict__`` is the

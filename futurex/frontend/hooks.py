@@ -95,7 +95,7 @@ class Runtime:
         key = id(self.function.__globals__), name, id(self.function)
         guard = current().guards.get(key)
         if guard is not None and guard.value is value:
-            return value
+            return current().held.entered(value)
         return captured_value(name, value, self._reader(name), key)
 
     def _reader(self, name: str) -> Callable[[], Any]:

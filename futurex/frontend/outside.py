@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.held import Guard, entries, is_array, is_nest
+from futurex.frontend.held import Guard, Held, can_be_input, entries, is_array, is_nest
 from futurex.frontend.objects import entries_of, is_state
-from futurex.frontend.reads import attribute
+from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer, entered
 from futurex.ops.streams import GENERATORS
-from futurex.tree.pytree import containers
+from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -54,24 +54,72 @@ def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> 
     if key not in trace.guards and not trace.is_own(value):
         check_state(value, name)
         _guard(name, read, value, key)
-    return value
+    return trace.held.entered(value)
 
 
 def _guard(name: str, read: Callable[[], Any], value: Any, key: Any) -> None:
     """Make a guard of a value from outside, and note what it holds: of two names for one thing that they are."""
     trace = current()
     known = trace.held.nests.get(id(value))
-    trace.guards[key] = known.same(name, read) if known is not None else guard_of(name, read, value)
+    trace.guards[key] = known.same(name, read) if known is not None else guard_of(name, read, value, key)
     trace.held.note(value, name, read, key, trace.guards)
+    if trace.numbers:
+        _entered_nest(value)
 
 
-def guard_of(name: str, read: Callable[[], Any], value: Any) -> Guard:
-    """The guard of a value from outside."""
-    held = None
+def _entered_nest(value: Any) -> Any:
+    """Let inputs stand in a list or dict from outside for the numbers that are such, until the trace ends, so that
+    whatever reads it finds them; what stands for a tuple is another one."""
+    return current().held.enter(value, _with_inputs) if is_nest(type(value)) else value
+
+
+def _with_inputs(held: Held) -> Any:
+    nest = held.value
+    before = dict(entries(nest))
+    now = {k: _input(entry, (held.key, k), EntryOf(held.read, k)) for k, entry in before.items()}
+    if all(now[k] is entry for k, entry in before.items()):
+        return nest
+    if isinstance(nest, tuple):
+        return type(nest)(*now.values()) if hasattr(nest, "_fields") else tuple(now.values())
+    _note_outside(nest, before)
+    for k, entry in now.items():
+        if entry is not before[k]:
+            nest[k] = entry
+    return nest
+
+
+def _input(entry: Any, place: Any, read: Callable[[], Any]) -> Any:
+    """An entry of a nest from outside, or what stands for it in the trace."""
+    trace = current()
+    if place in trace.numbers and can_be_input(entry):
+        trace.captures[place] = trace._capture(entry, read, place, None)
+        return trace.captures[place].tracer
+    return _entered_nest(entry)
+
+
+def _inputs_in(value: Any, key: Any) -> dict[Any, Any]:
+    """Which numbers in a nest are inputs: True for each of them, and the same of the nests in it, by their keys."""
+    trace, found = current(), dict[Any, Any]()
+    if not (trace.numbers and is_nest(type(value))):
+        return found
+    known = trace.held.nests.get(id(value))
+    key = key if known is None else known.key
+    held = trace.outside[id(value)][1] if id(value) in trace.outside else dict(entries(value))
+    for k, entry in held.items():
+        inside = ((key, k) in trace.numbers and can_be_input(entry)) or _inputs_in(entry, (key, k))
+        if inside:
+            found[k] = inside
+    return found
+
+
+def guard_of(name: str, read: Callable[[], Any], value: Any, key: Any = None) -> Guard:
+    """The guard of a value from outside that is found at the place with this key."""
+    held, inputs = None, _inputs_in(value, key)
     if type(value) in (list, dict):
         held = tuple(value) if type(value) is list else (*value, *value.values())
         held = held if all(map(_is_fixed, held)) else None
-    return Guard(name, read, value, fingerprint(value, before=current().outside), _is_fixed(value), held)
+    expected = fingerprint(value, before=current().outside, inputs=inputs)
+    return Guard(name, read, value, expected, _is_fixed(value) and not inputs, held, inputs)
 
 
 def _is_fixed(value: Any) -> bool:
@@ -177,12 +225,16 @@ def check_state(value: Any, name: str = "a value") -> None:
             check_state(entry, f"an entry of {name}")
 
 
-def fingerprint(value: Any, depth: int = 0, strict: bool = False, before: Mapping[int, Any] = _NOTHING) -> Any:
+def fingerprint(
+    value: Any, depth: int = 0, strict: bool = False, before: Mapping[int, Any] = _NOTHING,
+    inputs: Mapping[Any, Any] = _NOTHING,
+) -> Any:  # fmt: skip
     """What must stay the same for a trace to stay valid: the value of plain data, the contents of containers, else
     identity.
 
     Lists, dicts and tuples are found again, with the arrays that are in them: of these it says only that they are
-    there. Not if ``strict``. ``before``: what the trace has changed of them, and what these held.
+    there, and of numbers that are ``inputs`` (:func:`_inputs_in`) of which type. Not if ``strict``. ``before``: what
+    the trace has changed of them, and what these held.
     """
     kind = type(value)
     if kind in _PLAIN_TYPES or isinstance(value, np.generic):
@@ -197,10 +249,16 @@ def fingerprint(value: Any, depth: int = 0, strict: bool = False, before: Mappin
         return ("method", id(value.__self__), id(value.__func__))
     if not strict and is_nest(kind):
         held = before[id(value)][1] if id(value) in before else dict(entries(value))
-        keys = tuple(fingerprint(k, depth + 1, True) for k in held) if isinstance(value, dict) else len(held)
-        inside = (
-            ("array",) if is_array(each) else fingerprint(each, depth + 1, before=before) for each in held.values()
-        )
+        keys: Any = len(held)
+        if isinstance(value, dict):  # asked at every call: most keys are texts
+            texts = all(type(k) is str for k in held)
+            keys = tuple(held) if texts else tuple(fingerprint(k, depth + 1, True) for k in held)
+        inside = [
+            ("array",) if is_array(each)
+            else ("input", type(each)) if (inner := inputs.get(k, _NOTHING)) is True
+            else fingerprint(each, depth + 1, before=before, inputs=inner)
+            for k, each in held.items()
+        ]  # fmt: skip
         return (kind, keys, tuple(inside))
     if isinstance(value, tuple):
         own = 0 if kind is tuple else id(value)  # a tuple of a class of its own may have attributes
@@ -247,6 +305,41 @@ def made_of(value: Any, given: Any) -> Any:
     return value
 
 
+def entered_whole(value: Any) -> Any:
+    """What futurex's own code is given: it computes with what it finds in a nest, so that traced arrays stand there.
+
+    Of a dataclass from outside it asks no attributes that could be guarded then: they are read here.
+    """
+    trace = current()
+    kind: Any = type(value)
+    if parts_of(kind) is None:
+        return entered(value)
+    if isinstance(value, list | dict):
+        before = dict(entries(value))
+        now = {k: entered_whole(entry) for k, entry in before.items()}
+        new = {k: entry for k, entry in now.items() if entry is not before[k]}
+        if not new:
+            return value
+        if not (trace.is_own(value) or id(value) in trace.arguments):
+            if not trace.replays:
+                return now if isinstance(value, dict) else list(now.values())
+            trace.outside.setdefault(id(value), (value, before))
+        for k, entry in new.items():
+            value[k] = entry
+        return value
+    if not isinstance(value, tuple) and not (trace.is_own(value) or is_internal_class(value)):
+        for name in attributes(value):
+            what = f"{kind.__name__}.{name}"
+            captured_value(what, getattr(value, name), attribute(value, name), (id(value), name))
+        if not trace.change(value):
+            _adopted(value)
+    structure, held = opened(value) or (None, [])
+    whole = list(map(entered_whole, held))
+    if structure is None or all(a is b for a, b in zip(whole, held, strict=True)):
+        return value
+    return unflatten(structure, whole)
+
+
 def _adopted(value: Any) -> bool:
     """Can the caller's object be changed at every run? Then what it holds now is what each run finds."""
     trace = current()
@@ -254,11 +347,7 @@ def _adopted(value: Any) -> bool:
     if id(value) not in trace.arguments and isinstance(value, list | dict):
         if not trace.replays or not trace.held.is_found(value):
             return False
-        trace.outside[id(value)] = value, entries
-        for key, entry in entries.items():
-            if isinstance(entry, np.ndarray):
-                with contextlib.suppress(Escape):  # no trace takes it, but it may be left alone
-                    value[key] = trace.captured(entry)
+        _note_outside(value, entries)
     elif id(value) not in trace.arguments:
         plain = getattr(type(value), "__setattr__", None) is object.__setattr__ and not isinstance(value, set)
         if not plain or not hasattr(value, "__dict__") or isinstance(value, types.FunctionType | types.CellType):
@@ -279,8 +368,22 @@ def _adopted(value: Any) -> bool:
                 if is_number or isinstance(entry, np.ndarray):
                     # branches and rounds merge what it holds, and look for no names
                     object.__setattr__(value, name, found)
+            elif isinstance(entry, tuple) and _inputs_in(entry, (id(value), name)):
+                what = f"{type(value).__name__}.{name}"
+                found = captured_value(what, entry, attribute(value, name), (id(value), name))
+                object.__setattr__(value, name, found)
     trace.outside.setdefault(id(value), (value, entries))
     return trace.change(value)
+
+
+def _note_outside(value: list[Any] | dict[Any, Any], entries: dict[Any, Any]) -> None:
+    """Put a list or dict back whatever happens; until then it holds traced arrays."""
+    trace = current()
+    trace.outside[id(value)] = value, entries
+    for key, entry in entries.items():
+        if isinstance(entry, np.ndarray):
+            with contextlib.suppress(Escape):  # no trace takes it, but it may be left alone
+                value[key] = trace.captured(entry)
 
 
 def _note_attributes(value: Any) -> None:
@@ -290,16 +393,6 @@ def _note_attributes(value: Any) -> None:
         found_already = id(value) in trace.arguments or isinstance(entry, np.ndarray)
         if not found_already and vars(value).get(name) is entry:
             captured_value(f"{type(value).__name__}.{name}", entry, attribute(value, name), (id(value), name))
-
-
-_LARGEST = 1 << 62  # an int that a plan takes
-
-
-def can_be_input(value: Any) -> bool:
-    """Is it a number that a trace may leave open?"""
-    if type(value) is int:
-        return -_LARGEST < value < _LARGEST
-    return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
 
 
 def items(value: Any) -> Any:

@@ -17,13 +17,13 @@ from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
-from futurex.frontend.held import Guard, Holdings
+from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
 from futurex.frontend.layout import c_strides
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
-from futurex.frontend.outside import PLAIN, can_be_input, check_state, fingerprint
+from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.trace import Capture, Cell, Trace, current, start
@@ -80,7 +80,7 @@ class Variant:
     generators: list[int] = field(default_factory=list)  # inputs that are random generators
     changes: list[Change] = field(default_factory=list)  # to the caller's Python objects
     numbers: set[Any] = field(default_factory=set)  # from outside that are inputs, as guards know them
-    constant: dict[Any, Guard] = field(default_factory=dict)  # guards of numbers that are not
+    constant: dict[Any, Held] = field(default_factory=dict)  # numbers that are not
     fixed: bool = False  # only with constants could it be staged
     held: Holdings = field(default_factory=Holdings)  # what things from outside hold
     chooses: bool = False  # which array a result is the run says
@@ -247,12 +247,12 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
     if last.fixed:
         return set()
     found = set(last.numbers)
-    for key, guard in last.constant.items():
+    for key, held in last.constant.items():
         try:
-            now = guard.read()
+            now = held.read()
         except Exception:
             continue
-        changed = type(now) is type(guard.value) and repr(now) != repr(guard.value)
+        changed = can_be_input(now) and type(now) is type(held.value) and repr(now) != repr(held.value)
         earlier = {each.constant[key].value for each in before if key in each.constant}
         if changed and (not isinstance(now, int | np.integer) or len(earlier) > 1):
             found.add(key)
@@ -327,7 +327,7 @@ def _traced(
     finally:
         restore(trace.outside)
     variant.guards = list(trace.guards.values())
-    variant.constant = {key: guard for key, guard in trace.guards.items() if can_be_input(guard.value)}
+    variant.constant = {key: held for key, held in trace.held.numbers.items() if key not in trace.numbers}
     if variant.graph is None:
         variant.captures = []
     return variant, trace

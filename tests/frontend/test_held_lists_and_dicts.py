@@ -208,9 +208,10 @@ def made_as_one(net, x):
 STAGED = [
     whole_step, swaps, one_of_two_names, another_name, written_in_place, in_a_loop, returned, of_globals, by_name,
     is_it, filled_in, under_two_names, read_under_two_names, beside_a_loop, bound_in_a_loop, in_a_branch, until_small,
+    counts,
 ]  # fmt: skip
 PLAIN = [
-    counts, grows, of_attributes, replaced_in_a_branch, replaced_in_a_loop, made_under_two_names, made_as_one,
+    grows, of_attributes, replaced_in_a_branch, replaced_in_a_loop, made_under_two_names, made_as_one,
 ]  # fmt: skip
 
 
