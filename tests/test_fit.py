@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.data import Sampler
+from futurex.training.batches import kept
 from futurex.training.checkpoint import load
 from futurex.training.programs import Model, Problem, step_program
+from futurex.tree.pytree import flatten
 
 pytestmark = pytest.mark.onednn
 
@@ -332,6 +334,7 @@ def test_an_interrupt_leaves_the_run_and_shows_the_users_line(interrupts):
     with pytest.raises(KeyboardInterrupt) as caught:
         run.result(WAIT)
     assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}
+    assert "goes on; run.stop() ends it" in caught.value.__notes__[0]
     assert run.status == "running"
     run.stop()
     run.result(WAIT)
@@ -533,6 +536,39 @@ def test_what_fails_on_one_of_several_localities_is_raised(cluster):
 
 
 MASK = np.array([1.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("place", ["here", pytest.param("cluster", marks=pytest.mark.cluster)])
+def test_given_arrays_may_be_changed_once_fit_has_returned(place, request):
+    on = request.getfixturevalue("cluster") if place == "cluster" else None
+    params, data = problem(n=4096)
+    options = {
+        "on": on, "epochs": 8, "batch_size": 16, "optimizer": fx.optim.ema(fx.optim.adam(0.01), 0.9), "progress": False,
+    }  # fmt: skip
+
+    def trained(change):
+        given = {name: leaf.copy() for name, leaf in params.items()}, tuple(part.copy() for part in data)
+        held_out = tuple(part[:64].copy() for part in data)
+        run = fx.fit(mean_square, *given, validation=held_out, **options)
+        if change:
+            for array in [*given[0].values(), *given[1], *held_out]:
+                array.fill(0)
+        return run.result(60), [record["val_loss"] for record in run.history], fx.optim.average(run.state)
+
+    for found, expected in zip(flatten(trained(True))[0], flatten(trained(False))[0], strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_mapped_from_a_file_or_read_only_is_not_copied(tmp_path):
+    mapped = np.memmap(tmp_path / "x", np.float64, "w+", shape=(8, 2))
+    frozen = np.ones((8, 2))
+    frozen.flags.writeable = False
+    seen_through = np.ones((8, 2))[:]
+    seen_through.flags.writeable = False
+    for array in (np.asarray(mapped), mapped[2:], frozen, frozen[2:], np.frombuffer(b"12345678")):
+        assert kept(array) is array
+    for array in (np.ones(3), seen_through, np.frombuffer(bytearray(8)), np.broadcast_to(np.ones(2), (8, 2))):
+        assert not np.shares_memory(kept(array), array)
 
 
 @pytest.mark.parametrize("place", ["here", pytest.param("cluster", marks=pytest.mark.cluster)])

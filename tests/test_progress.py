@@ -112,3 +112,24 @@ def test_a_notebook_gets_one_line_that_changes(monkeypatch):
     assert shown[-1] == "epoch 2/2  loss 0.05  samples_per_second 12,346"
     assert len(shown) < 20  # a browser is not sent every step
     assert stream.getvalue() == ""
+
+
+def test_a_notebook_says_below_the_cell_that_a_run_failed_whose_result_nobody_asks_for(monkeypatch):
+    display = pytest.importorskip("IPython.display")
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    def refusing(w, x):
+        if x.max() > 0:
+            raise ValueError("too large")
+        return ((x - w) ** 2).mean()
+
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: types.SimpleNamespace(kernel=True))
+    monkeypatch.setattr(display, "display", lambda data, raw, display_id: Handle())
+    run = fx.fit(refusing, np.zeros(2), np.ones((8, 2)))
+    with pytest.raises(ValueError, match="too large"):
+        run.result(60)
+    assert shown[-1] == "failed with ValueError: too large; run.result() raises it"

@@ -95,7 +95,7 @@ def note(error: BaseException, instruction: Located, values: Values | Mapping[in
     """Add to an exception the user's line, the op and the operands it was given."""
     node = instruction.node
     shapes = ", ".join(_describe(values[index]) for index in instruction.ins if index != COMMUNICATOR)
-    where = f"{node.src.place()}: {node.src.text()}" if node.src else "a line that is not known"
+    where = node.src.shown() if node.src else "a line that is not known"
     error.add_note(f"in {node.op}({shapes})\n  at {where}")
     if node.src is not None and not hasattr(error, "__source__"):
         error.__source__ = node.src  # type: ignore[attr-defined]

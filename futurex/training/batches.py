@@ -37,6 +37,29 @@ def split(chosen: Any, parts: int) -> Iterator[Any]:
         yield chosen[start : start + rows]
 
 
+def kept(array: np.ndarray) -> np.ndarray:
+    """The array as a training may keep it while its program goes on: a copy, where anybody may write into it.
+
+    What is mapped from a file is not copied, since it may be larger than the memory; nor is what nobody may write into.
+
+    >>> given = np.arange(3)
+    >>> kept(given) is given
+    False
+    >>> given.flags.writeable = False
+    >>> kept(given) is given
+    True
+    """
+    owner: Any = array
+    writeable = False
+    while isinstance(owner, np.ndarray):
+        if isinstance(owner, np.memmap):
+            return array
+        writeable = writeable or owner.flags.writeable
+        owner = owner.base
+    steady = not writeable and (owner is None or isinstance(owner, bytes))
+    return array if steady else np.array(array)
+
+
 class Batches:
     """Rows of arrays, gathered into the same memory again and again."""
 

@@ -25,7 +25,7 @@ from futurex.runtime.elastic.coordinator import Settings
 from futurex.runtime.group import ElasticGroup, Group, Once, SoloGroup, group_of
 from futurex.runtime.placement import DEVICES, ask_for
 from futurex.runtime.units import size_of
-from futurex.training.batches import chunks
+from futurex.training.batches import chunks, kept
 from futurex.training.callbacks import Callbacks, EarlyStopping, restored
 from futurex.training.checkpoint import Claim, newest
 from futurex.training.loop import Task, train
@@ -77,7 +77,11 @@ def fit(
     resume: bool = False,
     **unknown: Any,
 ) -> Run:
-    """Train ``params`` in the background and return the run's handle at once; the given arrays are not changed.
+    """Train ``params`` in the background and return the run's handle at once.
+
+    The given arrays are not changed, and may be once this has returned: the training goes on with what they held. For
+    that ``data`` and ``validation`` are copied in this process, unless they are mapped from files or nobody may write
+    into them (``x.flags.writeable = False``).
 
     loss: ``loss(params, *batch)``, plain NumPy, returns the mean over the batch, a scalar, or ``(scalar, figures)``
         with a dict of further means for the history. If it has a parameter ``key``, it gets a fresh one every step.
@@ -186,6 +190,8 @@ def fit(
             commit_every=0 if commit_every is None else whole_number("commit_every", commit_every, 1),
         )  # fmt: skip
         display = Progress(task.epochs * batches, task.epochs) if progress else None
+        if on is None:  # a cluster has been sent its own by then; here the caller may go on to change them
+            arrays, held_out = tuple(map(kept, arrays)), tuple(map(kept, held_out))
         args = task, programs, evaluations, Once([*param_leaves, *state_leaves]), arrays, held_out
         if settings is None or not isinstance(group, ElasticGroup):
             name = name or model.name
@@ -304,7 +310,7 @@ def _held_out(model: Model, data: Arrays, validation: Any, metrics: Metrics) -> 
 
 def _parameters(params: Any) -> Any:
     leaves, structure = flatten(params)
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays = [np.array(leaf) for leaf in leaves]  # the caller may change the given ones while the run goes on
     if not arrays:
         raise ValueError("params holds no arrays: there is nothing to train")
     for path, array in zip(leaf_paths(structure, "params"), arrays, strict=True):

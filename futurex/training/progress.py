@@ -77,6 +77,13 @@ class Progress:
             print(line, file=self._stream, flush=True)
 
     @_where_it_can_be
+    def failed(self, error: BaseException) -> None:
+        """Say below a notebook's cell that the run has failed. Elsewhere the program itself ends with that error."""
+        if self._cell is not None:
+            said = str(error).partition("\n")[0]
+            self._cell.show(f"failed with {type(error).__name__}{': ' if said else ''}{said}; run.result() raises it")
+
+    @_where_it_can_be
     def close(self) -> None:
         """End the live line; further calls do nothing."""
         if self._cell is not None:

@@ -91,6 +91,8 @@ class Run:
                 raise TimeoutError(f"{self!r} has no result after {timeout:g} s and goes on; run.stop() ends it")
             return self._outcome.result()
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and not self.done():
+                error.add_note(f"{self!r} goes on; run.stop() ends it")
             fold(error)
             raise
 
@@ -199,7 +201,7 @@ class Run:
             if self.params is not None:
                 error.add_note("the training itself went well: its parameters are in run.params")
             settle(error)
-            self._close()
+            self._close(error)
             self._outcome.set_exception(error)
         else:
             self._close()
@@ -234,10 +236,12 @@ class Run:
             self.timeline = merged(outcome.timeline for outcome in outcomes)
             self.memory = [outcome.memory for outcome in outcomes]
 
-    def _close(self) -> None:
+    def _close(self, error: BaseException | None = None) -> None:
         if self._claim is not None:
             self._claim.release()
         if self._progress is not None:
+            if error is not None:
+                self._progress.failed(error)
             self._progress.close()
 
     def __repr__(self) -> str:

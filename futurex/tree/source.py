@@ -59,6 +59,11 @@ class Source:
 
         return linecache.getline(self.file, self.line).strip()
 
+    def shown(self) -> str:
+        """The place, and the line where its source can be read: a worker has no cells of a notebook."""
+        text = self.text()
+        return f"{self.place()}: {text}" if text else self.place()
+
 
 def _cell_of(filename: str) -> str | None:
     """What IPython calls a cell; None for what is a file, and outside of IPython."""
