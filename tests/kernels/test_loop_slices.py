@@ -184,3 +184,28 @@ def test_medians_of_windows(dtype, at_once):
     assert calls_of_loops(futurized, args) == [], futurized.explain()
     for _ in range(2):
         assert outcome(futurized, args) == outcome(of_windows, args)
+
+
+def written(values, found):
+    """Scalars become elements of another dtype: NumPy looks whether they fit."""
+    for k in range(len(values)):
+        found[k] = values[k]
+        found[k] = found[k] // 2 + values[k] / 2
+    return found
+
+
+@pytest.mark.parametrize("target", [np.int8, np.uint8, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("source", [np.float64, np.float32, np.int64, np.int16, np.uint16])
+def test_numbers_become_elements(source, target, at_once):
+    values = np.arange(30).astype(source) * source(3.9)
+    futurized = fx.futurize(written)
+    assert calls_of_loops(futurized, [values, np.zeros(30, target)]) == [], futurized.explain()
+    odd = [-0.5, 0.99, -1, -128, -129, 127, 255, 256, 40000, 2**31, 2**32 - 1]
+    if np.dtype(source).kind == "f":
+        odd += [127.999, 255.5, -128.5, np.nan, np.inf, 1e30]
+    for value in odd:
+        if np.dtype(source).kind == "f" or np.iinfo(source).min <= value <= np.iinfo(source).max:
+            values = np.arange(30).astype(source)
+            values[7] = source(value)
+            expected = outcome(written, [values, np.zeros(30, target)])
+            assert outcome(futurized, [values, np.zeros(30, target)]) == expected, value
