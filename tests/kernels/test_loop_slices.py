@@ -155,9 +155,57 @@ def test_medians(dtype, size, at_once):
             assert outcome(futurized, args) == outcome(medians, args)
 
 
-def test_medians_of_windows(at_once):
-    args = [np.random.default_rng(0).normal(size=(40, 41))]
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_medians_of_integers(dtype, size, at_once):
+    """Sums of two of them neither wrap around nor keep more digits than NumPy's, which adds floats."""
+
+    def medians_as_floats(x, size):
+        found = np.zeros((len(x), 2))
+        for k in range(len(x) - size):
+            found[k, 0] = np.median(x[k : k + size])
+            found[k, 1] = np.median(x[max(k - 2, 0) : k + 2])
+        return found
+
+    rng = np.random.default_rng(0)
+    low, high = (0, 2) if dtype is bool else (np.iinfo(dtype).min, int(np.iinfo(dtype).max) + 1)
+    any_, large = (rng.integers(low, high, 64, dtype), rng.integers(high - 2, high, 64, dtype))
+    futurized = fx.futurize(medians_as_floats)
+    for x in (any_, large):
+        assert calls_of_loops(futurized, [x, size]) == [], futurized.explain()
+        for _ in range(2):
+            assert outcome(futurized, [x, size]) == outcome(medians_as_floats, [x, size])
+
+
+@pytest.mark.parametrize("dtype", [float, np.uint8])
+def test_medians_of_windows(dtype, at_once):
+    args = [(np.random.default_rng(0).random((40, 41)) * 255).astype(dtype)]
     futurized = fx.futurize(of_windows)
     assert calls_of_loops(futurized, args) == [], futurized.explain()
     for _ in range(2):
         assert outcome(futurized, args) == outcome(of_windows, args)
+
+
+def written(values, found):
+    """Scalars become elements of another dtype: NumPy looks whether they fit."""
+    for k in range(len(values)):
+        found[k] = values[k]
+        found[k] = found[k] // 2 + values[k] / 2
+    return found
+
+
+@pytest.mark.parametrize("target", [np.int8, np.uint8, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("source", [np.float64, np.float32, np.int64, np.int16, np.uint16])
+def test_numbers_become_elements(source, target, at_once):
+    values = np.arange(30).astype(source) * source(3.9)
+    futurized = fx.futurize(written)
+    assert calls_of_loops(futurized, [values, np.zeros(30, target)]) == [], futurized.explain()
+    odd = [-0.5, 0.99, -1, -128, -129, 127, 255, 256, 40000, 2**31, 2**32 - 1]
+    if np.dtype(source).kind == "f":
+        odd += [127.999, 255.5, -128.5, np.nan, np.inf, 1e30]
+    for value in odd:
+        if np.dtype(source).kind == "f" or np.iinfo(source).min <= value <= np.iinfo(source).max:
+            values = np.arange(30).astype(source)
+            values[7] = source(value)
+            expected = outcome(written, [values, np.zeros(30, target)])
+            assert outcome(futurized, [values, np.zeros(30, target)]) == expected, value

@@ -287,6 +287,8 @@ class Emitter:
             return _PLAIN[node.op](self, node, inputs)
         if node.op == "round" and not node.attrs["decimals"] and node.dtype.kind == "f":
             return elementwise.of_node(self, build(record("rint"), node.inputs, {}, node.aval, node.src), inputs)
+        if node.op == "element":
+            return Scalar(values.element(self.function, self.scalar(inputs[0]), node.dtype), node.dtype, weak)
         if node.op == "python_scalar":
             return values.python_scalar(self.function, self.scalar(inputs[0]), node.attrs["kind"])
         if node.op == "scalar_power":

@@ -85,14 +85,19 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
 
 
 def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
-    """The element in the middle of few floats, or the mean of the two there; NaN, which is sorted last, if one is."""
+    """The element in the middle of few numbers, or the mean of the two there; NaN, which is sorted last, if one is.
+
+    Integers and bools are sorted as what they are, and become floats before they are added, as in NumPy's mean.
+    """
     (x,) = inputs
-    if not isinstance(x, Array) or x.dtype != node.dtype or x.dtype.kind != "f" or x.dtype.itemsize < 4:
+    if not isinstance(x, Array) or x.dtype.kind not in "biuf" or x.dtype == np.float16:
         raise Unsupported("a median of other numbers")
+    if node.dtype != (x.dtype if x.dtype.kind == "f" else np.float64):
+        raise Unsupported("a median in another precision")
     if not 0 < math.prod(x.capacity) <= (_FEW if x.static else _FEW << 4):  # of more NumPy sorts a part alone
         raise Unsupported("a median of many numbers")
     f, dtype = e.function, x.dtype
-    function, kind, size = dtypes.sort(dtype, None), register_type(dtype), dtype.itemsize
+    function, kind, size = dtypes.sort(dtype, None), register_type(node.dtype), dtype.itemsize
     made, place = e.fresh((math.prod(x.capacity),), dtype), f.variable("i64")
     first = made.pointer(f)
     f.do(f"store i64 0, ptr {place}, align 8")
@@ -108,19 +113,21 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
     count = f.emit(f"load i64, ptr {place}, align 8")
     f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
     _succeed(e, function, f"ptr {first}, i64 {count}")
-    last = f.load(dtype, _at(f, first, f.emit(f"sub i64 {count}, 1"), size))
     upper = f.emit(f"lshr i64 {count}, 1")
     high = f.load(dtype, _at(f, first, upper, size))
     odd = f.emit(f"trunc i64 {count} to i1")
     lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
     low = f.load(dtype, _at(f, first, lower, size))
+    low, high = (f.cast(each, dtype, node.dtype) for each in (low, high))
     low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
     mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
     middle = f.select(odd, kind, high, mean)
-    lost = f.emit(f"fcmp uno {kind} {last}, {last}")
+    if dtype.kind == "f":
+        last = f.load(dtype, _at(f, first, f.emit(f"sub i64 {count}, 1"), size))
+        middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
     e.memory.hold(made.place)
     e.memory.release(made.place)
-    return Scalar(f.select(lost, kind, last, middle), dtype, False)
+    return Scalar(middle, node.dtype, False)
 
 
 def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,15 @@ def converted(function: Function, value: Scalar, target: Dtype) -> str:
     if value.weak and source == _INT and target in (np.dtype(np.float32), np.dtype(np.complex64)):
         _fits(function, value, -_EXACT, _EXACT, target)
     return function.cast(value.register, source, target)
+
+
+def element(function: Function, value: Scalar, target: Dtype) -> str:
+    """A number as it is written into one element: fails where its value does not fit, whose number it may be."""
+    if value.dtype.kind in "iu" and target.kind in "iu" and np.can_cast(value.dtype, _INT):
+        value = replace(value, register=function.cast(value.register, value.dtype, _INT), dtype=_INT, weak=True)
+    elif value.dtype.kind != "f":
+        raise Unsupported(f"an element of {target} that is {value.dtype}")
+    return converted(function, value, target)
 
 
 def _fits(function: Function, value: Scalar, low: int, high: int, target: Dtype) -> None:
