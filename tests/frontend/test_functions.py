@@ -22,7 +22,8 @@ def test_impure_functions_run_every_time(function):
     futurized = fx.futurize(function)
     results = {float(np.asarray(futurized(np.ones(2)))[0]) for _ in range(3)}
     assert len(results) == 3
-    assert is_staged(futurized, (np.ones(2),)) in (False, "fragment")
+    counts = function is function_cases.impure_global_dict  # numbers that change are inputs
+    assert is_staged(futurized, (np.ones(2),)) in ((True,) if counts else (False, "fragment"))
 
 
 def test_seeded_random_numbers_are_those_of_numpy():
