@@ -85,17 +85,19 @@ class Region:
 
 
 def analyse(graph: Graph) -> Region:
-    """Sort the operands of a region. Raises ValueError if one of its nodes cannot be compiled exactly."""
+    """Sort the operands of a region: a single number is a scalar, but for arrays of one element in a region whose
+    result is one. Raises ValueError if one of its nodes cannot be compiled exactly."""
+    single = graph.outs[0].size == 1
     position = {node: k for k, node in enumerate(graph.params)}
     scalars: dict[tuple[Node, Dtype, str], Scalar] = {}
     for node in graph.nodes:
         if not node.inputs:
             continue
         for source, held in zip(node.inputs, helds_of(node), strict=True):
-            if not source.inputs and source.size == 1:
+            if not source.inputs and source.size == 1 and not (single and source.shape):
                 for part in ("real", "imag") if held.kind == "c" else ("",):
                     scalars[source, held, part] = Scalar(source, held, position.get(source), part)
-    arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
+    arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1 or (single and node.shape))
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
