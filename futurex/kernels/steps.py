@@ -46,7 +46,7 @@ class Numbered(Protocol):
 
 
 Places = Sequence[tuple[int, int]]
-"""Addresses of words that say where an array lies, each with the bytes from its first element to what the word means."""
+"""Addresses of words that say where an array lies, each with the bytes from its first element to what is meant."""
 
 
 @runtime_checkable

@@ -31,6 +31,8 @@ MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
 LEAST_BLOCK = 4096
 """Elements of a block in the mean, as many as are computed while a kernel is called."""
+MOST_LEVELS = 24
+"""Nodes one behind the other that a block goes through."""
 
 Bounds = tuple[tuple[int, int], ...]
 """For each axis the first element of a block, and the one behind the last."""
@@ -85,22 +87,25 @@ class _Joins:
         self.gone = {node for node in self.cut if self._vanishes(node)}
         while self._settle(graph):
             pass
-        self.roots = [node for node in graph.nodes if node in self.cut and node not in self.gone and self._is_root(node)]
+        self.roots = [node for node in graph.nodes if node in self.cut and node not in self.gone]
+        self.inside = self._all_inside(graph)
         self.grids: dict[Node, Grid] = {}
 
-    def _all_cut(self, graph: Graph, refused: set[Node]) -> dict[Node, None]:
-        """Joins, what is a slice of one, and what is computed of either, element by element."""
-        cut: dict[Node, None] = {}
+    def _all_cut(self, graph: Graph, refused: set[Node]) -> dict[Node, int]:
+        """Joins, what is a slice of one, and what is computed of either, element by element; each with the number of
+        those that it is made of one after the other."""
+        cut: dict[Node, int] = {}
         for node in graph.nodes:
-            if node in refused:
+            level = 1 + max((cut.get(source, 0) for source in node.inputs), default=0)
+            if node in refused or level > MOST_LEVELS:
                 continue
-            reads = any(source in cut for source in node.inputs)
-            if (_is_join(node) and _parts_suit(node)) or (reads and (_slice_of(node) or self._computes(node, cut))):
-                cut[node] = None
+            follows = level > 1 and (_slice_of(node) is not None or self._computes(node, cut))
+            if follows or (_is_join(node) and _parts_suit(node)):
+                cut[node] = level
         return cut
 
     @staticmethod
-    def _computes(node: Node, cut: Mapping[Node, None]) -> bool:
+    def _computes(node: Node, cut: Mapping[Node, int]) -> bool:
         return _is_large(node) and _is_computed(node) and all(
             source not in cut or source.shape == node.shape for source in node.inputs
         )  # fmt: skip
@@ -128,9 +133,6 @@ class _Joins:
         self.gone = {node for node in self.gone if len(ends[node]) <= most[node]}
         return (len(self.cut), len(self.gone)) != before
 
-    def _is_root(self, node: Node) -> bool:
-        return _is_join(node) or node.record.elementwise
-
     def _reader(self, node: Node) -> Node | None:
         """The one node that reads it, and reads it once."""
         users = self.users[node]
@@ -138,25 +140,21 @@ class _Joins:
             return None
         return self._reader(users[0]) if _dropped(users[0]) else users[0]
 
-    def _inside(self, node: Node) -> bool:
-        """Is it computed, once, where the one node that reads it is written?"""
-        user = self._reader(node)
-        if user is None or node in self.cut or not _is_computed(node):
-            return False
-        return (_is_join(user) or user.shape == node.shape) and (self._inside(user) or self._once(user))
-
-    def _once(self, node: Node) -> bool:
-        """Is it written, or vanishes, and is each of its elements read once then?"""
-        while node in self.gone:
+    def _all_inside(self, graph: Graph) -> dict[Node, int]:
+        """What is computed, once, where the one node that reads it is written, and how many nodes before that."""
+        once: dict[Node, int] = dict.fromkeys(self.roots, 0)
+        for node in reversed(graph.nodes):
             user = self._reader(node)
-            if user is None:
-                return False
-            node = user
-        return node in self.roots
+            if user not in once or (node in self.cut and node not in self.gone):
+                continue
+            suits = _is_computed(node) and (_is_join(user) or user.shape == node.shape)
+            if node in self.gone or (suits and once[user] < MOST_LEVELS):
+                once[node] = once[user] + 1
+        return {node: far for node, far in once.items() if node not in self.cut}
 
     def absorbed(self, node: Node) -> bool:
-        """Is a node that is no join computed in blocks, where these are written?"""
-        return node in self.gone or self._inside(node)
+        """Is a node computed in blocks, where these are written?"""
+        return node in self.gone or node in self.inside
 
     def grid(self, node: Node) -> Grid:
         """Where a node is cut into blocks."""
@@ -238,7 +236,7 @@ def _as(part: Node, join: Node) -> Node:
 
 
 def _fill(pad: Node) -> Node | None:
-    """The number around what is padded, as the array holds it; None where that is not known, or NumPy would complain."""
+    """The number around what is padded, as the array holds it; None where it is not known, or NumPy would complain."""
     held = scalar_of(pad.inputs[1])
     if held is None:
         return None
@@ -287,7 +285,7 @@ class _Blocks:
         if node.op == "pad":
             inner, low = node.inputs[0], [-low for low, _ in node.attrs["widths"]]
             moved = _shifted(bounds, low)
-            if all(0 <= first and last <= extent for (first, last), extent in zip(moved, inner.shape, strict=True)):
+            if all(first >= 0 and last <= extent for (first, last), extent in zip(moved, inner.shape, strict=True)):
                 return self._value(inner, moved)
             fill = _fill(node)
             assert fill is not None
@@ -352,7 +350,9 @@ def _neighbours(shape: Sequence[int], block: Sequence[int], index: Index) -> int
 
 def _dropped(node: Node) -> list[int]:
     """The axes of one element that a view puts between those of its operand; none for other nodes."""
-    if node.op not in ("reshape", "load") or len(node.inputs) != 1 or not node.is_static or not node.inputs[0].is_static:
+    if node.op not in ("reshape", "load") or len(node.inputs) != 1:
+        return []
+    if not (node.is_static and node.inputs[0].is_static):
         return []
     if node.op == "load" and not all(_adds_axes(step) for step in node.attrs["chain"]):
         return []

@@ -43,9 +43,12 @@ def blocks_of(node: Node) -> list[Block]:
         target = block_of(whole, index)
         found.append(
             Block(
-                apply("fused", *(node.inputs[k] for k in inputs), graph=region), inputs, index,
-                None if target.flags.c_contiguous else target, address_of(target) - address_of(whole),
-            )  # fmt: skip
+                apply("fused", *(node.inputs[k] for k in inputs), graph=region),
+                inputs,
+                index,
+                None if target.flags.c_contiguous else target,
+                address_of(target) - address_of(whole),
+            )
         )
     return found
 

@@ -49,8 +49,8 @@ def collapse(
         if extent == 1 and not (axis == -1 and (gaps or single)):
             continue
         column = tuple(_moves(operand, axis) for operand in operands)
-        apart = any(column[k] for k in gaps if k != last or axis not in dense)
-        if columns and columns[-1][1] == column and not apart and extent > 1:
+        gapped = any(column[k] for k in gaps if k != last or axis not in dense)
+        if columns and columns[-1][1] == column and not gapped and extent > 1:
             columns[-1] = (columns[-1][0] * extent, column, axis)
         else:
             columns.append((extent, column, axis))
