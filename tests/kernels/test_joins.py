@@ -76,7 +76,11 @@ def test_calls_whose_arrays_move(f):
     assert not any(np.may_share_memory(result, a) for result, _, a in kept)
 
 
-@pytest.mark.parametrize("a", [A[:, ::-1], np.asfortranarray(A), A[::2], A[:, 1:], A[::-1]], ids=["turned", "columns", "rows", "inside", "back"])
+@pytest.mark.parametrize(
+    "a",
+    [A[:, ::-1], np.asfortranarray(A), A[::2], A[:, 1:], A[::-1]],
+    ids=["turned", "columns", "rows", "inside", "back"],
+)
 def test_arguments_that_lie_otherwise(a):
     for f in (rows, stacked, rolled, around):
         assert same(plan_of(f, a).run([a])[0], np.ascontiguousarray(f(a)))
