@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
+from futurex.kernels.numba_ import past
 from futurex.passes import joins
 
 A = np.random.default_rng(4).standard_normal((300, 400)) * 9
@@ -92,6 +93,21 @@ def test_without_generated_kernels(monkeypatch):
         plan = plan_of(f, A)
         assert {each.kernel.backend for each in plan.instructions} == {"numpy"}
         assert same(plan.run([A])[0], f(A))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "D"])
+def test_blocks_of_what_no_cache_holds_go_past_it(dtype, monkeypatch):
+    def f(a):
+        return np.concatenate([a[:1], a + a, a])
+
+    a = A.astype(dtype)
+    a = a[:, :399].copy()  # blocks begin within a line
+    monkeypatch.setattr(past, "last_cache", lambda: f(a).nbytes)
+    plan = plan_of(f, a)
+    (made,) = [each for each in plan.instructions if each.node.op == "fused_join"]
+    assert all("!nontemporal" in kernel.call.text for kernel in made.kernel.call.kernels)
+    for _ in range(3):
+        assert same(plan.run([a])[0], f(a))
 
 
 def test_a_join_that_is_given_back_is_made_once_and_read():

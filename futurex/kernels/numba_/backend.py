@@ -103,9 +103,12 @@ class NumbaBackend:
         )  # fmt: skip
 
     def _join(self, node: Node, threads: int) -> Kernel | None:
-        """Regions that are each written to a block of one array."""
+        """Regions that are each written to a block of one array: past the caches where that is larger, but for rows
+        with gaps between them, whose first and last lines that costs more than it saves."""
         blocks = blocks_of(node)
-        kernels = [self._region(each.node, threads, each.target, least=1) for each in blocks]
+        kernels = [
+            self._region(each.node, threads, each.target, 1, (node,) if each.target is None else ()) for each in blocks
+        ]
         found = [kernel for kernel in kernels if kernel is not None]
         if len(found) < len(blocks):
             return None
@@ -119,13 +122,14 @@ class NumbaBackend:
         )  # fmt: skip
 
     def _region(
-        self, node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW
+        self, node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
+        written: Sequence[Node] = (),
     ) -> Kernel | None:
         try:
             if node.op == "fused_reduction":
                 program = reducing(node, threads)
             else:
-                program = elementwise(node, threads, target, least)
+                program = elementwise(node, threads, target, least, written)
         except ValueError:
             return None
         return kernel_of(node, program, self.name)

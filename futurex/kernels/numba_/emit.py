@@ -112,14 +112,17 @@ _LEAST_ASIDE = 1024
 """Elements of rows that are not whole pieces: what lies beside these is stored apart."""
 
 
-def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
+def emit(
+    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = ()
+) -> str:
     """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
+    ``written``: arrays of which results are parts that are written one after the other, if they are.
     """
     apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
-    aside = apart and whole and past.outgrows(region.graph.outs, region.graph.params)
+    aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,11 +75,12 @@ def _share(node: Node, threads: int, pieces: int) -> Share:
 
 
 def elementwise(
-    node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW
+    node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
+    written: Sequence[Node] = (),
 ) -> Program:
     """The kernel of a ``fused`` node. ``target``: an array that lies as its one result does, where that has gaps
-    between its rows; ``least``: elements of a row from which operands with gaps are read where they lie. Raises
-    ValueError if there is none."""
+    between its rows; ``least``: elements of a row from which operands with gaps are read where they lie; ``written``:
+    the array of which the result is a part, if it is one. Raises ValueError if there is none."""
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
@@ -96,7 +97,7 @@ def elementwise(
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     return Program(
         layout.extents, region.arrays, steps, views | ({} if target is None else {-1: 1}), region.scalars,
-        lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
+        lambda aliases: emit(region, layout, aliases, openmp() is not None, written),
         _share(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,
