@@ -16,16 +16,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from futurex.ops.fusion import loop_of
-from futurex.ops.joined import Index
-from futurex.ops.strides import LEAST_ROW, is_scattered, step_of
-from futurex.ops.views import Step, box
-from futurex.passes.fold import constant
-from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS, MOST_NODES
+from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, parts_of, slice_of
+from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
-from futurex.passes.simplify import scalar_of, simplified
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph, topological
-from futurex.tree.node import Node, apply, const, param
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
 
 MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
@@ -33,9 +29,9 @@ LEAST_BLOCK = 4096
 """Elements of a block in the mean, as many as are computed while a kernel is called."""
 MOST_LEVELS = 24
 """Nodes one behind the other that a block goes through."""
+MOST_READERS = 2
+"""Nodes in which a join is read where its parts lie: as often the parts are read, and their blocks are computed."""
 
-Bounds = tuple[tuple[int, int], ...]
-"""For each axis the first element of a block, and the one behind the last."""
 Grid = tuple[tuple[int, ...], ...]
 """For each axis where it is cut."""
 
@@ -69,13 +65,22 @@ def _is_computed(node: Node) -> bool:
     return node.record.elementwise and node.is_static and isinstance(node.aval, Aval) and loop_of(node) is not None
 
 
-def _slice_of(node: Node) -> Bounds | None:
-    """Where a slice of neighbours lies in the array that it is one of; None for other nodes."""
-    if node.op != "load" or len(node.inputs) != 1 or not node.is_static or not node.inputs[0].is_static:
-        return None
-    base = node.inputs[0]
-    bounds = box(base.shape, node.attrs["chain"])
-    return tuple(bounds) if bounds is not None and node.ndim == base.ndim else None
+def _parts_suit(node: Node) -> bool:
+    """Are all parts arrays that generated code can read, and convert?"""
+    if node.op == "pad":
+        return fill_of(node) is not None and _converts(node.inputs[0], node)
+    return all(_converts(part, node) for part, _ in parts_of(node))
+
+
+def _converts(part: Node, join: Node) -> bool:
+    if not isinstance(part.aval, Aval) or not part.is_static:
+        return False
+    return loop_of(as_part(part, join)) is not None if part.dtype != join.dtype else _is_copied(part)
+
+
+def _is_copied(part: Node) -> bool:
+    """Does generated code know the dtype?"""
+    return loop_of(apply("cast", param(Aval((2,), np.dtype(bool)), "x"), dtype=part.dtype)) is not None
 
 
 class _Joins:
@@ -99,7 +104,7 @@ class _Joins:
             level = 1 + max((cut.get(source, 0) for source in node.inputs), default=0)
             if node in refused or level > MOST_LEVELS:
                 continue
-            follows = level > 1 and (_slice_of(node) is not None or self._computes(node, cut))
+            follows = level > 1 and (slice_of(node) is not None or self._computes(node, cut))
             if follows or (_is_join(node) and _parts_suit(node)):
                 cut[node] = level
         return cut
@@ -129,7 +134,7 @@ class _Joins:
         ends: dict[Node, set[Node]] = {}
         for node in reversed(graph.nodes):
             ends[node] = set[Node]().union(*(ends[user] for user in self.users[node])) if node in self.gone else {node}
-        most = {node: 1 if node.record.elementwise else _MOST_READERS for node in self.gone}
+        most = {node: 1 if node.record.elementwise else MOST_READERS for node in self.gone}
         self.gone = {node for node in self.gone if len(ends[node]) <= most[node]}
         return (len(self.cut), len(self.gone)) != before
 
@@ -138,7 +143,7 @@ class _Joins:
         users = self.users[node]
         if node in self.outs or len(set(users)) != 1 or (len(users) > 1 and _is_join(users[0])):
             return None
-        return self._reader(users[0]) if _dropped(users[0]) else users[0]
+        return self._reader(users[0]) if dropped_axes(users[0]) else users[0]
 
     def _all_inside(self, graph: Graph) -> dict[Node, int]:
         """What is computed, once, where the one node that reads it is written, and how many nodes before that."""
@@ -176,216 +181,24 @@ class _Joins:
     def _sources(node: Node) -> list[tuple[Node, Sequence[int]]]:
         """What it is cut as, and how far before a source's first element its own lies."""
         if node.op == "load":
-            bounds = _slice_of(node)
+            bounds = slice_of(node)
             assert bounds is not None
             return [(node.inputs[0], [low for low, _ in bounds])]
         if node.op == "pad":
             return [(node.inputs[0], [-low for low, _ in node.attrs["widths"]])]
         if node.op == "concatenate":
             return [(part, [-start if k == node.attrs["axis"] else 0 for k in range(node.ndim)])
-                    for part, start in _parts(node)]  # fmt: skip
+                    for part, start in parts_of(node)]  # fmt: skip
         return [(source, [0] * node.ndim) for source in node.inputs if source.shape == node.shape]
 
-    def blocks_of(self, root: Node) -> _Blocks | None:
+    def blocks_of(self, root: Node) -> Blocks | None:
         """How it is written; None where that would not pay."""
         ends = [(0, *cuts, extent) for cuts, extent in zip(self.grid(root), root.shape, strict=True)]
         count = math.prod(len(each) - 1 for each in ends)
         if count > min(MOST_BLOCKS, max(1, root.size // LEAST_BLOCK)):
             return None
-        blocks = _Blocks(self)
+        blocks = Blocks(self.absorbed)
         for bounds in itertools.product(*map(itertools.pairwise, ends)):
             if not blocks.add(root, tuple(bounds)):
                 return None
         return blocks if blocks.pays(root) else None
-
-
-_MOST_READERS = 2
-"""Nodes in which a join is read where its parts lie: as often the parts are read, and their blocks are computed."""
-
-
-def _parts(node: Node) -> list[tuple[Node, int]]:
-    """The parts of a concatenation that are not empty, and where each begins."""
-    axis, start, found = node.attrs["axis"], 0, []
-    for part in node.inputs:
-        if part.size:
-            found.append((part, start))
-        start += part.shape[axis]
-    return found
-
-
-def _parts_suit(node: Node) -> bool:
-    """Are all parts arrays that generated code can read, and convert?"""
-    if node.op == "pad":
-        return _fill(node) is not None and _converts(node.inputs[0], node)
-    return all(_converts(part, node) for part, _ in _parts(node))
-
-
-def _converts(part: Node, join: Node) -> bool:
-    if not isinstance(part.aval, Aval) or not part.is_static:
-        return False
-    return loop_of(_as(part, join)) is not None if part.dtype != join.dtype else _is_copied(part)
-
-
-def _is_copied(part: Node) -> bool:
-    """Does generated code know the dtype?"""
-    return loop_of(apply("cast", param(Aval((2,), np.dtype(bool)), "x"), dtype=part.dtype)) is not None
-
-
-def _as(part: Node, join: Node) -> Node:
-    return part if part.dtype == join.dtype else apply("cast", part, dtype=join.dtype)
-
-
-def _fill(pad: Node) -> Node | None:
-    """The number around what is padded, as the array holds it; None where it is not known, or NumPy would complain."""
-    held = scalar_of(pad.inputs[1])
-    if held is None:
-        return None
-    return constant(apply("full", const(held), shape=(), dtype=pad.dtype), [held])
-
-
-class _Blocks:
-    """The graphs of an array's blocks, with the views that they read."""
-
-    def __init__(self, joins: _Joins) -> None:
-        self.joins = joins
-        self.params: dict[tuple[Node, Bounds], Node] = {}
-        self.outs: list[Node] = []
-        self.indices: list[Index] = []
-        self.made: dict[tuple[Node, Bounds], Node] = {}
-
-    def add(self, root: Node, bounds: Bounds) -> bool:
-        """One more block; False where none can be made."""
-        index: list[tuple[int | str | None, ...]] = [("s", low, high, None) for low, high in bounds]
-        node, inner = self._part_of(root, bounds) if root.op == "concatenate" else (root, bounds)
-        if node.dtype == root.dtype and (dropped := _dropped(node)) and self.joins.absorbed(node.inputs[0]):
-            node, inner = node.inputs[0], tuple(each for k, each in enumerate(inner) if k not in dropped)
-            index = [("i", each[1]) if k in dropped else each for k, each in enumerate(index)]
-        value = self._value(node, inner) if node is not root else self._computed(root, bounds)
-        if value.dtype != root.dtype:
-            value = apply("cast", value, dtype=root.dtype)
-        self.outs.append(value)
-        self.indices.append(tuple(index))
-        inside = _inside_of(value)
-        return len(inside) <= MOST_NODES and sum(not each.inputs for each in inside) <= MOST_ARRAYS
-
-    def _value(self, node: Node, bounds: Bounds) -> Node:
-        """A node's elements in these bounds, in which it is not cut."""
-        if (node, bounds) not in self.made:
-            inside = self.joins.absorbed(node)
-            self.made[node, bounds] = self._computed(node, bounds) if inside else self._read(node, bounds)
-        return self.made[node, bounds]
-
-    def _computed(self, node: Node, bounds: Bounds) -> Node:
-        if node.op == "load":
-            starts = _slice_of(node)
-            assert starts is not None
-            return self._value(node.inputs[0], _shifted(bounds, [low for low, _ in starts]))
-        if node.op == "concatenate":
-            return _as(self._value(*self._part_of(node, bounds)), node)
-        if node.op == "pad":
-            inner, low = node.inputs[0], [-low for low, _ in node.attrs["widths"]]
-            moved = _shifted(bounds, low)
-            if all(first >= 0 and last <= extent for (first, last), extent in zip(moved, inner.shape, strict=True)):
-                return self._value(inner, moved)
-            fill = _fill(node)
-            assert fill is not None
-            return apply("broadcast_to", fill, shape=tuple(last - first for first, last in bounds))
-        operands = [self._value(source, _of_operand(source, bounds)) for source in node.inputs]
-        return apply(node.op, *operands, **node.attrs)
-
-    def _part_of(self, node: Node, bounds: Bounds) -> tuple[Node, Bounds]:
-        """The part of a concatenation in which a block lies, and where."""
-        axis = node.attrs["axis"]
-        part, start = next(each for each in reversed(_parts(node)) if each[1] <= bounds[axis][0])
-        return part, _shifted(bounds, [-start if k == axis else 0 for k in range(node.ndim)])
-
-    def _read(self, node: Node, bounds: Bounds) -> Node:
-        """A parameter of the graph, or a number."""
-        if node.op == "const" and not node.shape:
-            return node
-        value = scalar_of(node) if node.op == "full" else None
-        if value is not None:
-            return apply("broadcast_to", const(value), shape=tuple(last - first for first, last in bounds))
-        if (node, bounds) not in self.params:
-            shape = tuple(last - first for first, last in bounds)
-            self.params[node, bounds] = param(Aval(shape, node.dtype, node.aval.weak), f"a{len(self.params)}")
-        return self.params[node, bounds]
-
-    def pays(self, root: Node) -> bool:
-        """Are rows long enough, on the whole, and is there anything to compute or to copy?"""
-        sources = {inner: _view(*key) for key, inner in self.params.items()}
-        rows = 0
-        for value, index in zip(self.outs, self.indices, strict=True):
-            read = [sources[each] for each in _inside_of(value) if each in sources]
-            copied = all(not each.inputs or each.op == "cast" for each in _inside_of(value))
-            if copied and any(is_scattered(each, 1) for each in read):
-                return False  # NumPy copies those once
-            gaps = any(step_of(each, 1) is not None for each in read)
-            rows += value.size // (value.shape[-1] if gaps else _neighbours(root.shape, value.shape, index))
-        return rows * LEAST_ROW <= root.size
-
-    def make(self, root: Node, new: Mapping[Node, Node]) -> Node:
-        """The node that writes all blocks."""
-        inputs = [_view(new.get(node, node), bounds) for node, bounds in self.params]
-        graph = Graph(list(self.params.values()), self.outs)
-        names = dict.fromkeys(node.op for node in graph.nodes if node.inputs and node.op != "broadcast_to")
-        graph.name = "_".join(("join", *names))
-        return apply("fused_join", *inputs, graph=graph, blocks=tuple(self.indices), shape=root.shape)
-
-
-def _inside_of(value: Node) -> list[Node]:
-    return list(topological((value,)))
-
-
-def _neighbours(shape: Sequence[int], block: Sequence[int], index: Index) -> int:
-    """How many elements of a block follow each other in an array of this shape."""
-    count = 1
-    for extent, entry in zip(reversed(shape), reversed(index), strict=True):
-        own = 1 if entry[0] == "i" else entry[2] - entry[1]
-        count *= own
-        if own < extent:
-            break
-    return count
-
-
-def _dropped(node: Node) -> list[int]:
-    """The axes of one element that a view puts between those of its operand; none for other nodes."""
-    if node.op not in ("reshape", "load") or len(node.inputs) != 1:
-        return []
-    if not (node.is_static and node.inputs[0].is_static):
-        return []
-    if node.op == "load" and not all(_adds_axes(step) for step in node.attrs["chain"]):
-        return []
-    own, found = list(node.inputs[0].shape), []
-    for axis, extent in enumerate(node.shape):
-        if own and own[0] == extent:
-            own.pop(0)
-        elif extent == 1:
-            found.append(axis)
-        else:
-            return []
-    return [] if own else found
-
-
-def _adds_axes(step: Step) -> bool:
-    """Does a step of a view leave all elements where they are, beside new axes?"""
-    return step[0] == "index" and all(entry in (("n",), ("s", None, None, None)) for entry in step[1])
-
-
-def _shifted(bounds: Bounds, by: Sequence[int]) -> Bounds:
-    return tuple((first + far, last + far) for (first, last), far in zip(bounds, by, strict=True))
-
-
-def _of_operand(source: Node, bounds: Bounds) -> Bounds:
-    """What a block of a result reads of an operand that is broadcast."""
-    own = bounds[len(bounds) - source.ndim :]
-    return tuple((0, 1) if extent == 1 else each for each, extent in zip(own, source.shape, strict=True))
-
-
-def _view(node: Node, bounds: Bounds) -> Node:
-    """The block of a node as a view of it; itself where that is all of it."""
-    if all((0, extent) == each for each, extent in zip(bounds, node.shape, strict=True)):
-        return node
-    made = apply("load", node, chain=(("index", tuple(("s", first, last, None) for first, last in bounds)),))
-    other = simplified(made)
-    return made if other is None else other

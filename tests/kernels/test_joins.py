@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.numba_ import past
-from futurex.passes import joins
+from futurex.passes import blocks, joins
 
 A = np.random.default_rng(4).standard_normal((300, 400)) * 9
 DTYPES = ["f4", "f8", "f2", "i2", "i8", "u4", "?", "F", "D"]
@@ -212,7 +212,7 @@ def test_any_join_is_numpys(program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joins, "ALONE_ELEMENTS", 1)
         patch.setattr(joins, "LEAST_BLOCK", 1)
-        patch.setattr(joins, "LEAST_ROW", 0)
+        patch.setattr(blocks, "LEAST_ROW", 0)
         results = plan_of(f, *arrays).run(arrays)
     expected = f(*arrays)
     expected = expected if isinstance(expected, tuple) else (expected,)
