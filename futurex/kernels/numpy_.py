@@ -14,6 +14,7 @@ from futurex.kernels.parts import in_parts
 from futurex.kernels.recycling import LEAST_BYTES, kept
 from futurex.kernels.registry import Kernel
 from futurex.ops.index import fancy_index
+from futurex.ops.joined import write_blocks
 from futurex.ops.views import Chain, around, index_of, keep, store_into, view
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -315,6 +316,16 @@ def _fused_store(node: Node) -> Callable[..., Any]:
     return call
 
 
+def _fused_join(node: Node) -> Callable[..., Any]:
+    graph, blocks = node.attrs["graph"], node.attrs["blocks"]
+
+    def call(out: Any, *inputs: Any) -> Any:
+        write_blocks(out, blocks, graph(*inputs))
+        return out
+
+    return call
+
+
 def _takes(node: Node) -> bool:
     """Does an array of indices pick along an axis that is not the first, and enough for a look at all of them?"""
     if node.op != "gather" or not node.is_static or not isinstance(node.aval, Aval) or node.aval.nbytes < _MUCH:
@@ -383,6 +394,7 @@ _WRITERS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "room": lambda node: lambda out: out,
     "store": _store,
     "fused_store": _fused_store,
+    "fused_join": _fused_join,
     "scatter": _scatter,
     "masked_store": _masked_store,
 }

@@ -45,16 +45,20 @@ class Numbered(Protocol):
     copied: frozenset[int]
 
 
+Places = Sequence[tuple[int, int]]
+"""Addresses of words that say where an array lies, each with the bytes from its first element to what is meant."""
+
+
 @runtime_checkable
 class Following(Protocol):
     """A kernel whose steps find arrays by addresses in a block, and may be given others there, as long as strides and
     alignment stay, and no result comes to lie on an operand or leaves one.
 
-    ``places``: the addresses of the words that say where results lie, and where an input does.
+    ``places``: the words that say where results lie, and where an input does.
     """
 
     @property
-    def places(self) -> tuple[Sequence[int], Mapping[int, int]]: ...
+    def places(self) -> tuple[Sequence[Places], Mapping[int, Places]]: ...
 
 
 class Workspace:

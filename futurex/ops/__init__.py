@@ -23,6 +23,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     fusion,
     heads,
     index,
+    joined,
     library,
     linalg,
     logits,

@@ -21,11 +21,12 @@ def lies_in_rows(array: np.ndarray[Any, Any], step: int = 1) -> bool:
     return array.flags.aligned and array.strides[-1] == step * size and all(each % size == 0 for each in array.strides)
 
 
-def step_of(node: Node) -> int | None:
+def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
     """How many elements lie from one to the next in the rows of a view of a dense array that has gaps, and that a
-    region of elementwise operations reads where it lies; None for what is no such view."""
+    region of elementwise operations reads where it lies; None for what is no such view, or has rows of fewer than
+    ``least`` elements."""
     found = _stand_in(node)
-    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < LEAST_ROW:
+    if found is None or found.flags.c_contiguous or not found.ndim or found.shape[-1] < least:
         return None
     step = found.strides[-1] // found.itemsize
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
@@ -36,10 +37,10 @@ def has_gaps(node: Node) -> bool:
     return step_of(node) == 1
 
 
-def is_scattered(node: Node) -> bool:
-    """Is it a view of a dense array that only a copy brings into rows?"""
+def is_scattered(node: Node, least: int = LEAST_ROW) -> bool:
+    """Is it a view of a dense array that only a copy brings into rows, of at least so many elements?"""
     found = _stand_in(node)
-    return found is not None and not found.flags.c_contiguous and not has_gaps(node)
+    return found is not None and not found.flags.c_contiguous and step_of(node, least) != 1
 
 
 def is_gathered(node: Node) -> bool:

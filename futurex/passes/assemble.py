@@ -34,7 +34,7 @@ def assemble(graph: Graph) -> Graph:
             continue
         for first in dict.fromkeys(users[zeros]):
             stores = list(_stores(zeros, first, users, graph))
-            covered = sum(store.inputs[1].size for store in stores) == zeros.size
+            covered = sum(map(_count, stores)) == zeros.size
             if covered or any(store.inputs[1].size >= ALONE_ELEMENTS for store in stores):
                 base = functools.partial(_room, len(makers)) if covered else _full
                 makers |= {store: functools.partial(_written, store, None) for store in stores}
@@ -64,7 +64,8 @@ def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Gr
         bounds = box(shape, chain)
         if bounds is None or space not in (None, shape) or not isinstance(value.aval, Aval) or not value.is_static:
             return
-        whole = value.size == math.prod(high - low for low, high in bounds) and value.dtype == base.dtype
+        wide = node.attrs["mode"] == "set" or value.size == _count(node)  # what is set may be broadcast
+        whole = wide and value.dtype == base.dtype
         alone = not value.inputs or (users[value] == [node] and value not in graph.outs)
         if not (whole and alone) or any(_meet(bounds, others) for others in before):
             return
@@ -74,6 +75,13 @@ def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Gr
         if len(users[node]) != 1 or node in graph.outs:
             return
         base, node = node, users[node][0]
+
+
+def _count(store: Node) -> int:
+    """Elements that one of these stores writes."""
+    bounds = box(*_apart(store))
+    assert bounds is not None
+    return math.prod(high - low for low, high in bounds)
 
 
 def _apart(store: Node) -> tuple[tuple[int, ...], Chain]:

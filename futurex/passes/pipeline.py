@@ -13,6 +13,7 @@ from futurex.passes.dead import prune
 from futurex.passes.epilogue import join_epilogues
 from futurex.passes.expand import expand
 from futurex.passes.fuse import fuse
+from futurex.passes.joins import join_in_place
 from futurex.passes.loop_inputs import give_loops
 from futurex.passes.low_rank import join_updates
 from futurex.passes.orders import keep_orders
@@ -38,7 +39,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
     keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows, arrange_reductions, keep_orders,
-    assemble, give_loops, fuse, join_updates, recompute, join_siblings, write_through,
+    assemble, give_loops, join_in_place, fuse, join_updates, recompute, join_siblings, write_through,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
@@ -70,7 +71,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     graph = inline_regions(graph)
     chosen = PASSES if passes is None else passes
     # Loops deliver to views, and begin with arrays of their own, in their way.
-    inside = [each for each in chosen if each not in (assemble, give_loops, write_through)]
+    inside = [each for each in chosen if each not in (assemble, give_loops, join_in_place, write_through)]
     graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=inside, check=check)))
     for each in chosen:
         graph = each(graph)

@@ -14,7 +14,9 @@ from futurex.tree.source import at
 
 Rule = Callable[[Node], Node | None]
 Maker = Callable[[Mapping[Node, Node]], Node]
-_FINISHED = frozenset(("fused", "fused_reduction", "fused_store", "row_products", "rank_update", "spectral_region"))
+_FINISHED = frozenset((
+    "fused", "fused_reduction", "fused_store", "fused_join", "row_products", "rank_update", "spectral_region",
+))  # fmt: skip
 _MOST_STEPS = 64  # far more than any chain of rules that fire on one node; a loop among rules ends here
 
 

@@ -115,21 +115,21 @@ class Together:
                 )  # fmt: skip
         return [[] if number in otherwise else places for number, places in enumerate(found)]
 
-    def _all_follow(self, fresh: Collection[int]) -> list[list[tuple[int, Operand]]]:
-        """For each value that only kernels read and write which follow it: the places where its address stands, each
-        with the operand. Arguments that a result may lie on are not among them."""
-        found: list[list[tuple[int, Operand]]] = [[] for _ in self._readers]
+    def _all_follow(self, fresh: Collection[int]) -> list[list[tuple[int, int, Operand]]]:
+        """For each value that only kernels read and write which follow it: the places where its address stands, or one
+        so many bytes behind it, each with the operand. Arguments that a result may lie on are not among them."""
+        found: list[list[tuple[int, int, Operand]]] = [[] for _ in self._readers]
         otherwise: set[int | None] = set()
         for part in self._parts:
             written = {operand.number for operand in part.outs if operand.number is not None}
             outs, ins = part.bound.places if isinstance(part.bound, Following) else ((), {})
             follows = bool(outs) and written.issubset(fresh)
             for k, operand in enumerate((*part.outs, *part.ins)):
-                place = outs[k] if k < len(outs) else ins.get(k - len(part.outs))
+                places = outs[k] if k < len(outs) else ins.get(k - len(part.outs))
                 if operand.number is None:
                     continue
-                if follows and place is not None:
-                    found[operand.number].append((place, operand))
+                if follows and places is not None:
+                    found[operand.number] += [(place, behind, operand) for place, behind in places]
                 else:
                     otherwise.add(operand.number)
         return [[] if number in otherwise else places for number, places in enumerate(found)]
@@ -197,8 +197,8 @@ class Together:
             follows = bool(followed) and type(value) is np.ndarray
             self._watch.note(number, value, number=False, copied=follows)
             self._copies[number] = [
-                address_to(number, place, address_of(operand.seen(value)) - address_of(value))
-                for place, operand in (followed if follows else ())
+                address_to(number, place, address_of(operand.seen(value)) - address_of(value) + behind)
+                for place, behind, operand in (followed if follows else ())
             ]
             return
         ways = [how_to_copy(value, dtype) for _, dtype in places]

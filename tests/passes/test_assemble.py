@@ -163,3 +163,16 @@ def test_the_gradient_of_parts_is_written_by_the_products_that_make_it():
     assert not {"full", "store"} & set(written)
     for found, expected in zip(gradient(x.astype("f4"), w.astype("f4")), gradient(x, w), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("obj", "axis"), [(3, 0), (0, 1), (400, 1), (-1, 0)])
+@pytest.mark.parametrize("dtype", ["f4", "i8", "D"])
+def test_what_is_inserted_is_broadcast_between_the_parts(obj, axis, dtype):
+    def f(x):
+        return np.insert(x, obj, 0, axis=axis)
+
+    x = np.random.default_rng(2).integers(-9, 9, (300, 400)).astype(dtype)
+    plan = fx.futurize(f).trace(x).plan
+    assert "full" not in [each.node.op for each in plan.instructions]
+    found, expected = plan.run([x])[0], f(x)
+    assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())

@@ -241,6 +241,19 @@ def in_two_ways():
     return Graph([x, y], [x * 2.0 + y * y, x - y * 0.5])
 
 
+def part_of(node, low, high, axis):
+    entries = (*(("s", None, None, None),) * axis, ("s", low, high, None))
+    return apply("load", node, chain=(("index", entries),))
+
+
+def in_blocks():
+    """An array of four blocks, each of views of both arguments."""
+    x, y = array((300, 260), "x"), array((300, 260), "y")
+    down = apply("concatenate", part_of(x, 299, None, 0), part_of(x, 0, 299, 0), axis=0)
+    left = apply("concatenate", part_of(y, 3, None, 1), part_of(y, 0, 3, 1), axis=1)
+    return Graph([x, y], [down * left + x])
+
+
 @pytest.fixture
 def aimed(monkeypatch):
     """How often regions were aimed."""
@@ -249,7 +262,9 @@ def aimed(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("graph", "donate"), [(five_points, {}), (in_two_ways, {}), (in_two_ways, {1: 0})])
+@pytest.mark.parametrize(
+    ("graph", "donate"), [(five_points, {}), (in_two_ways, {}), (in_two_ways, {1: 0}), (in_blocks, {})]
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_arrays_may_move(graph, donate, threads):
     """Regions follow arguments and fresh results; what is written over an argument is aimed, or copied there."""
@@ -276,7 +291,7 @@ def test_arrays_may_move(graph, donate, threads):
 
 
 def test_what_is_followed_is_not_aimed_again(aimed):
-    for graph in (five_points(), in_two_ways()):
+    for graph in (five_points(), in_two_ways(), in_blocks()):
         plan = compile_plan(graph, threads=1)
         rng = np.random.default_rng(2)
         held = []

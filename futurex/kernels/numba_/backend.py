@@ -29,14 +29,15 @@ from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.crossings import HEAD
 from futurex.kernels.numba_.emit import Scalar, slot_format
+from futurex.kernels.numba_.joined import Joined, blocks_of
 from futurex.kernels.numba_.program import Program, elementwise, reducing
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.numba_.through import Through, over_of, written_to
 from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
-from futurex.kernels.steps import Bound, Step, Workspace, clearing, copying
+from futurex.kernels.steps import Bound, Places, Step, Workspace, clearing, copying
 from futurex.ops.fusion import COMPLEX, HALF
-from futurex.ops.strides import lies_in_rows
+from futurex.ops.strides import LEAST_ROW, lies_in_rows
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
@@ -84,12 +85,14 @@ class NumbaBackend:
             )  # fmt: skip
         if node.op == "fused_store":
             return self._through(node, threads)
+        if node.op == "fused_join":
+            return self._join(node, threads)
         return self._region(node, threads) if node.op in ("fused", "fused_reduction") else None
 
     def _through(self, node: Node, threads: int) -> Kernel | None:
         """A region that is written through a view; what it reads at the same place may be written over."""
         inner, target = apply("fused", *node.inputs[1:], graph=node.attrs["graph"]), written_to(node)
-        kernel = self._region(inner, threads, apart=not target.flags.c_contiguous)
+        kernel = self._region(inner, threads, None if target.flags.c_contiguous else target)
         if kernel is None:
             return None
         over = over_of(node) if isinstance(kernel.call, _Loop) and kernel.call.program.inplace else ()
@@ -99,9 +102,34 @@ class NumbaBackend:
             rows={0: 1} | {k + 1: step for k, step in kernel.rows.items() if k >= 0},
         )  # fmt: skip
 
-    def _region(self, node: Node, threads: int, apart: bool = False) -> Kernel | None:
+    def _join(self, node: Node, threads: int) -> Kernel | None:
+        """Regions that are each written to a block of one array: past the caches where that is larger, but for rows
+        with gaps between them, whose first and last lines that costs more than it saves."""
+        blocks = blocks_of(node)
+        kernels = [
+            self._region(each.node, threads, each.target, 1, (node,) if each.target is None else ()) for each in blocks
+        ]
+        found = [kernel for kernel in kernels if kernel is not None]
+        if len(found) < len(blocks):
+            return None
+        rows: dict[int, int] = {}
+        for each, kernel in zip(blocks, found, strict=True):
+            rows |= {each.inputs[k]: step for k, step in kernel.rows.items() if k >= 0}
+        call = Joined(node, blocks, found)
+        return Kernel(
+            call, self.name, into=True, contiguous=True, rows=rows, late=call, bind=call.bind,
+            own=sum(kernel.own for kernel in found),
+        )  # fmt: skip
+
+    def _region(
+        self, node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
+        written: Sequence[Node] = (),
+    ) -> Kernel | None:
         try:
-            program = reducing(node, threads) if node.op == "fused_reduction" else elementwise(node, threads, apart)
+            if node.op == "fused_reduction":
+                program = reducing(node, threads)
+            else:
+                program = elementwise(node, threads, target, least, written)
         except ValueError:
             return None
         return kernel_of(node, program, self.name)
@@ -266,12 +294,12 @@ class _BoundLoop:
                 self.numbers.setdefault(scalar.position, []).append(place)  # type: ignore[arg-type]
 
     @property
-    def places(self) -> tuple[Sequence[int], Mapping[int, int]]:
+    def places(self) -> tuple[Sequence[Places], Mapping[int, Places]]:
         """Where in the block it stands where arrays lie: results, and inputs by position."""
         first = self.block + 8 * len(self.loop.program.numbers)
         read = first + 8 * self.loop.results
-        places = {k: read + 8 * number for number, k in enumerate(self.loop.program.arrays)}
-        return range(first, read, 8), places
+        places = {k: [(read + 8 * number, 0)] for number, k in enumerate(self.loop.program.arrays)}
+        return [[(place, 0)] for place in range(first, read, 8)], places
 
     def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
         """The steps on these arrays; None where one does not lie as the code wants it, or the code is not there."""

@@ -15,7 +15,7 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.team import Share
-from futurex.kernels.steps import Bound, Step, Workspace
+from futurex.kernels.steps import Bound, Places, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
@@ -129,9 +129,10 @@ class _BoundWritten:
         self.steps: list[Step] = []
 
     @property
-    def places(self) -> tuple[Sequence[int], Mapping[int, int]]:
+    def places(self) -> tuple[Sequence[Places], Mapping[int, Places]]:
         """Where it stands where arrays lie: results, and inputs by position."""
-        words = range(address_of(self.words) + 8 * self.first, address_of(self.words) + self.words.nbytes, 8)
+        first = address_of(self.words) + 8 * self.first
+        words = [[(place, 0)] for place in range(first, address_of(self.words) + self.words.nbytes, 8)]
         inputs = len(self.kernel.node.inputs)
         return words[:-inputs], dict(enumerate(words[-inputs:]))
 

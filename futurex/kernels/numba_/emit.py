@@ -85,17 +85,19 @@ class Region:
 
 
 def analyse(graph: Graph) -> Region:
-    """Sort the operands of a region. Raises ValueError if one of its nodes cannot be compiled exactly."""
+    """Sort the operands of a region: a single number is a scalar, but for arrays of one element in a region whose
+    result is one. Raises ValueError if one of its nodes cannot be compiled exactly."""
+    single = graph.outs[0].size == 1
     position = {node: k for k, node in enumerate(graph.params)}
     scalars: dict[tuple[Node, Dtype, str], Scalar] = {}
     for node in graph.nodes:
         if not node.inputs:
             continue
         for source, held in zip(node.inputs, helds_of(node), strict=True):
-            if not source.inputs and source.size == 1:
+            if not source.inputs and source.size == 1 and not (single and source.shape):
                 for part in ("real", "imag") if held.kind == "c" else ("",):
                     scalars[source, held, part] = Scalar(source, held, position.get(source), part)
-    arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1)
+    arrays = tuple(k for k, node in enumerate(graph.params) if node.size != 1 or (single and node.shape))
     return Region(graph, arrays, tuple(sorted(scalars.values(), key=lambda scalar: scalar.position is None)))
 
 
@@ -110,14 +112,17 @@ _LEAST_ASIDE = 1024
 """Elements of rows that are not whole pieces: what lies beside these is stored apart."""
 
 
-def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
+def emit(
+    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = ()
+) -> str:
     """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
+    ``written``: arrays of which results are parts that are written one after the other, if they are.
     """
     apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
-    aside = apart and whole and past.outgrows(region.graph.outs, region.graph.params)
+    aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
     return _Emitter(region, layout, aliases, aside).module(threaded)
 
 

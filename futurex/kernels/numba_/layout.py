@@ -28,9 +28,12 @@ class Layout:
     apart: tuple[int, ...]
 
 
-def collapse(shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE) -> Layout:
+def collapse(
+    shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE, dense: Sequence[int] = ()
+) -> Layout:
     """Merge neighbouring dimensions along which all operands do the same; those in ``gaps`` have gaps between rows, in
-    which so many elements lie from one to the next.
+    which so many elements lie from one to the next. Along axes in ``dense``, counted from the end, the last operand has
+    none. A single element is a row, and what is one of a single operand an array, as it is of rows of one with gaps.
 
     >>> collapse((8, 4, 16), [(8, 4, 16), (16,), (8, 1, 1), ()])
     Layout(extents=(8, 4, 16), masks=((True, True, True), (False, False, True), (True, False, False), ()), ...)
@@ -40,16 +43,19 @@ def collapse(shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = 
     Layout(extents=(8, 4, 16), masks=((True, True, True), (False, True, True)), axes=((), (None, -2)), apart=(1, 3))
     """
     columns: list[tuple[int, Mask, int]] = []
-    for axis, extent in enumerate(shape):
-        if extent == 1:
+    last, single = len(operands) - 1, math.prod(shape) == 1
+    for axis in range(-len(shape), 0):
+        extent = shape[axis]
+        if extent == 1 and not (axis == -1 and (gaps or single)):
             continue
-        column = tuple(_moves(operand, axis - len(shape)) for operand in operands)
-        if columns and columns[-1][1] == column and not any(column[k] for k in gaps):
-            columns[-1] = (columns[-1][0] * extent, column, 0)
+        column = tuple(_moves(operand, axis) for operand in operands)
+        gapped = any(column[k] for k in gaps if k != last or axis not in dense)
+        if columns and columns[-1][1] == column and not gapped and extent > 1:
+            columns[-1] = (columns[-1][0] * extent, column, axis)
         else:
-            columns.append((extent, column, axis - len(shape)))
+            columns.append((extent, column, axis))
     masks = tuple(
-        () if math.prod(operand) == 1 else tuple(column[k] for _, column, _ in columns)
+        () if math.prod(operand) == 1 and not (single and operand) else tuple(column[k] for _, column, _ in columns)
         for k, operand in enumerate(operands)
     )
     axes = tuple(

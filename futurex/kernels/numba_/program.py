@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from futurex.kernels.numba_ import crossings, narrow, nearest, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
@@ -19,7 +23,7 @@ from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.fusion import function_of
-from futurex.ops.strides import step_of
+from futurex.ops.strides import LEAST_ROW, step_of
 from futurex.ops.sweeps import Level
 from futurex.tree.node import Node
 
@@ -70,30 +74,41 @@ def _share(node: Node, threads: int, pieces: int) -> Share:
     return Share.of(threads, moved + _FUNCTION * sum(each.aval.nbytes for each in functions), pieces)
 
 
-def elementwise(node: Node, threads: int, apart: bool = False) -> Program:
-    """The kernel of a ``fused`` node; ``apart``: there are gaps between the rows of its one result. Raises ValueError
-    if there is none."""
+def elementwise(
+    node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
+    written: Sequence[Node] = (),
+) -> Program:
+    """The kernel of a ``fused`` node. ``target``: an array that lies as its one result does, where that has gaps
+    between its rows; ``least``: elements of a row from which operands with gaps are read where they lie; ``written``:
+    the array of which the result is a part, if it is one. Raises ValueError if there is none."""
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
-    result = {len(graph.params): 1} if apart else {}
-    views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source))}
-    layout = collapse(shape, operands, views | result)
+    result, dense = ({}, ()) if target is None else ({len(graph.params): 1}, _dense_axes(target))
+    views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
+    layout = collapse(shape, operands, views | result, dense)
     if len(layout.extents) > _MOST_LOOPS:
         views = {}
-        layout = collapse(shape, operands, result)
+        layout = collapse(shape, operands, result, dense)
     if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     return Program(
-        layout.extents, region.arrays, steps, views | ({-1: 1} if apart else {}), region.scalars,
-        lambda aliases: emit(region, layout, aliases, threaded=openmp() is not None),
+        layout.extents, region.arrays, steps, views | ({} if target is None else {-1: 1}), region.scalars,
+        lambda aliases: emit(region, layout, aliases, openmp() is not None, written),
         _share(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,
     )  # fmt: skip
+
+
+def _dense_axes(target: np.ndarray[Any, Any]) -> list[int]:
+    """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
+    axes = [axis for axis in range(-target.ndim, 0) if target.shape[axis] > 1]
+    strides, shape = target.strides, target.shape
+    return [after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]]
 
 
 def reducing(node: Node, threads: int) -> Program:

@@ -1,0 +1,204 @@
+"""Large concatenations and paddings are written block by block where they belong, each block by the region that makes
+it; and what elementwise operations read of one is read where its parts lie, so that nobody makes the join.
+
+A join cuts its axis into parts. A slice of it is cut as well, and so is the result of an elementwise operation on it:
+every block is the same operation on a view of each operand. The last such operation is the one node that is written
+(``fused_join``); joins, slices and operations before it vanish.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from futurex.ops.fusion import loop_of
+from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, parts_of, slice_of
+from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.rewrite import rewrite, users_of
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, param
+
+MOST_BLOCKS = 32
+"""Blocks of one array: each is a call of a kernel."""
+LEAST_BLOCK = 4096
+"""Elements of a block in the mean, as many as are computed while a kernel is called."""
+MOST_LEVELS = 24
+"""Nodes one behind the other that a block goes through."""
+MOST_READERS = 2
+"""Nodes in which a join is read where its parts lie: as often the parts are read, and their blocks are computed."""
+
+Grid = tuple[tuple[int, ...], ...]
+"""For each axis where it is cut."""
+
+
+def join_in_place(graph: Graph) -> Graph:
+    """The graph with ``fused_join`` in the place of large joins, and of what elementwise operations read of them."""
+    if not any(map(_is_join, graph.nodes)):
+        return graph
+    refused: set[Node] = set()
+    while True:
+        work = _Joins(graph, refused)
+        made = {root: blocks for root in work.roots if (blocks := work.blocks_of(root)) is not None}
+        if len(made) == len(work.roots):
+            break
+        refused |= set(work.roots) - set(made)
+    makers = {root: functools.partial(blocks.make, root) for root, blocks in made.items()}
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _is_join(node: Node) -> bool:
+    return node.op in ("concatenate", "pad") and _is_large(node)
+
+
+def _is_large(node: Node) -> bool:
+    known = isinstance(node.aval, Aval) and node.is_static
+    return known and not node.aval.weak and not node.dtype.hasobject and node.size >= ALONE_ELEMENTS
+
+
+def _is_computed(node: Node) -> bool:
+    """Can generated code compute its elements one by one?"""
+    return node.record.elementwise and node.is_static and isinstance(node.aval, Aval) and loop_of(node) is not None
+
+
+def _parts_suit(node: Node) -> bool:
+    """Are all parts arrays that generated code can read, and convert?"""
+    if node.op == "pad":
+        return fill_of(node) is not None and _converts(node.inputs[0], node)
+    return all(_converts(part, node) for part, _ in parts_of(node))
+
+
+def _converts(part: Node, join: Node) -> bool:
+    if not isinstance(part.aval, Aval) or not part.is_static:
+        return False
+    return loop_of(as_part(part, join)) is not None if part.dtype != join.dtype else _is_copied(part)
+
+
+def _is_copied(part: Node) -> bool:
+    """Does generated code know the dtype?"""
+    return loop_of(apply("cast", param(Aval((2,), np.dtype(bool)), "x"), dtype=part.dtype)) is not None
+
+
+class _Joins:
+    """What vanishes of a graph, and what is written instead. ``refused``: nodes that stay as they are."""
+
+    def __init__(self, graph: Graph, refused: set[Node]) -> None:
+        self.users, self.outs = users_of(graph), set(graph.outs)
+        self.cut = self._all_cut(graph, refused)
+        self.gone = {node for node in self.cut if self._vanishes(node)}
+        while self._settle(graph):
+            pass
+        self.roots = [node for node in graph.nodes if node in self.cut and node not in self.gone]
+        self.inside = self._all_inside(graph)
+        self.grids: dict[Node, Grid] = {}
+
+    def _all_cut(self, graph: Graph, refused: set[Node]) -> dict[Node, int]:
+        """Joins, what is a slice of one, and what is computed of either, element by element; each with the number of
+        those that it is made of one after the other."""
+        cut: dict[Node, int] = {}
+        for node in graph.nodes:
+            level = 1 + max((cut.get(source, 0) for source in node.inputs), default=0)
+            if node in refused or level > MOST_LEVELS:
+                continue
+            follows = level > 1 and (slice_of(node) is not None or self._computes(node, cut))
+            if follows or (_is_join(node) and _parts_suit(node)):
+                cut[node] = level
+        return cut
+
+    @staticmethod
+    def _computes(node: Node, cut: Mapping[Node, int]) -> bool:
+        return _is_large(node) and _is_computed(node) and all(
+            source not in cut or source.shape == node.shape for source in node.inputs
+        )  # fmt: skip
+
+    def _vanishes(self, node: Node) -> bool:
+        """Is all that reads it cut as it is? Slices of what is computed read that where it was written."""
+        users = self.users[node]
+        if node in self.outs or not users or not all(user in self.cut for user in users):
+            return False
+        return not node.record.elementwise or all(user.op != "load" for user in users)
+
+    def _settle(self, graph: Graph) -> bool:
+        """Take back what follows from something that does not vanish; True if there was any."""
+        before = len(self.cut), len(self.gone)
+        for node in graph.nodes:
+            if node in self.cut and not _is_join(node) and not any(source in self.gone for source in node.inputs):
+                del self.cut[node]
+        for node in [node for node in self.cut if node.op == "load" and node not in self.gone]:
+            del self.cut[node]  # a slice that others read is one of an array
+        self.gone = {node for node in self.gone if node in self.cut and self._vanishes(node)}
+        ends: dict[Node, set[Node]] = {}
+        for node in reversed(graph.nodes):
+            ends[node] = set[Node]().union(*(ends[user] for user in self.users[node])) if node in self.gone else {node}
+        most = {node: 1 if node.record.elementwise else MOST_READERS for node in self.gone}
+        self.gone = {node for node in self.gone if len(ends[node]) <= most[node]}
+        return (len(self.cut), len(self.gone)) != before
+
+    def _reader(self, node: Node) -> Node | None:
+        """The one node that reads it, and reads it once."""
+        users = self.users[node]
+        if node in self.outs or len(set(users)) != 1 or (len(users) > 1 and _is_join(users[0])):
+            return None
+        return self._reader(users[0]) if dropped_axes(users[0]) else users[0]
+
+    def _all_inside(self, graph: Graph) -> dict[Node, int]:
+        """What is computed, once, where the one node that reads it is written, and how many nodes before that."""
+        once: dict[Node, int] = dict.fromkeys(self.roots, 0)
+        for node in reversed(graph.nodes):
+            user = self._reader(node)
+            if user not in once or (node in self.cut and node not in self.gone):
+                continue
+            suits = _is_computed(node) and (_is_join(user) or user.shape == node.shape)
+            if node in self.gone or (suits and once[user] < MOST_LEVELS):
+                once[node] = once[user] + 1
+        return {node: far for node, far in once.items() if node not in self.cut}
+
+    def absorbed(self, node: Node) -> bool:
+        """Is a node computed in blocks, where these are written?"""
+        return node in self.gone or node in self.inside
+
+    def grid(self, node: Node) -> Grid:
+        """Where a node is cut into blocks."""
+        if node not in self.grids:
+            self.grids[node] = tuple(tuple(sorted(each)) for each in self._cuts(node))
+        return self.grids[node]
+
+    def _cuts(self, node: Node) -> list[set[int]]:
+        if not (node in self.roots or self.absorbed(node)):
+            return [set() for _ in node.shape]
+        found: list[set[int]] = [set() for _ in node.shape]
+        for source, low in self._sources(node):
+            for axis, cuts in enumerate(self.grid(source)):
+                ends = (*cuts, 0, source.shape[axis]) if _is_join(node) else cuts
+                found[axis] |= {cut - low[axis] for cut in ends if 0 < cut - low[axis] < node.shape[axis]}
+        return found
+
+    @staticmethod
+    def _sources(node: Node) -> list[tuple[Node, Sequence[int]]]:
+        """What it is cut as, and how far before a source's first element its own lies."""
+        if node.op == "load":
+            bounds = slice_of(node)
+            assert bounds is not None
+            return [(node.inputs[0], [low for low, _ in bounds])]
+        if node.op == "pad":
+            return [(node.inputs[0], [-low for low, _ in node.attrs["widths"]])]
+        if node.op == "concatenate":
+            return [(part, [-start if k == node.attrs["axis"] else 0 for k in range(node.ndim)])
+                    for part, start in parts_of(node)]  # fmt: skip
+        return [(source, [0] * node.ndim) for source in node.inputs if source.shape == node.shape]
+
+    def blocks_of(self, root: Node) -> Blocks | None:
+        """How it is written; None where that would not pay."""
+        ends = [(0, *cuts, extent) for cuts, extent in zip(self.grid(root), root.shape, strict=True)]
+        count = math.prod(len(each) - 1 for each in ends)
+        if count > min(MOST_BLOCKS, max(1, root.size // LEAST_BLOCK)):
+            return None
+        blocks = Blocks(self.absorbed)
+        for bounds in itertools.product(*map(itertools.pairwise, ends)):
+            if not blocks.add(root, tuple(bounds)):
+                return None
+        return blocks if blocks.pays(root) else None
