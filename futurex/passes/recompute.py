@@ -30,7 +30,7 @@ MOST_WORK = 24
 """Simple operations an element that a trip through memory is worth."""
 _SLACK = 1.125  # of the bytes that are not read any more: vectors and values of rows come in their place
 _REGIONS = ("fused", "fused_reduction")
-_WORK = {"divide": 4, "sqrt": 4, "reciprocal": 4, "floor_divide": 8, "remainder": 8}
+_WORK = {"divide": 4, "sqrt": 4, "reciprocal": 4, "floor_divide": 8, "remainder": 8, "fmod": 8}
 _WIDE = 3
 """So many times that of doubles: a vector of quotients takes as many cycles for half the numbers, on Intel's processors
 as long as one trip of them."""

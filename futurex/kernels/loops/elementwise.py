@@ -17,7 +17,7 @@ from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.trigonometry import beyond
-from futurex.ops.fusion import function_of, loop_of, operand_kind, resolved_loop
+from futurex.ops.fusion import REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -39,7 +39,9 @@ def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
     loop = numpy_loop(node)
     out = e.result(shape, node.dtype)
-    if loop is not None and out.dtype == loop.output:
+    by_one = node.op in REMAINDERS and out.dtype.kind == "f" and out.dtype in SUPPORTED  # in NumPy, which takes longer
+    by_one = by_one and resolved_loop(node) is not None
+    if loop is not None and out.dtype == loop.output and not by_one:
         operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
         strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, out)]
         records.run(e, loop, [*operands, out], shape, strides)
