@@ -41,6 +41,8 @@ APPROXIMATE = frozenset((
 OF_TWO = frozenset(("logaddexp", "arctan2", "power", "float_power", "hypot"))
 """As those; the error of ``logaddexp`` is in units of the larger of result and operands: NumPy's formula. Powers of
 integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
+OF_COMPLEX = frozenset(("complex_exp",))
+"""As those, of complex numbers: each part within 4 units in its last place."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
@@ -68,6 +70,9 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
+    if function_of(node) in OF_COMPLEX:
+        known = node.inputs[0].dtype == node.dtype and node.dtype.isnative and not node.aval.weak
+        return ((node.dtype,), node.dtype) if known else None
     if node.op in FORMATS:
         return (node.inputs[0].dtype,), node.dtype
     loop = _resolved(node)
@@ -92,8 +97,10 @@ def real_loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 
 
 def function_of(node: Node) -> str:
-    """The name of what a node computes: its op, the function of ``scipy.special`` that it calls, or the part of complex
-    numbers that it is a view of."""
+    """The name of what a node computes: its op, the function of ``scipy.special`` that it calls, the part of complex
+    numbers that it is a view of, or a function of these that has a name of its own."""
+    if node.op == "exp" and node.dtype in COMPLEX:
+        return "complex_exp"
     if node.op == "load":
         return _VIEWS.get(node.attrs["chain"], node.op)
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of, real_loop_of
+from futurex.ops.fusion import APPROXIMATE, OF_COMPLEX, OF_TWO, function_of, real_loop_of
 from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, enters, holds_reduction, turned
 from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, program_order, rebuild, region_of
@@ -217,7 +217,7 @@ def _is_real(node: Node) -> bool:
 
 
 def _is_approximate(node: Node) -> bool:
-    return function_of(node) in APPROXIMATE | OF_TWO
+    return function_of(node) in APPROXIMATE | OF_TWO | OF_COMPLEX
 
 
 def _work(node: Node) -> int:

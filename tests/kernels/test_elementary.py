@@ -12,7 +12,7 @@ import pytest
 
 from futurex.kernels.numba_ import NumbaBackend, compiler, real
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
-from futurex.ops.fusion import APPROXIMATE, OF_TWO, loop_of
+from futurex.ops.fusion import APPROXIMATE, OF_COMPLEX, OF_TWO, loop_of
 from futurex.tree import Aval, Graph, apply, param
 
 BOUND = 2.5
@@ -90,7 +90,7 @@ def specials(dtype):
 
 
 def test_every_function_that_may_be_in_a_region_can_be_generated():
-    assert set(FUNCTIONS) == APPROXIMATE | OF_TWO
+    assert set(FUNCTIONS) == APPROXIMATE | OF_TWO | OF_COMPLEX
     assert GUARDED < APPROXIMATE
 
 

@@ -3,7 +3,8 @@
 The logarithm is that of the ratio ``s = (m - 1) / (m + 1)``, ``2 s + s^3 (2/3 + s^2 q(s^2))``, of which all but q is
 computed in two words (T. J. Dekker, 1971): its error is multiplied by up to 745 before it reaches the result. The
 scheme is that of SLEEF's ``xpow`` (N. Shibata and F. Petrogalli, 2020); q is a fit in 75 digits. Single precision is
-computed in double, by one polynomial each for logarithm and power. A single exponent is treated as NumPy's loops treat it: 2 is a square, 0.5 a root, to the bit.
+computed in double, by one polynomial each for logarithm and power. A single exponent is treated as NumPy's loops
+treat it: 2 is a square, 0.5 a root, to the bit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CURVE = (
     0.39999999999999999817, 0.28571428571429368498, 0.22222222221654500622, 0.18181818335706719581,
     0.15384594928984110151, 0.13334806517305499939, 0.11706187519978793862, 0.11723689023649227335,
 )  # fmt: skip
-# of single precision: log2(1 + f) / f for f from -1/4 to 1/2, within 2^-33, and 2^r for r from -1/2 to 1/2, within 2^-29
+# of single precision: log2(1 + f) / f for f from -1/4 to 1/2, within 2^-33; 2^r for r from -1/2 to 1/2, within 2^-29
 _LOG2 = (
     1.4426950409945483, -0.7213475168575499, 0.48089828222429826, -0.36067435913422496, 0.2885460234843045,
     -0.24042822761873384, 0.20582040568340054, -0.18031446170795967, 0.16465675684136818, -0.15287115631168702,
