@@ -91,7 +91,7 @@ def specials(dtype):
 
 def test_every_function_that_may_be_in_a_region_can_be_generated():
     assert set(FUNCTIONS) == APPROXIMATE | OF_TWO | OF_COMPLEX
-    assert GUARDED < APPROXIMATE
+    assert GUARDED < APPROXIMATE | OF_COMPLEX
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -248,7 +248,7 @@ def test_powers_of_integers_wrap_as_numpys(code):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(GUARDED))
+@pytest.mark.parametrize("name", sorted(GUARDED - OF_COMPLEX))
 def test_arguments_beyond_the_bound_are_numpys(name):
     for dtype in DTYPES:
         values = np.linspace(-2 * LARGEST[dtype.itemsize], LARGEST[dtype.itemsize], 1000).astype(dtype)
@@ -296,7 +296,7 @@ def test_halves_are_single_precision_rounded(name):
 def test_other_types_are_left_to_numpy():
     for dtype in ("i4", "?", "c16", "g"):
         x = param(Aval((300,), np.dtype(dtype)))
-        assert loop_of(apply("exp", x)) is None
+        assert loop_of(apply("log", x)) is None
 
 
 def test_no_region_without_fused_multiply_add(monkeypatch):
