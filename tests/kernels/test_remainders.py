@@ -137,6 +137,17 @@ def test_a_lone_remainder_is_a_region():
         assert [node.op for node in graph.nodes if node.inputs] == [expected]
 
 
+@pytest.mark.parametrize("code", "efd")
+def test_divmod_is_taken_apart(code, monkeypatch):
+    monkeypatch.setenv("FUTUREX_COMPILE", "wait")
+    x = (np.random.default_rng(5).normal(size=(40, 50)) * 9).astype(code)
+    x[0, :4] = np.inf, np.nan, -0.0, 0.0
+    staged = fx.futurize(lambda x: divmod(x, 0.7))
+    for actual, expected in zip(staged(x), divmod(x, 0.7), strict=True):
+        assert equal_bits(np.asarray(actual), expected).all()
+    assert "divmod" not in {each.node.op for each in staged.trace(x).plan.instructions}
+
+
 def in_a_loop(x, y):
     total = x % y
     for k in range(1, 40):
