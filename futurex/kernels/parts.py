@@ -36,7 +36,7 @@ _NANOSECONDS = {
 """What one element of the largest operand takes, measured, of functions that let go of Python's lock."""
 _OF_COMPLEX = {"exp": 14.0, "log": 20.0, "sqrt": 20.0, "sin": 25.0, "cos": 25.0, "tanh": 25.0, "power": 40.0}
 _OF_FLOATS = {"remainder": 25.0, "floor_divide": 25.0, "fmod": 6.0}
-"""The same of elementwise functions that no compiled region holds, and whose loops in NumPy know one element only."""
+"""The same of elementwise functions whose loops in NumPy know one element only; in a region it takes a fraction."""
 _MATRICES = frozenset(("inv", "solve", "cholesky", "det", "slogdet", "eigh", "eigvalsh", "svd", "svdvals", "qr"))
 LARGEST_MATRIX = 64
 """Larger ones BLAS cuts itself."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.elementwise import where
-from futurex.ops.fusion import APPROXIMATED, COMPLEX
+from futurex.ops.fusion import APPROXIMATED, COMPLEX, loop_of
 from futurex.ops.normalize import normalised
 from futurex.ops.sweeps import FEWEST_ROWS
 from futurex.passes.fuse import FEWEST_ELEMENTS
@@ -33,7 +33,7 @@ def expand(graph: Graph, *, free: bool = True) -> Graph:
     """
     if any(node.op in _LOCAL for node in graph.nodes):
         graph = rewrite(graph, _rule_of(_of_all))
-    if not any(node.op in _ROWWISE or node.op == "norm" for node in graph.nodes):
+    if not any(node.op in _ROWWISE or node.op in ("norm", "divmod") for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
@@ -100,6 +100,8 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
 def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
     if node.op == "norm":
         return _length(node)
+    if node.op == "divmod":
+        return _divided(node)
     if node.op not in _ROWWISE:
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
@@ -133,6 +135,13 @@ def _length(node: Node) -> Node | None:
         return None
     along = tuple(sorted(axis % x.ndim for axis in axes))
     return apply("sqrt", apply("sum", x * x, axis=along, keepdims=node.attrs["keepdims"], dtype=None))
+
+
+def _divided(node: Node) -> tuple[Node, Node] | None:
+    """Quotient and remainder of floats, of which a region computes what is read."""
+    found = apply("floor_divide", *node.inputs), apply("remainder", *node.inputs)
+    large = node.is_static and found[0].size >= FEWEST_ELEMENTS
+    return found if large and found[0].dtype.kind == "f" and all(map(loop_of, found)) else None
 
 
 def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:

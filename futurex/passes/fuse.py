@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, function_of, loop_of
 from futurex.ops.strides import is_scattered, step_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
@@ -115,7 +115,9 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few
     if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
         return True
-    return max(node.size for node in (working[0], *working[0].inputs)) >= alone
+    only = working[0]
+    by_one = only.op in REMAINDERS and only.dtype.kind == "f"
+    return max(node.size for node in (only, *only.inputs)) >= (few if by_one else alone)
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from futurex.ops.fusion import APPROXIMATE, OF_TWO, function_of, real_loop_of
+from futurex.ops.fusion import APPROXIMATE, OF_COMPLEX, OF_TWO, function_of, real_loop_of
 from futurex.ops.strides import has_gaps
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, enters, holds_reduction, turned
 from futurex.passes.fuse import MOST_ARRAYS, MOST_NODES, program_order, rebuild, region_of
@@ -30,7 +30,7 @@ MOST_WORK = 24
 """Simple operations an element that a trip through memory is worth."""
 _SLACK = 1.125  # of the bytes that are not read any more: vectors and values of rows come in their place
 _REGIONS = ("fused", "fused_reduction")
-_WORK = {"divide": 4, "sqrt": 4, "reciprocal": 4, "floor_divide": 8, "remainder": 8}
+_WORK = {"divide": 4, "sqrt": 4, "reciprocal": 4, "floor_divide": 8, "remainder": 8, "fmod": 8}
 _WIDE = 3
 """So many times that of doubles: a vector of quotients takes as many cycles for half the numbers, on Intel's processors
 as long as one trip of them."""
@@ -217,7 +217,7 @@ def _is_real(node: Node) -> bool:
 
 
 def _is_approximate(node: Node) -> bool:
-    return function_of(node) in APPROXIMATE | OF_TWO
+    return function_of(node) in APPROXIMATE | OF_TWO | OF_COMPLEX
 
 
 def _work(node: Node) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from futurex.kernels.numba_ import NumbaBackend, compiler, real
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
-from futurex.ops.fusion import APPROXIMATE, OF_TWO, loop_of
+from futurex.ops.fusion import APPROXIMATE, OF_COMPLEX, OF_TWO, loop_of
 from futurex.tree import Aval, Graph, apply, param
 
 BOUND = 2.5
@@ -90,8 +90,8 @@ def specials(dtype):
 
 
 def test_every_function_that_may_be_in_a_region_can_be_generated():
-    assert set(FUNCTIONS) == APPROXIMATE | OF_TWO
-    assert GUARDED < APPROXIMATE
+    assert set(FUNCTIONS) == APPROXIMATE | OF_TWO | OF_COMPLEX
+    assert GUARDED < APPROXIMATE | OF_COMPLEX
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -202,9 +202,21 @@ def test_error_bound_of_powers(name, dtype):
     distance = units(actual, true)
     worst = int(np.argmax(distance))
     assert distance[worst] <= BOUND, (x[worst], y[worst], actual[worst], true[worst])
+    if dtype.itemsize == 4:  # which is computed in double
+        assert distance[worst] <= 0.75
     own = getattr(np, name)(x, y)
     assert np.array_equal(np.isnan(actual), np.isnan(own))
     assert np.array_equal(np.signbit(actual[~np.isnan(own)]), np.signbit(own[~np.isnan(own)]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_powers_that_are_numbers_are_met(dtype):
+    bases, exponents = map(np.ravel, np.meshgrid(np.arange(-40.0, 41.0), np.arange(0.0, 40.0)))
+    true = [int(x) ** int(y) for x, y in zip(bases, exponents, strict=True)]
+    exact = np.array([int(dtype.type(each)) == each if abs(each) < 1 << 100 else False for each in true])
+    assert exact.sum() > 300
+    actual = compute_pairs("power", bases.astype(dtype), exponents.astype(dtype))
+    assert [int(each) for each in actual[exact]] == [each for each, met in zip(true, exact, strict=True) if met]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -236,7 +248,7 @@ def test_powers_of_integers_wrap_as_numpys(code):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(GUARDED))
+@pytest.mark.parametrize("name", sorted(GUARDED - OF_COMPLEX))
 def test_arguments_beyond_the_bound_are_numpys(name):
     for dtype in DTYPES:
         values = np.linspace(-2 * LARGEST[dtype.itemsize], LARGEST[dtype.itemsize], 1000).astype(dtype)
@@ -284,7 +296,7 @@ def test_halves_are_single_precision_rounded(name):
 def test_other_types_are_left_to_numpy():
     for dtype in ("i4", "?", "c16", "g"):
         x = param(Aval((300,), np.dtype(dtype)))
-        assert loop_of(apply("exp", x)) is None
+        assert loop_of(apply("log", x)) is None
 
 
 def test_no_region_without_fused_multiply_add(monkeypatch):

@@ -107,6 +107,20 @@ template <typename T> __device__ inline T signed_remainder(T a, T b) {
     return (T)(r != 0 && ((r < 0) != (b < 0)) ? r + b : r); }
 template <typename T> __device__ inline T unsigned_floor_divide(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }
 template <typename T> __device__ inline T unsigned_remainder(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }
+template <typename T> __device__ inline T signed_fmod(T a, T b) { return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b); }
+template <typename T> __device__ inline T unsigned_fmod(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }
+template <typename T> __device__ inline T float_fmod(T a, T b) { return fmod(a, b); }
+template <typename T> __device__ inline T float_remainder(T a, T b) {
+    T r = fmod(a, b);
+    if (b == 0) return r;
+    return r == 0 ? copysign((T)0, b) : (r < 0) != (b < 0) ? r + b : r; }
+template <typename T> __device__ inline T float_floor_divide(T a, T b) {
+    if (b == 0) return a / b;
+    T r = fmod(a, b), q = (a - r) / b;
+    if (r != 0 && (r < 0) != (b < 0)) q -= (T)1;
+    if (q == 0) return copysign((T)0, a / b);
+    T whole = floor(q);
+    return q - whole > (T)0.5 ? whole + (T)1 : whole; }
 template <typename T> __device__ inline T left_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)((U)a << b) : (T)0; }
 template <typename T> __device__ inline T right_shift(T a, T b) {
@@ -156,7 +170,8 @@ def _wrapping(name: str, symbol: str, boolean: str = "") -> Callable[..., str]:
 
 
 def _guarded(name: str) -> Callable[..., str]:
-    return lambda dtype, x, y: f"{'signed' if dtype.kind == 'i' else 'unsigned'}_{name}({x}, {y})"
+    kinds = {"i": "signed", "u": "unsigned", "f": "float"}
+    return lambda dtype, x, y: f"{kinds[dtype.kind]}_{name}({x}, {y})"
 
 
 def _extreme(name: str, symbol: str) -> Callable[..., str]:
@@ -217,6 +232,7 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "divide": _infix("/"),
     "floor_divide": _guarded("floor_divide"),
     "remainder": _guarded("remainder"),
+    "fmod": _guarded("fmod"),
     "negative": _negative,
     "positive": lambda dtype, x: x,
     "conjugate": lambda dtype, x: x,

@@ -12,12 +12,11 @@ from futurex.kernels.loops.arrays import Array, Shape
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, supported
+from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.compiler import has_fma
-from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
-from futurex.kernels.numba_.real import Real, format_of
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function, out_of_bounds
 from futurex.kernels.numba_.scalar import memory_type
-from futurex.kernels.numba_.trigonometry import beyond
-from futurex.ops.fusion import function_of, loop_of, operand_kind, resolved_loop
+from futurex.ops.fusion import REMAINDERS, SUPPORTED, function_of, loop_of, operand_kind, resolved_loop
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
@@ -39,7 +38,9 @@ def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     shape = arrays.broadcast(e.function, [value.shape if isinstance(value, Array) else () for value in inputs])
     loop = numpy_loop(node)
     out = e.result(shape, node.dtype)
-    if loop is not None and out.dtype == loop.output:
+    by_one = node.op in REMAINDERS and out.dtype.kind == "f" and out.dtype in SUPPORTED  # in NumPy, which takes longer
+    by_one = by_one and resolved_loop(node) is not None
+    if loop is not None and out.dtype == loop.output and not by_one:
         operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
         strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, out)]
         records.run(e, loop, [*operands, out], shape, strides)
@@ -111,11 +112,11 @@ def _in_region(e: Emitter, node: Node, operands: list[Scalar]) -> str:
     if name not in FUNCTIONS:
         return scalar(e, node, operands)
     loop = loop_of(node)
-    if loop is None or not has_fma():
+    if loop is None or not has_fma() or (loop[1].kind == "c" and not complexes.known()):
         raise Unsupported(f"{name} in a region")
     registers = [values.converted(f, value, dtype) for value, dtype in zip(operands, loop[0], strict=True)]
     if name in GUARDED:
-        e.kernels.remember(f, beyond(Real(f, format_of(loop[1]), registers[0])))
+        e.kernels.remember(f, out_of_bounds(f, loop[1], registers[0]))
     return function(f, node, loop[1], registers)
 
 

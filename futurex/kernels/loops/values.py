@@ -199,8 +199,6 @@ def python_number(function: Function, name: str, operands: Sequence[Scalar], dty
     if name in ("divide", "floor_divide", "remainder"):
         is_zero = f"fcmp oeq {kind} {registers[1]}, 0.0" if common == _FLOAT else f"icmp eq {kind} {registers[1]}, 0"
         function.fail_if(function.emit(is_zero))
-        if common == _FLOAT and name != "divide":
-            return floored(function, name, *registers)
     if common == _INT and name in _CHECKED:
         return _moved(function, name, *registers) or checked(function, _CHECKED[name], *registers)
     if common == _INT and name in ("negative", "absolute", "floor_divide"):
@@ -255,25 +253,6 @@ def checked(function: Function, word: str, x: str, y: str) -> str:
     pair = function.emit(f"call {{i64, i1}} {call}(i64 {x}, i64 {y})")
     function.fail_if(function.emit(f"extractvalue {{i64, i1}} {pair}, 1"))
     return function.emit(f"extractvalue {{i64, i1}} {pair}, 0")
-
-
-def floored(function: Function, name: str, x: str, y: str) -> str:
-    """``x // y`` and ``x % y`` of Python's floats, by the C library's ``fmod`` and with Python's signs; ``y`` is not
-    zero."""
-    form = format_of(_FLOAT)
-    function.declare("declare double @fmod(double, double)")
-    one, other = Real(function, form, x), Real(function, form, y)
-    rest = Real(function, form, function.emit(f"call double @fmod(double {x}, double {y})"))
-    left = rest.compare("une", 0.0)
-    signs = function.emit(f"xor i1 {other.compare('olt', 0.0)}, {rest.compare('olt', 0.0)}")
-    off = function.emit(f"and i1 {left}, {signs}")
-    if name == "remainder":
-        return (rest + other).choose(off, rest).choose(left, rest.const(0.0).with_sign_of(other)).name
-    exact = (one - rest) / other
-    quotient = (exact - 1.0).choose(off, exact)
-    whole = Real(function, form, operate(function, "floor", _FLOAT, [quotient.name]))
-    near = (whole + 1.0).choose((quotient - whole).compare("ogt", 0.5), whole)
-    return near.choose(quotient.compare("une", 0.0), whole.const(0.0).with_sign_of(one / other)).name
 
 
 def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:

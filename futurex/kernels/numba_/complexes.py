@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.numba_.compiler import has_fma
+from futurex.kernels.numba_.exponentials import times_power
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import OPERATIONS, Body, joined, part_of, parts
+from futurex.kernels.numba_.trigonometry import cos, sin
 
 Dtype = np.dtype[Any]
 Complex = tuple[Real, Real]
@@ -41,7 +43,7 @@ def _fuses() -> bool:
     return True
 
 
-def operate(body: Body, name: str, dtype: Dtype, operands: list[str]) -> str:
+def operate(body: Body, name: str, dtype: Dtype, operands: Sequence[str]) -> str:
     """The op ``name`` on operands of a complex dtype (for ``where`` the first one is a bool); returns its registers."""
     if name == "where":
         condition, *values = operands
@@ -97,12 +99,26 @@ def _absolute(x: Complex) -> Real:
     return a.const(math.inf).choose(either, a.const(math.nan).choose(odd, size))
 
 
+def exp(x: Complex) -> Complex:
+    """e^a (cos b + i sin b), in which only the product may overflow; C's special values (C99, G.6.3.1)."""
+    a, b = x
+    body = a.body
+    real, imag = times_power(a, [cos(b), sin(b)])
+    angle = body.emit(f"fcmp one {a.format.kind} {abs(b).name}, {a.literal(math.inf)}")  # else infinite, or no number
+    imag = b.choose(b.compare("oeq", 0.0), imag)
+    none = body.emit(f"and i1 {body.emit(f'xor i1 {angle}, true')}, {a.compare('oeq', -math.inf)}")
+    infinite = body.emit(f"and i1 {body.emit(f'xor i1 {angle}, true')}, {a.compare('oeq', math.inf)}")
+    zero = a.const(0.0)
+    return zero.choose(none, a.choose(infinite, real)), zero.choose(none, imag)
+
+
 _FORMULAS: dict[str, Callable[..., Real | Complex]] = {
     "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
     "subtract": lambda x, y: (x[0] - y[0], x[1] - y[1]),
     "multiply": _multiply,
     "divide": _divide,
     "square": lambda x: _multiply(x, x),
+    "exp": exp,
     "negative": lambda x: (-x[0], -x[1]),
     "positive": lambda x: x,
     "conjugate": lambda x: (x[0], -x[1]),

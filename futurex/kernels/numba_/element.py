@@ -9,10 +9,8 @@ import numpy as np
 
 from futurex.kernels.numba_ import complexes
 from futurex.kernels.numba_.formats import narrowed, widened
-from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function
-from futurex.kernels.numba_.real import Real, format_of
+from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED, function, out_of_bounds
 from futurex.kernels.numba_.scalar import Body, operate
-from futurex.kernels.numba_.trigonometry import beyond
 from futurex.ops.fusion import FORMATS, function_of, loop_of
 from futurex.ops.sweeps import REDUCTIONS, VIEWS
 from futurex.tree.node import Node
@@ -52,7 +50,7 @@ def computed(body: Body, node: Node, values: Mapping[tuple[Node, Dtype], str]) -
     name = function_of(node)
     if name in FUNCTIONS:
         if name in GUARDED:
-            _flag(body, beyond(Real(body, format_of(loop[0][0]), operands[0])))
+            _flag(body, out_of_bounds(body, loop[0][0], operands[0]))
         return body.cast(function(body, node, loop[0][0], operands), loop[0][0], loop[1])
     dtype = loop[0][-1]
     return (complexes.operate if dtype.kind == "c" else operate)(body, name, dtype, operands)

@@ -7,6 +7,7 @@ Microsystems, 1993); with fused multiply-adds, and in steps that do not overflow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,18 +127,37 @@ def _grown(r: Real) -> Real:
 def within(x: Real, halvings: int = 0, *, closely: bool = False) -> Real:
     """e^x, halved so often, for x that neither overflows nor underflows the reduction; ``closely``: rounded once, for
     who rounds it again."""
+    grown, n, bits = _factors(x, closely=closely)
+    if x.has_lanes:
+        return grown.scaled(n - halvings if halvings else n)
+    return (bits.op("sub", halvings) if halvings else bits).scale(grown)
+
+
+def times_power(x: Real, factors: Sequence[Real]) -> list[Real]:
+    """Factors up to one times e^x, also where e^x itself overflows; infinite x is as good as any beyond all numbers."""
+    far = 200.0 if x.format is FLOAT else 1500.0
+    lifted = x.format.width  # so that what a subnormal factor is multiplied by makes a normal number of it
+    grown, n, bits = _factors(x.at_most(far).at_least(-far), closely=False)
+    grown = grown * 2.0**lifted
+    if x.has_lanes:
+        n = n - lifted
+        return [(grown * each).scaled(n) for each in factors]
+    bits = bits.op("sub", lifted)
+    half = bits.op("ashr", 1)
+    rest = bits.op("sub", half)
+    return [rest.scale(half.scale(grown * each)) for each in factors]
+
+
+def _factors(x: Real, *, closely: bool) -> tuple[Real, Real, Bits]:
+    """e^x as a number near one, and the power of two that it is to be multiplied by."""
     if _in_lanes(x):
         own = _OF[x.format]
         n, bits = _in_sixteenths(x, LOG2_E)
         r = n.fma(-own.ln2_low, n.fma(-own.ln2_high, x))
         power, rest = bits.pick(_POWERS), _shortly(r)
-        grown = power.fma(rest + bits.pick(_LOST) if closely else rest, power)
-    else:
-        n, bits, r = _reduced(x)
-        grown = _grown(r)
-    if x.has_lanes:
-        return grown.scaled(n - halvings if halvings else n)
-    return (bits.op("sub", halvings) if halvings else bits).scale(grown)
+        return power.fma(rest + bits.pick(_LOST) if closely else rest, power), n, bits
+    n, bits, r = _reduced(x)
+    return _grown(r), n, bits
 
 
 def power_of_e(high: Real, low: Real) -> Real:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import areas, exponentials, inverses, logarithms, powers, trigonometry
+from futurex.kernels.numba_ import areas, complexes, exponentials, inverses, logarithms, powers, trigonometry
 from futurex.kernels.numba_.real import Real, format_of
-from futurex.kernels.numba_.scalar import Body
+from futurex.kernels.numba_.scalar import Body, part_of, parts
 from futurex.ops.fusion import function_of
 from futurex.tree.node import Node
 
-FUNCTIONS: dict[str, Callable[..., Real]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
@@ -22,19 +22,29 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
         inverses.arccos, inverses.erf, areas.arcsinh, areas.arccosh, areas.arctanh,
     )
-}  # fmt: skip
+} | {"complex_exp": complexes.exp}  # fmt: skip
 
-GUARDED = frozenset(("sin", "cos", "tan"))
+GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 """Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""
 
 
 def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:
     """The register of what a node of such a function gives, from operands of one dtype."""
+    if dtype.kind == "c":
+        return complexes.operate(body, node.op, dtype, operands)
     if node.op == "power":
         return powers.power_of(body, dtype, node.inputs[1], operands)
     if node.op == "exp" and _never_above_zero(node.inputs[0]):
         return exponentials.decayed(Real(body, format_of(dtype), operands[0])).name
     return FUNCTIONS[function_of(node)](*(Real(body, format_of(dtype), each) for each in operands)).name
+
+
+def out_of_bounds(body: Body, dtype: np.dtype[Any], operand: str) -> str:
+    """True for an operand of a guarded function for which its formula does not hold; of complex numbers the imaginary
+    part is an angle."""
+    if dtype.kind == "c":
+        dtype, operand = part_of(dtype), parts(operand)[1]
+    return trigonometry.beyond(Real(body, format_of(dtype), operand))
 
 
 def _never_above_zero(x: Node) -> bool:

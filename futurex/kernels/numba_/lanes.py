@@ -1,4 +1,5 @@
-"""Instructions of AVX-512 that LLVM's vectoriser does not know: exponents, mantissas, ends, tables in a register.
+"""What LLVM's vectoriser does not know: instructions of AVX-512 for exponents, mantissas, ends and tables in a
+register, and branches that few vectors take, on all processors.
 
 A generated loop is written for one element. It calls functions of numbers that are only declared, with the functions
 of vectors that stand for them (LLVM's ``vector-function-abi-variant``). When the loop's vectors are made, definitions
@@ -17,17 +18,20 @@ _BITS = {"float": 32, "i32": 32, "double": 64}
 _SUFFIX = {"float": "ps", "double": "pd"}
 _WIDTHS = (2, 4, 8, 16)
 OFFERS = "fx_offers"
+_SELDOM = '!0 = !{!"branch_weights", i32 1, i32 4000}'
+"""Of branches: that the first way is hardly taken, and nothing is to be made ready for it on the other one."""
 _KNOWN: dict[str, Instruction] = {}
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """A function of whole registers: types of its result and operands, and LLVM's call, ``%a`` and ``%b`` given."""
+    """A function of whole registers: types of its result and operands, LLVM's call, ``%a`` and ``%b`` given, and what
+    that calls."""
 
     name: str
     kinds: tuple[str, ...]
     call: str
-    intrinsic: str
+    calls: tuple[str, ...]
 
     @property
     def _lanes(self) -> int:
@@ -36,7 +40,7 @@ class Instruction:
     def _head(self, width: int, named: str = "") -> str:
         """Result and name, and the types of operands, of the function of so many numbers."""
         result, *operands = (kind if width == 1 else f"<{width} x {kind}>" for kind in self.kinds)
-        names = [f"{kind} %{letter}" if named else kind for kind, letter in zip(operands, "ab", strict=False)]
+        names = [f"{kind} %{letter}" if named else kind for kind, letter in zip(operands, "abc", strict=False)]
         return f"{result} @{self.name}{'' if width == 1 else f'_{width}'}({', '.join(names)})"
 
     @property
@@ -62,6 +66,11 @@ class Instruction:
                 body = self._of_two(width)
             lines += [f"define linkonce_odr {self._head(width, 'named')} alwaysinline {{", *body, "}"]
         return lines
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """A function, line by line, that others define, too."""
+        return ()
 
     def _of_one(self, width: int) -> list[str]:
         return [f"  %r = {self.call}", f"  ret <{width} x {self.kinds[0]}> %r"]
@@ -103,7 +112,87 @@ def _add(name: str, kinds: tuple[str, ...], intrinsic: str, *passed: str) -> Ins
     result = f"<{512 // _BITS[kinds[0]]} x {kinds[0]}>"
     types = ", ".join(each[: each.index(">") + 1] if each[0] == "<" else each.split()[0] for each in passed)
     call = f"call {result} @{intrinsic}({', '.join(passed)})"
-    found = _KNOWN[name] = Instruction(name, kinds, call, f"{result} @{intrinsic}({types})")
+    found = _KNOWN[name] = Instruction(name, kinds, call, (f"{result} @{intrinsic}({types})",))
+    return found
+
+
+@dataclass(frozen=True)
+class Seldom(Instruction):
+    """A function of two numbers and what was made of them: that, or where it is NaN and neither number is, what the
+    code ``call`` gives, which is entered for vectors that hold such an element."""
+
+    helper: tuple[str, ...]
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        return self.helper
+
+    def defined(self) -> list[str]:
+        kind, own = self.kinds[0], f"@{self.name}"
+        lines = [
+            f"define linkonce_odr {kind} {own}_one({kind} %a, {kind} %b, {kind} %c) noinline cold {{",
+            f"  %odd = fcmp uno {kind} %c, %c",
+            f"  %given = fcmp ord {kind} %a, %b",
+            "  %seldom = and i1 %odd, %given",
+            "  br i1 %seldom, label %compute, label %stay",
+            "stay:",
+            f"  ret {kind} %c",
+            "compute:",
+            self.call,
+            "}",
+        ]
+        for width in (1, *_WIDTHS):
+            whole = kind if width == 1 else f"<{width} x {kind}>"
+            passed = ", ".join(f"{whole} %{letter}" for letter in "abc")
+            rare = f"{own}_one" if width == 1 else f"{own}_{width}_each"
+            lines += [
+                f"define linkonce_odr {self._head(width, 'named')} alwaysinline {{",
+                "entry:",
+                f"  %odd = fcmp uno {whole} %c, %c",
+                *self._any(width),
+                "  br i1 %any, label %some, label %none, !prof !0",
+                "some:",
+                f"  %looked = call {whole} {rare}({passed})",
+                "  br label %none",
+                "none:",
+                f"  %r = phi {whole} [ %c, %entry ], [ %looked, %some ]",
+                f"  ret {whole} %r",
+                "}",
+            ]
+            if width > 1:
+                lines += self._each(width, whole, passed, rare)
+        return lines
+
+    def _any(self, width: int) -> list[str]:
+        if width == 1:
+            return ["  %any = or i1 %odd, false"]
+        return [f"  %bits = bitcast <{width} x i1> %odd to i{width}", f"  %any = icmp ne i{width} %bits, 0"]
+
+    def _each(self, width: int, whole: str, passed: str, name: str) -> list[str]:
+        kind = self.kinds[0]
+        return [
+            f"define linkonce_odr {whole} {name}({passed}) noinline cold {{",
+            "entry:",
+            "  br label %next",
+            "next:",
+            "  %k = phi i64 [ 0, %entry ], [ %after, %next ]",
+            f"  %held = phi {whole} [ %c, %entry ], [ %new, %next ]",
+            *(f"  %{letter}.k = extractelement {whole} %{letter}, i64 %k" for letter in "abc"),
+            f"  %r = call {kind} @{self.name}_one({', '.join(f'{kind} %{letter}.k' for letter in 'abc')})",
+            f"  %new = insertelement {whole} %held, {kind} %r, i64 %k",
+            "  %after = add nuw nsw i64 %k, 1",
+            f"  %more = icmp ult i64 %after, {width}",
+            "  br i1 %more, label %next, label %done",
+            "done:",
+            f"  ret {whole} %new",
+            "}",
+        ]
+
+
+def seldom(name: str, kind: str, code: Sequence[str], shared: Sequence[str], calls: Sequence[str]) -> Seldom:
+    """Such a function; ``code`` computes from ``%a`` and ``%b``, calls what is ``shared`` and what both ``calls``."""
+    found = Seldom(f"fx_{name}", (kind,) * 4, "\n".join(code), tuple(calls), tuple(shared))
+    _KNOWN[found.name] = found
     return found
 
 
@@ -157,6 +246,8 @@ def with_offers(text: str, instructions: Sequence[Instruction]) -> str:
 
 def definitions(instructions: Sequence[Instruction]) -> str:
     """What is linked in, as a text."""
-    declared = dict.fromkeys(f"declare {each.intrinsic}" for each in instructions)
+    declared = dict.fromkeys(f"declare {name}" for each in instructions for name in each.calls)
+    shared = dict.fromkeys(each.shared for each in instructions if each.shared)
     defined = (line for each in instructions for line in each.defined())
-    return "\n".join([*declared, *defined])
+    helpers = (line for lines in shared for line in lines)
+    return "\n".join([*declared, *helpers, *defined, *([_SELDOM] if shared else [])])

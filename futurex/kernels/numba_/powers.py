@@ -3,7 +3,8 @@
 The logarithm is that of the ratio ``s = (m - 1) / (m + 1)``, ``2 s + s^3 (2/3 + s^2 q(s^2))``, of which all but q is
 computed in two words (T. J. Dekker, 1971): its error is multiplied by up to 745 before it reaches the result. The
 scheme is that of SLEEF's ``xpow`` (N. Shibata and F. Petrogalli, 2020); q is a fit in 75 digits. Single precision is
-computed in double. A single exponent is treated as NumPy's loops treat it: 2 is a square, 0.5 a root, to the bit.
+computed in double, by one polynomial each for logarithm and power. A single exponent is treated as NumPy's loops
+treat it: 2 is a square, 0.5 a root, to the bit.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_.exponentials import exp2, power_of_e
-from futurex.kernels.numba_.logarithms import log2, split, times_ln2
+from futurex.kernels.numba_.exponentials import power_of_e
+from futurex.kernels.numba_.logarithms import split, times_ln2
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of
 from futurex.kernels.numba_.scalar import Body, register_type
 from futurex.tree.node import Node
@@ -29,6 +30,17 @@ _CURVE = (
     0.39999999999999999817, 0.28571428571429368498, 0.22222222221654500622, 0.18181818335706719581,
     0.15384594928984110151, 0.13334806517305499939, 0.11706187519978793862, 0.11723689023649227335,
 )  # fmt: skip
+# of single precision: log2(1 + f) / f for f from -1/4 to 1/2, within 2^-33; 2^r for r from -1/2 to 1/2, within 2^-29
+_LOG2 = (
+    1.4426950409945483, -0.7213475168575499, 0.48089828222429826, -0.36067435913422496, 0.2885460234843045,
+    -0.24042822761873384, 0.20582040568340054, -0.18031446170795967, 0.16465675684136818, -0.15287115631168702,
+    0.11550635267788859, -0.04495671877083548,
+)  # fmt: skip
+_EXP2 = (
+    1.0000000005541032, 0.6931472057363331, 0.24022646891194166, 0.055503287785143435, 0.009618488897953099,
+    0.0013399930789647324, 0.0001534582738150001,
+)  # fmt: skip
+_FAR = 200.0  # of y log2 x: infinite in single precision, or zero
 _BEYOND = 800.0  # of y log x: infinite, or zero
 _LARGE, _SMALL, _SCALE = 2.0**500, 2.0**-500, 2.0**600
 
@@ -36,11 +48,26 @@ _LARGE, _SMALL, _SCALE = 2.0**500, 2.0**-500, 2.0**600
 def power(x: Real, y: Real) -> Real:
     """x to the y, with C's special values, which are NumPy's."""
     size = abs(x)
-    if x.format is FLOAT:
-        value = _narrow(exp2(_wide(y) * log2(_wide(size))))
-    else:
+    if x.format is DOUBLE:
         value = power_of_e(*_product(y, _logarithm(size)))
-    return _ends(x, y, size, value)
+        return _signed(x, y, size, _ends(x, y, size, value))
+    value = _in_double(size, y)
+    if not x.has_lanes:
+        return _signed(x, y, size, _ends(x, y, size, value))
+    one = x.body.emit(f"or i1 {size.compare('oeq', 1.0)}, {y.compare('oeq', 0.0)}")
+    return _signed(x, y, size, x.const(1.0).choose(one, value))
+
+
+def _in_double(size: Real, y: Real) -> Real:
+    """The power of numbers of single precision. Where exponents of zero and infinity are infinite, these and infinite y
+    give what they should, but for one to the y and x to the zero."""
+    e, m = split(size)
+    f = _wide(m - 1.0)
+    logarithm = f.fma(f.in_pairs(*_LOG2), _wide(e))
+    product = (_wide(y) * logarithm).at_most(_FAR).at_least(-_FAR)
+    n, bits = product.nearest(1.0)
+    grown = (product - n).in_pairs(*_EXP2)
+    return _narrow(grown.scaled(n) if size.has_lanes else grown * bits.power_of_two())
 
 
 def float_power(x: Real, y: Real) -> Real:
@@ -155,24 +182,25 @@ def _product(y: Real, words: Words) -> Words:
 
 
 def _ends(x: Real, y: Real, size: Real, value: Real) -> Real:
-    """What the formula does not give, and the sign."""
+    """Where one of both is zero, one, infinite or no number."""
     body = x.body
-
-    def both(word: str, first: str, second: str) -> str:
-        return body.emit(f"{word} i1 {first}, {second}")
-
     grows = body.emit(f"icmp eq i1 {size.compare('ogt', 1.0)}, {y.compare('ogt', 0.0)}")
     end = x.const(math.inf).choose(grows, 0.0)
-    infinite = both("or", size.compare("oeq", math.inf), abs(y).compare("oeq", math.inf))
-    value = end.choose(both("or", size.compare("oeq", 0.0), infinite), value)
-    value = x.const(1.0).choose(size.compare("oeq", 1.0), value)
+    infinite = body.emit(f"or i1 {size.compare('oeq', math.inf)}, {abs(y).compare('oeq', math.inf)}")
+    value = end.choose(body.emit(f"or i1 {size.compare('oeq', 0.0)}, {infinite}"), value)
+    value = x.const(math.nan).choose(body.emit(f"fcmp uno {x.format.kind} {x.name}, {y.name}"), value)
+    one = body.emit(f"or i1 {size.compare('oeq', 1.0)}, {y.compare('oeq', 0.0)}")
+    return x.const(1.0).choose(one, value)
+
+
+def _signed(x: Real, y: Real, size: Real, value: Real) -> Real:
+    """The power of x from that of its size: the sign of odd powers, and no number for others than whole ones of what is
+    below zero."""
+    body = x.body
     half = y * 0.5
     whole = y.compare("oeq", y.rounded())
-    odd = both("and", whole, half.compare("une", half.rounded()))
+    odd = body.emit(f"and i1 {whole}, {half.compare('une', half.rounded())}")
     value = value.with_sign_of(x).choose(odd, value)
-    finite = both("and", size.compare("olt", math.inf), x.compare("olt", 0.0))
+    finite = body.emit(f"and i1 {size.compare('olt', math.inf)}, {x.compare('olt', 0.0)}")
     fraction = body.emit(f"xor i1 {whole}, true")
-    value = x.const(math.nan).choose(both("and", finite, fraction), value)
-    value = x.const(math.nan).choose(body.emit(f"fcmp uno {x.format.kind} {x.name}, {y.name}"), value)
-    one = both("or", x.compare("oeq", 1.0), y.compare("oeq", 0.0))
-    return x.const(1.0).choose(one, value)
+    return x.const(math.nan).choose(body.emit(f"and i1 {finite}, {fraction}"), value)

@@ -122,6 +122,14 @@ class Real:
         """The nearest integer, of two the even one."""
         return self._call("rint", self.name)
 
+    def floored(self) -> Real:
+        """The next lower integer."""
+        return self._call("floor", self.name)
+
+    def truncated(self) -> Real:
+        """The next integer towards zero."""
+        return self._call("trunc", self.name)
+
     def with_sign_of(self, other: Real) -> Real:
         return self._call("copysign", self.name, other.name)
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_ import remainders
+from futurex.kernels.numba_.real import Real, format_of
+
 Dtype = np.dtype[Any]
 
 
@@ -260,7 +263,16 @@ def _floored(body: Body, dtype: Dtype, x: str, y: str) -> str | None:
     return body.emit(f"xor {kind} {quotient}, {sign}")
 
 
+def _of_floats(body: Body, dtype: Dtype, function: Callable[[Real, Real], Real], x: str, y: str) -> str:
+    """A function of two floats; of halves in single precision, rounded."""
+    held = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+    first, second = (Real(body, format_of(held), body.cast(each, dtype, held)) for each in (x, y))
+    return body.cast(function(first, second).name, held, dtype)
+
+
 def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    if dtype.kind == "f":
+        return _of_floats(body, dtype, remainders.floor_divide, x, y)
     kind, floored = register_type(dtype), _floored(body, dtype, x, y)
     if floored is not None:
         return floored
@@ -275,6 +287,8 @@ def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
 
 
 def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    if dtype.kind == "f":
+        return _of_floats(body, dtype, remainders.remainder, x, y)
     kind, floored = register_type(dtype), _floored(body, dtype, x, y)
     if floored is not None:
         return body.emit(f"sub {kind} {x}, {body.emit(f'mul {kind} {floored}, {y}')}")
@@ -286,6 +300,17 @@ def _remainder(body: Body, dtype: Dtype, x: str, y: str) -> str:
     remainder = body.emit(f"srem {kind} {x}, {safe}")
     off = _is_off(body, kind, remainder, safe)
     return body.select(off, kind, body.emit(f"add {kind} {remainder}, {safe}"), remainder)
+
+
+def _fmod(body: Body, dtype: Dtype, x: str, y: str) -> str:
+    """With the sign of the first operand."""
+    if dtype.kind == "f":
+        return _of_floats(body, dtype, remainders.fmod, x, y)
+    kind = register_type(dtype)
+    safe, zero, _ = _safe_divisor(body, dtype, y)
+    if dtype.kind == "u":
+        return body.select(zero, kind, "0", body.emit(f"urem {kind} {x}, {safe}"))
+    return body.emit(f"srem {kind} {x}, {safe}")
 
 
 def _left_shift(body: Body, dtype: Dtype, x: str, y: str) -> str:
@@ -321,6 +346,7 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "divide": _divide,
     "floor_divide": _floor_divide,
     "remainder": _remainder,
+    "fmod": _fmod,
     "negative": _negative,
     "positive": lambda body, dtype, x: x,
     "absolute": _absolute,
