@@ -1,0 +1,132 @@
+"""Everyday NumPy on a million numbers of single precision: the same expression in NumPy, futurex and ``jax.jit``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Formula = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``formula(np, x)`` of an array of this shape, where ``np`` is the stack's own module of NumPy's functions."""
+
+    title: str
+    shape: tuple[int, ...]
+    formula: Formula
+
+
+def softmax(np: Any, x: Any) -> Any:
+    """Of each row."""
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def entropy(np: Any, x: Any) -> Any:
+    """The mean of what the first class of each row costs."""
+    z = x - x.max(1, keepdims=True)
+    return (np.log(np.exp(z).sum(1)) - z[:, 0]).mean()
+
+
+def normalised(np: Any, x: Any) -> Any:
+    """Each row with mean zero and variance one."""
+    d = x - x.mean(1, keepdims=True)
+    return d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5)
+
+
+def five_points(np: Any, x: Any) -> Any:
+    """A step of the heat equation with a frame of zeros."""
+    p = np.pad(x, 1)
+    return x + 0.1 * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * x)
+
+
+def windows(np: Any, x: Any) -> Any:
+    """Means of five neighbours; ``jax.numpy`` has no windows, and adds up slices."""
+    if hasattr(np, "lib"):
+        return np.lib.stride_tricks.sliding_window_view(x, 5, axis=1).mean(-1)
+    return sum(x[:, k : x.shape[1] - 4 + k] for k in range(5)) / 5
+
+
+_SQUARE, _TENS = (1000, 1000), (100_000, 10)
+CASES = {
+    "softmax-10": Case("softmax over 10", _TENS, softmax),
+    "softmax-50": Case("softmax over 50", (20_000, 50), softmax),
+    "entropy-10": Case("cross entropy over 10", _TENS, entropy),
+    "normalised-32": Case("normalised rows of 32", (31_250, 32), normalised),
+    "places-10": Case("places of the largest of 10", _TENS, lambda np, x: x.argmax(1)),
+    "columns-4": Case("sums of 4 columns", (250_000, 4), lambda np, x: x.sum(0)),
+    "largest-3": Case("largest of 3 columns", (333_333, 3), lambda np, x: x.max(0)),
+    "deviations-10": Case("deviations of 10 columns", _TENS, lambda np, x: x.std(0)),
+    "lengths": Case("lengths of points", (333_333, 3), lambda np, x: np.sqrt((x * x).sum(1))),
+    "windows": Case("means of five neighbours", _SQUARE, windows),
+    "einsum": Case("einsum ij,ij->i", _SQUARE, lambda np, x: np.einsum("ij,ij->i", x, x)),
+    "outer": Case("product of a column and a row, and one", _SQUARE, lambda np, x: x[:, :1] * x[:1] + 1),
+    "angle": Case("angles within a turn", _SQUARE, lambda np, x: (x * 100) % np.float32(2 * math.pi)),
+    "power": Case("power 2.5", _SQUARE, lambda np, x: np.abs(x) ** 2.5),
+    "phases": Case("complex exp", _SQUARE, lambda np, x: np.exp(1j * x)),
+    "join": Case("an array and its double, one behind the other", _SQUARE, lambda np, x: np.concatenate([x, x * 2])),
+    "rolls": Case("two rolls added", _SQUARE, lambda np, x: np.roll(x, 1, 0) + np.roll(x, -1, 1)),
+    "frame": Case("five points with a frame of zeros", _SQUARE, five_points),
+    "symmetric": Case("a matrix and its transpose", _SQUARE, lambda np, x: (x + x.T) / 2),
+}
+
+
+def operand(case: str) -> np.ndarray:
+    """The array of a case, the same in every process."""
+    return np.random.default_rng(0).standard_normal(CASES[case].shape, dtype=np.float32)
+
+
+class _Work:
+    """One case in one stack; ``check`` gives a mean by which the stacks are compared."""
+
+    def __init__(self, case: str) -> None:
+        self.x, self.formula = operand(case), CASES[case].formula
+
+    def step(self) -> Any:
+        """Compute it, and wait."""
+        raise NotImplementedError
+
+    def check(self) -> float:
+        """The mean of all sizes of what comes out."""
+        return float(np.mean(np.abs(np.asarray(self.step(), np.complex128))))
+
+
+class Numpy(_Work):
+    """NumPy itself."""
+
+    def step(self) -> Any:
+        return self.formula(np, self.x)
+
+
+class Futurex(_Work):
+    """The futurized function."""
+
+    def __init__(self, case: str) -> None:
+        import futurex as fx
+
+        super().__init__(case)
+        formula = self.formula
+        self.call = fx.futurize(lambda x: formula(np, x), escape="error")
+
+    def step(self) -> Any:
+        return self.call(self.x).result()
+
+
+class Jax(_Work):
+    """``jax.jit`` of the same formula."""
+
+    def __init__(self, case: str) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        super().__init__(case)
+        formula, self.array = self.formula, jnp.asarray(self.x)
+        self.call = jax.jit(lambda x: formula(jnp, x))
+
+    def step(self) -> Any:
+        return self.call(self.array).block_until_ready()
