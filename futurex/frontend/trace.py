@@ -22,7 +22,7 @@ from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.dims import same
 from futurex.tree.graph import Graph, rebuilt
-from futurex.tree.node import Node, apply, const, interning_scope, item, next_id, param
+from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
 
 FOLD_LIMIT = 1 << 16
 _OF_ANY = frozenset(
@@ -152,7 +152,7 @@ class Trace:
         self.paths: list[Any] = []
         self.forks = 0
         self.generators: list[Any] = []  # those that the traced code made
-        self.begun = next_id()
+        self.begun = made_here()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
         self.assigned: set[tuple[int, str]] = set()  # attributes that were set, by their objects' identity
         self.held = Holdings()

@@ -56,6 +56,7 @@ if hasattr(os, "register_at_fork"):
 class _Scopes(threading.local):
     def __init__(self) -> None:
         self.tables: list[Table] = []
+        self.made = 0
 
 
 _scopes = _Scopes()
@@ -79,6 +80,11 @@ def interning_scope(*, fresh: bool = False) -> Iterator[int]:
 def next_id() -> int:
     """A point in the order of creation."""
     return next(_counter)
+
+
+def made_here() -> int:
+    """How many nodes this thread has made: what others trace or optimise meanwhile is not counted."""
+    return _scopes.made
 
 
 def _find(key: _Key) -> Node | None:
@@ -115,6 +121,7 @@ class Node:
         set_(self, "aval", aval)
         set_(self, "src", src)
         set_(self, "id", next(_counter))
+        _scopes.made += 1
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"nodes are immutable; cannot set {name!r}")

@@ -1,12 +1,18 @@
 """Lists, dicts and objects that branches and rounds bind to names stay the objects that they are."""
 
+import threading
+
 import identity_cases
+import numpy as np
 import pytest
 from compare import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identity_programs import IdentityWriter, MovingWriter
 from program_search import disagreement, share_staged
+
+from futurex.tree import Aval, param
+from futurex.tree.node import made_here
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -27,3 +33,20 @@ def test_any_program(tmp_path_factory, data):
     text = IdentityWriter(lambda n: data.draw(st.integers(0, n - 1))).program(data.draw(st.integers(2, 6)))
     wrong, _ = disagreement(text, tmp_path_factory.mktemp("programs"), seeds=(1, 2))
     assert not wrong, f"{text}\n{wrong}"
+
+
+def test_what_other_threads_make_counts_for_no_trace():
+    """A trace that has made many nodes tries no more choices and unrolls no more: nodes of others are not its own."""
+
+    def beside():
+        x = param(Aval((2,), np.dtype(float)))
+        for _ in range(100):
+            x = x + 1.0
+
+    before = made_here()
+    other = threading.Thread(target=beside)
+    other.start()
+    other.join(10)
+    assert made_here() == before
+    beside()
+    assert made_here() >= before + 100

@@ -20,7 +20,7 @@ from futurex.frontend.outside import items
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
-from futurex.tree.node import next_id
+from futurex.tree.node import made_here
 from futurex.tree.source import here
 
 FEW = 4  # ranges up to this length are unrolled
@@ -39,7 +39,7 @@ def while_(
     def goes_on() -> Any:
         return asked(test() if left is None else and_(not_(left()), test))
 
-    rounds, first = 0, next_id()
+    rounds, first = 0, made_here()
     while True:
         with current().scope() as scope:
             before = get()
@@ -138,13 +138,13 @@ def _few() -> int:
 
 def _is_large(first: int) -> bool:
     """Has unrolling made more nodes since ``first`` than a tree should get?"""
-    return next_id() - first > UNROLLED << 4 * bool(current().transforms)
+    return made_here() - first > UNROLLED << 4 * bool(current().transforms)
 
 
 def while_small(values: Any) -> Iterator[Any]:
     """What a comprehension goes through, until its tree is too large: one inside another multiplies their rounds."""
     sized = type(values) in (list, tuple, range, np.ndarray) or (isinstance(values, Tracer) and values.ndim)
-    first, length = next_id(), len(values) if sized else 0
+    first, length = made_here(), len(values) if sized else 0
     for count, value in enumerate(items(values)):
         if max(count, length) > UNROLL and _is_large(first):
             _refuse_unrolling(f"a comprehension of more than {count} rounds of such size")
@@ -214,7 +214,7 @@ class _Loop:
 
     def unroll(self, values: Iterable[Any]) -> None:
         """Every round by itself."""
-        first = next_id()
+        first = made_here()
         for count, value in enumerate(values):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")

@@ -16,7 +16,7 @@ from futurex.frontend.errors import Escape, Retrace, Signal
 from futurex.frontend.trace import current
 from futurex.frontend.tracer import Conflict, Tracer, fresh
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, next_id
+from futurex.tree.node import Node, made_here, next_id
 from futurex.tree.pytree import flatten
 
 FORKS = 32  # choices of one trace that are merged later
@@ -67,7 +67,7 @@ def _count_again(why: Escape) -> None:
     trace.forks += 1
     if trace.forks > FEW and trace.may_begin_again and trace.has_grown():
         raise Retrace from why
-    if trace.forks > FORKS or (trace.forks > FEW and next_id() - trace.begun > NODES):
+    if trace.forks > FORKS or (trace.forks > FEW and made_here() - trace.begun > NODES):
         raise Escape(why.what, f"{why.why}; too many choices of this kind", why.do)
 
 

@@ -102,7 +102,8 @@ class CupyBackend:
 
     def _steps(self, graph: Graph) -> Call:
         """The kernels of a graph's nodes, one after the other."""
-        steps = {each: self._kernel(each) for each in graph.nodes if each.inputs and each.op != "item"}
+        given = ("param", "const", "item")
+        steps = {each: self._kernel(each) for each in graph.nodes if each.op not in given}
 
         def call(*inputs: Any) -> tuple[Any, ...]:
             values = dict(zip(graph.params, inputs, strict=True))
