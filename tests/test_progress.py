@@ -96,7 +96,8 @@ def test_a_run_without_steps_is_refused(steps, epochs):
         Progress(total_steps=steps, epochs=epochs)
 
 
-def test_a_notebook_gets_one_line_that_changes(monkeypatch):
+def below_the_cell(monkeypatch):
+    """All that a notebook's cell is given to show."""
     display = pytest.importorskip("IPython.display")
     shown = []
 
@@ -106,6 +107,11 @@ def test_a_notebook_gets_one_line_that_changes(monkeypatch):
 
     monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: types.SimpleNamespace(kernel=True))
     monkeypatch.setattr(display, "display", lambda data, raw, display_id: Handle())
+    return shown
+
+
+def test_a_notebook_gets_one_line_that_changes(monkeypatch):
+    shown = below_the_cell(monkeypatch)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
     run(None)
     assert shown[0] == "epoch 1/2  step 1/20  loss 1.0000  12,346 samples/s"
@@ -115,20 +121,12 @@ def test_a_notebook_gets_one_line_that_changes(monkeypatch):
 
 
 def test_a_notebook_says_below_the_cell_that_a_run_failed_whose_result_nobody_asks_for(monkeypatch):
-    display = pytest.importorskip("IPython.display")
-    shown = []
-
-    class Handle:
-        def update(self, data, raw):
-            shown.append(data["text/plain"])
-
+    shown = below_the_cell(monkeypatch)
     def refusing(w, x):
         if x.max() > 0:
             raise ValueError("too large")
         return ((x - w) ** 2).mean()
 
-    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: types.SimpleNamespace(kernel=True))
-    monkeypatch.setattr(display, "display", lambda data, raw, display_id: Handle())
     run = fx.fit(refusing, np.zeros(2), np.ones((8, 2)))
     with pytest.raises(ValueError, match="too large"):
         run.result(60)

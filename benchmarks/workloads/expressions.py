@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -81,15 +82,15 @@ def operand(case: str) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(CASES[case].shape, dtype=np.float32)
 
 
-class _Work:
+class _Work(ABC):
     """One case in one stack; ``check`` gives a mean by which the stacks are compared."""
 
     def __init__(self, case: str) -> None:
         self.x, self.formula = operand(case), CASES[case].formula
 
+    @abstractmethod
     def step(self) -> Any:
         """Compute it, and wait."""
-        raise NotImplementedError
 
     def check(self) -> float:
         """The mean of all sizes of what comes out."""

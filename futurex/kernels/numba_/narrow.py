@@ -49,13 +49,11 @@ def numbers(sweep: Sweep, rows: int) -> tuple[int, ...]:
 
 
 def suits(sweep: Sweep, count: int) -> bool:
-    """Does a kernel gain by this? Its rows are many and short, and no whole vectors."""
+    """Does a kernel gain by this? Its rows are many and short."""
     extents = sweep.layout.extents
-    if len(extents) != 2 or not sweep.rows or extents[0] < FEWEST:
+    if len(extents) != 2 or not sweep.rows or extents[0] < FEWEST or count >= LONGEST:
         return False
     if any(node.op != "free_sum" or node.dtype.kind != "f" for node in sweep.crossed):
-        return False
-    if count >= LONGEST:
         return False
     dtypes = {each.dtype for each in (*sweep.nodes, *(operand.node for operand in sweep.operands))}
     if any(dtype.kind == "c" or (dtype.kind == "f" and dtype.itemsize == 2) for dtype in dtypes):
