@@ -160,7 +160,7 @@ class TracedList:
     def _rows(self) -> Tracer:
         rows = entered(self.rows)  # branches may have left what nobody may use
         assert isinstance(rows, Tracer)
-        current().read.add(id(self))
+        current().read[id(self)] = self
         return rows
 
     def __len__(self) -> Any:

@@ -169,7 +169,7 @@ class Trace:
         self.stacks: dict[Any, Any] = {}  # the displays whose lists are traced, and what their entries are
         self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
-        self.read: set[int] = set()  # traced lists that were looked at, by identity
+        self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
         self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others

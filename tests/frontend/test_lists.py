@@ -8,6 +8,12 @@ from compare import check, is_staged, outcome
 
 import futurex as fx
 from futurex.frontend.control import carried
+from futurex.frontend.control.moved import is_read
+from futurex.frontend.lists import Entry, TracedList
+from futurex.frontend.trace import Trace, start
+from futurex.frontend.tracer import fresh
+from futurex.tree.aval import Aval
+from futurex.tree.node import const
 
 cases = [*list_cases.cases, *pair_cases.cases]
 
@@ -22,6 +28,17 @@ def test_compiled(case, at_once):
     futurized = fx.futurize(case.function)
     for _ in range(4):
         assert outcome(futurized, case.args) == outcome(case.function, case.args), futurized.explain()
+
+
+def test_a_list_is_not_looked_at_because_one_was_that_lay_where_it_lies():
+    """What follows from it would depend on the memory that happens to be free."""
+    with start(Trace("f")):
+        kind = Entry(Aval((), np.dtype(float)), is_array=False, python=False, loose=False)
+        for _ in range(100):
+            made = TracedList("here", kind, fresh(const(np.zeros(3))))
+            assert not is_read(made)
+            len(made)
+            assert is_read(made)
 
 
 def compiled(futurized, args):

@@ -26,7 +26,7 @@ from futurex.tree.source import here
 FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
-UNROLLED = 1 << 13  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
+UNROLLED = 5_000  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
 

@@ -21,7 +21,7 @@ from futurex.tree.pytree import flatten
 
 FORKS = 32  # choices of one trace that are merged later
 FEW = 4  # choices that may be, whatever they cost
-NODES = 20_000  # nodes that a trace may make before more of them are refused
+NODES = 14_000  # nodes that a trace may make before more of them are refused
 
 
 @dataclass(eq=False)
