@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, nearest, products
+from futurex.kernels.numba_ import nearest, products
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.products import Steps
@@ -68,7 +68,7 @@ class GemmBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
-        if not node.is_static or not compiler.has_scale():
+        if not node.is_static or not products.is_made():
             return None
         if node.op == "rank_update":
             return self._update(node, threads)
@@ -88,6 +88,8 @@ class GemmBackend:
         if sizes is None or len(lies) < 2 or _steps(lies, sizes[0]) is None:
             return None
         turned = lies[0].turned, lies[1].turned
+        if not products.reads(sizes[1], turned[0]):
+            return None
         if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
             return None
         product = Product(node, sizes, turned, threads)
@@ -248,6 +250,8 @@ class Product:
             return None
         out, x, y = map(lie, arrays[:3])
         if out is None or out.turned or x is None or y is None or _steps((out, x, y), self.sizes[0]) is None:
+            return None
+        if not products.reads(self.sizes[1], x.turned):
             return None
         return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
 
