@@ -42,6 +42,8 @@ same for little products."""
 _FEWEST = 4
 """Rows, and elements of the inner axis, from which the library is slower where the nearest cache is small, however many
 multiply-adds: it has reached 0.15 to 0.9 of the rate there."""
+_NARROW_ROWS = 8
+"""Rows from which narrow tiles are as fast as the library, whichever operand is turned."""
 _LEAST_THIN = 1 << 17
 """Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
 _DEEPEST_TURNED = products.LONG_TURNED, 256
@@ -115,18 +117,19 @@ class GemmBackend:
 
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
-    small = nearest.small()
-    fits = rows >= (_FEWEST if small else _ROWS) or (rows >= _FEW_ROWS and columns >= _WIDE)
+    small, narrow = nearest.small(), products.is_narrow()
+    fewest = _NARROW_ROWS if narrow else _FEWEST if small else _ROWS
+    fits = rows >= fewest or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
     least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
     first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
     if not fits or count <= least:
         return False
-    tiled = small and batch * rows * columns >= _MANY_TILES
+    tiled = narrow or (small and batch * rows * columns >= _MANY_TILES)
     if (first or (second and count > _LITTLE)) and not tiled:
         return False
     thin = _THIN if count > _LITTLE_THIN else _THINNEST
-    return columns > thin and inner > (min(thin, _FEWEST - 1) if small else thin)
+    return columns > thin and inner > (min(thin, _FEWEST - (not narrow)) if small else thin)
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,7 @@ def test_stacks_of_stacks_are_read_where_they_lie(data):
 
 
 @pytest.mark.parametrize("x, y, dtype", [
-    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((8, 1000), (1000, 100), "f4"),
+    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((7, 1000), (1000, 100), "f4"),
     ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
 ])  # fmt: skip
 def test_not_claimed(x, y, dtype, monkeypatch):
@@ -344,7 +344,7 @@ def test_not_claimed(x, y, dtype, monkeypatch):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("turned, most", [((True, False), 512), ((False, True), 256), ((False, False), 4096)])
 def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache_is_small(
-    turned, most, small, monkeypatch
+    turned, most, small, monkeypatch, wide
 ):
     monkeypatch.setattr(nearest, "small", lambda: small)
     assert claimed((500, most), (most, 500), turned)[1] is not None
@@ -355,7 +355,7 @@ def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_small(small, monkeypatch):
+def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_small(small, monkeypatch, wide):
     monkeypatch.setattr(nearest, "small", lambda: small)
     for rows, inner, columns, turned in (
         (4, 512, 700, (False, False)), (15, 250, 500, (False, True)), (1000, 4, 500, (True, False)),
@@ -365,6 +365,17 @@ def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_
             check((rows, inner), (inner, columns), turned, threads=2)
     assert claimed((3, 512), (512, 700))[1] is None
     assert claimed((1000, 3), (3, 500), (True, False))[1] is None
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_narrow_tiles_are_for_turned_and_deep_operands_too_and_for_more_rows(turned, narrow, monkeypatch):
+    if not narrow:
+        pytest.skip("narrow tiles alone")
+    monkeypatch.setattr(nearest, "small", lambda: True)
+    assert claimed((300, 2000), (2000, 300), turned)[1] is not None
+    assert claimed((8, 512), (512, 700), turned)[1] is not None
+    assert claimed((7, 512), (512, 700), turned)[1] is None
+    assert claimed((1000, 4), (4, 500), turned)[1] is None
 
 
 def asked(code, write):

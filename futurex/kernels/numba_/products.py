@@ -69,9 +69,15 @@ def is_made() -> bool:
     return has_scale() or (platform.machine() in ("x86_64", "AMD64") and has_fma())
 
 
+def is_narrow() -> bool:
+    """Has this processor half as many registers of half the length?"""
+    return not has_scale()
+
+
 def reads(rows: int, turned: bool) -> bool:
-    """Is there code for a first operand of so many rows that lies so? Of a turned one whole registers are packed."""
-    return rows >= HALF or not turned or has_scale()
+    """Is there code for a first operand of so many rows that lies so? Narrow tiles pack whole registers of a turned
+    one."""
+    return rows >= HALF or not turned or not is_narrow()
 
 
 def deepest(narrow: bool) -> int:
@@ -148,7 +154,7 @@ def form_of(
     16
     """
     batch, rows, inner, columns = sizes
-    narrow = not has_scale() if narrow is None else narrow
+    narrow = is_narrow() if narrow is None else narrow
     whole, end, count = panels_of(rows, inner, columns, narrow)
     deep = inner > deepest(narrow)
     packed_once = shared and batch > 1 and rows < TALL and not deep
