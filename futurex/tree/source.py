@@ -137,17 +137,19 @@ def is_installed(filename: str) -> bool:
 
 
 def source_at(code: CodeType, line: int, last: int) -> Source:
-    """The line, and the columns of the instruction that runs."""
-    key = id(code), last
-    known = _columns.get(key)
-    if known is None or known[0] is not code:
-        known = _columns[key] = code, _columns_of(code, line, last)
-    return Source(code.co_filename, line, code.co_name, known[1], _override.caller)
+    """The line, and the columns of the instruction that runs: mostly those of the last one that it made."""
+    key, caller = (id(code), last), _override.caller
+    known = _places.get(key)
+    if known is None or known[0] is not code or known[1].caller is not caller:
+        there = known is not None and known[0] is code
+        columns = known[1].columns if there else _columns_of(code, line, last)
+        known = _places[key] = code, Source(code.co_filename, line, code.co_name, columns, caller)
+    return known[1]
 
 
 Columns = tuple[int, int]
 E = TypeVar("E", bound=BaseException)
-_columns: dict[tuple[int, int], tuple[CodeType, Columns | None]] = {}
+_places: dict[tuple[int, int], tuple[CodeType, Source]] = {}
 
 
 def _columns_of(code: CodeType, line: int, last: int) -> Columns | None:
