@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import threading
 import weakref
@@ -43,6 +44,7 @@ class _Key:
         return isinstance(other, _Key) and self.parts == other.parts
 
 
+_STATIC = operator.attrgetter("static")
 Table = weakref.WeakValueDictionary[_Key, "Node"]
 
 _counter = itertools.count()
@@ -166,7 +168,7 @@ class Node:
         """Are the shapes of the node, and of what it reads, known before the run?"""
         if self._static is None:
             avals = [aval for each in (self, *self.inputs) for aval in _each_aval(each.aval)]
-            object.__setattr__(self, "_static", "dims" not in self.attrs and all([aval.static for aval in avals]))
+            object.__setattr__(self, "_static", "dims" not in self.attrs and all(map(_STATIC, avals)))
         return bool(self._static)
 
     @property
@@ -291,7 +293,7 @@ def _holds_acts(attrs: dict[str, Any]) -> bool:
 def _made(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None) -> Node:
     """A new node; extents that its rule says nothing of become symbols, and it defines those that have no definer."""
     avals = aval if isinstance(aval, tuple) else (aval,)
-    if all([each.static for each in avals]):
+    if all(map(_STATIC, avals)):
         return Node(rec.name, nodes, attrs, aval, src or here())
     fresh: dict[Fresh, Dim] = {}
 

@@ -144,8 +144,7 @@ def nested(x):
 
 def lines(x):
     x = x * 2 if x.sum() > 3 else x + 1
-    x = x * 2 if x.sum() > 3 else x + 1
-    return x
+    return x * 2 if x.sum() > 3 else x + 1
 
 
 @pytest.mark.parametrize(("function", "most"), [(rounds, 3), (nested, 7), (lines, 5)])
