@@ -139,12 +139,15 @@ def is_installed(filename: str) -> bool:
 def source_at(code: CodeType, line: int, last: int) -> Source:
     """The line, and the columns of the instruction that runs: mostly those of the last one that it made."""
     key, caller = (id(code), last), _override.caller
-    known = _places.get(key)
-    if known is None or known[0] is not code or known[1].caller is not caller:
-        there = known is not None and known[0] is code
-        columns = known[1].columns if there else _columns_of(code, line, last)
-        known = _places[key] = code, Source(code.co_filename, line, code.co_name, columns, caller)
-    return known[1]
+    whose, found = _places.get(key, (None, None))
+    if found is None or whose is not code:
+        found = Source(code.co_filename, line, code.co_name, _columns_of(code, line, last), caller)
+    elif found.caller is not caller:
+        found = Source(code.co_filename, line, code.co_name, found.columns, caller)
+    else:
+        return found
+    _places[key] = code, found
+    return found
 
 
 Columns = tuple[int, int]
