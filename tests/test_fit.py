@@ -512,7 +512,9 @@ def test_all_localities_stop_after_the_same_step_if_one_hears_of_it(cluster, hea
     """If they did not, one of them would wait for the other in the next step."""
     params, data = problem()
     run = fit(mean_square, params, data, epochs=10**6, batch_size=10, on=cluster, trace_steps=2)
+    end = time.monotonic() + 120
     while run.step < 10 and not run.done():  # the recorded steps are behind it
+        assert time.monotonic() < end, "the run did not start"
         time.sleep(0.01)
     with monkeypatch.context() as patched:
         patched.setattr(run._work, "_addresses", [cluster.addresses[heard_by]])

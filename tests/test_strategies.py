@@ -275,8 +275,10 @@ def test_workers_of_a_server_stop_after_the_same_step(group, staleness):
     params, data = problem()
     strategy = Watched(staleness)
     run = fx.fit(loss, params, data, on=group, strategy=strategy, epochs=10**6, batch_size=16, progress=False)
+    end = time.monotonic() + WAIT
     while not run.history:
         assert not run.done(), run.result(0)
+        assert time.monotonic() < end, "no step is over"
         time.sleep(0.01)
     run.stop()
     run.result(WAIT)

@@ -41,6 +41,22 @@ def can_be_input(value: Any) -> bool:
     return type(value) is float or (isinstance(value, np.generic) and value.dtype.kind in "iufc")
 
 
+class The:
+    """Stands for an object in a fingerprint: equal to what stands for the same one, which lives as long, so that none
+    that comes later can lie where it lay."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is The and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 @dataclass(frozen=True)
 class Guard:
     """A value outside the function that the trace depends on: how to read it again, and what it was."""
@@ -112,7 +128,7 @@ class Holdings:
         One of several places must stay it.
         """
         found = self._arrays.get(id(array), ())
-        made = [(held.key, Guard(held.name, held.read, array, ("array", id(array)), True)) for held in found]
+        made = [(held.key, Guard(held.name, held.read, array, ("array", The(array)), True)) for held in found]
         if len(found) == 1:
             return found[0].read, *made[0]
         guards.update(made)

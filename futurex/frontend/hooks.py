@@ -324,7 +324,7 @@ class Runtime:
             return (held if capture is None else capture.tracer) is value and Runtime.getattr_(target, name) is value
 
         if own_container(target, f"the attribute {name!r}", unchanged):
-            current().assigned.add((id(target), name))
+            current().assigned[id(target), name] = target
             setattr(target, name, value)
 
     @staticmethod

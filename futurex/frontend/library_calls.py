@@ -197,7 +197,7 @@ def _set_past_the_class(target: Any, name: str, value: Any) -> None:
     if not current().is_own(target) or hasattr(getattr(type(target), name, None), "__set__"):
         raise Escape("a call of object.__setattr__", "the object is not the function's own, or its class says how")
     own_container(target, f"the attribute {name!r}")
-    current().assigned.add((id(target), name))
+    current().assigned[id(target), name] = target
     object.__setattr__(target, name, value)
 
 

@@ -25,9 +25,10 @@ from futurex.frontend.returned import Unwritten
 from futurex.frontend.rewrite import NoSource, rewrite
 from futurex.frontend.rewrite.syntax import FX, fx, load
 from futurex.frontend.variants import Variant
-from futurex.kernels.compiling import background
+from futurex.kernels.compiling import Job, background, put_off
 from futurex.runtime import config
 from futurex.runtime.lower import STRUCTURED, seconds
+from futurex.runtime.plan import Plan
 from futurex.tree.graph import Graph
 from futurex.tree.source import is_known
 
@@ -62,6 +63,7 @@ class Meanwhile:
         self._watch = _Watch()
         self._twin = self._watch.twin_of(function)
         self._process = os.getpid()
+        self._calls = 0
         self._asked, self._free = deque([None]), deque([None])  # who takes it is the one who does it
         self._returned, self._made = threading.Event(), threading.Event()
 
@@ -75,6 +77,7 @@ class Meanwhile:
             return NOT_NOW
         if self._watch.over:
             return NOT_NOW
+        self._calls += 1
         if _take(self._asked):
             background.submit(self._make)
         try:
@@ -95,11 +98,20 @@ class Meanwhile:
 
     def _make(self) -> None:
         self._returned.wait(_ALONE)
+        kernels: list[Job] = []
         if _take(self._free):
-            with contextlib.suppress(Exception):  # a call that asks for the plan will meet it
+            with contextlib.suppress(Exception), put_off() as kernels:  # a call that asks for the plan will meet it
                 self._variant.make()
         self._made.set()
-        background.submit(self.end)  # behind the kernels of the plan
+        whole = self._variant._plan.whole if isinstance(self._variant._plan, Plan) else None
+        try:
+            if whole is not None and kernels and self._calls > 1:  # one call would not be worth both
+                whole.lead(kernels)
+            else:
+                for each in kernels:
+                    each()
+        finally:
+            background.submit(self.end)  # behind the kernels of the plan
 
     def end(self) -> None:
         """Calls go staged from now on."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.held import Guard, Held, can_be_input, entries, is_array, is_nest
+from futurex.frontend.held import Guard, Held, The, can_be_input, entries, is_array, is_nest
 from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
@@ -244,9 +244,9 @@ def fingerprint(
             "a value from outside the function that nests deeper than guards look", "a change would not be seen"
         )
     if isinstance(value, np.ndarray):
-        return ("array", id(value))
+        return ("array", The(value))
     if kind is types.MethodType:
-        return ("method", id(value.__self__), id(value.__func__))
+        return ("method", The(value.__self__), The(value.__func__))
     if not strict and is_nest(kind):
         held = before[id(value)][1] if id(value) in before else dict(entries(value))
         keys: Any = len(held)
@@ -261,16 +261,16 @@ def fingerprint(
         ]  # fmt: skip
         return (kind, keys, tuple(inside))
     if isinstance(value, tuple):
-        own = 0 if kind is tuple else id(value)  # a tuple of a class of its own may have attributes
+        own = 0 if kind is tuple else The(value)  # a tuple of a class of its own may have attributes
         return (kind, own, tuple(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, list):
-        return (kind, id(value), tuple(fingerprint(entry, depth + 1, True) for entry in value))
+        return (kind, The(value), tuple(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, set | frozenset):
         return (kind, frozenset(fingerprint(entry, depth + 1, True) for entry in value))
     if isinstance(value, dict | types.MappingProxyType):
         held = ((fingerprint(k, depth + 1, True), fingerprint(entry, depth + 1, True)) for k, entry in value.items())
-        return (kind, id(value), tuple(held))
-    return ("object", id(value))
+        return (kind, The(value), tuple(held))
+    return ("object", The(value))
 
 
 def own_container(container: Any, what: str, unchanged: Callable[[], bool] | None = None) -> bool:

@@ -154,7 +154,7 @@ class Trace:
         self.generators: list[Any] = []  # those that the traced code made
         self.begun = made_here()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
-        self.assigned: set[tuple[int, str]] = set()  # attributes that were set, by their objects' identity
+        self.assigned: dict[tuple[int, str], Any] = {}  # objects of which attributes were set, by identity and name
         self.held = Holdings()
         self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 _EXIT_SECONDS = 10.0
 _PAUSE = 1e-4
 """Seconds between two jobs: locks of Python go to whoever comes first, and a thread that waits for the compiler would
@@ -29,6 +29,7 @@ working = threading.RLock()
 
 class _Setting(threading.local):
     behind = False
+    put_off: list[Job] | None = None
 
 
 _setting = _Setting()
@@ -47,6 +48,24 @@ def behind(wanted: bool) -> Iterator[None]:
 def is_behind() -> bool:
     """May a kernel that is claimed now come later?"""
     return _setting.behind
+
+
+@contextmanager
+def put_off() -> Iterator[list[Job]]:
+    """Of kernels that this thread claims in the block, those that would be compiled behind are not: the jobs that have
+    it done are what the block gets."""
+    before, _setting.put_off = _setting.put_off, []
+    try:
+        yield _setting.put_off
+    finally:
+        _setting.put_off = before
+
+
+def is_put_off(job: Job) -> bool:
+    """May a kernel that is claimed now come even later? Then its job is kept."""
+    if _setting.put_off is not None:
+        _setting.put_off.append(job)
+    return _setting.put_off is not None
 
 
 class Background:

@@ -31,7 +31,7 @@ from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
 from futurex.passes.winograd import tile_convolutions
 from futurex.passes.writes import write_through
-from futurex.tree.graph import Graph
+from futurex.tree.graph import Graph, same_lines
 from futurex.tree.verify import verify
 
 Pass = Callable[[Graph], Graph]
@@ -68,13 +68,42 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     >>> optimise(Graph([x], [turned])).outs[0] is x
     True
     """
-    graph = inline_regions(graph)
     chosen = PASSES if passes is None else passes
     # Loops deliver to views, and begin with arrays of their own, in their way.
     inside = [each for each in chosen if each not in (assemble, give_loops, join_in_place, write_through)]
-    graph = rewrite(graph, map_subgraphs(lambda inner: optimise(inner, passes=inside, check=check)))
-    for each in chosen:
+    return _optimised(graph, chosen, _Inside(inside, check), check)
+
+
+def _optimised(graph: Graph, passes: Sequence[Pass], inside: Pass, check: bool) -> Graph:
+    graph = rewrite(inline_regions(graph), map_subgraphs(inside))
+    for each in passes:
         graph = each(graph)
         if check:
             verify(graph)
     return graph
+
+
+class _Inside:
+    """The passes on the graphs inside of one, each done once: rounds that are written out hold equal ones, and those
+    inside of others are met again whenever what stands around them has changed."""
+
+    def __init__(self, passes: Sequence[Pass], check: bool) -> None:
+        self._passes, self._check = passes, check
+        self._done: dict[int, tuple[Graph, Graph]] = {}  # by identity, with what has it
+        self._equal: dict[str, list[tuple[Graph, Graph]]] = {}
+
+    def __call__(self, graph: Graph) -> Graph:
+        if id(graph) not in self._done:
+            equal = self._equal.setdefault(graph.hash, []) if _is_alone(graph) else []
+            found = next((after for before, after in equal if same_lines(before, graph)), None)
+            if found is None:
+                found = _optimised(graph, self._passes, self, self._check)
+                equal.append((graph, found))
+            self._done[id(graph)] = graph, found
+        return self._done[id(graph)][1]
+
+
+def _is_alone(graph: Graph) -> bool:
+    """Does it name nothing that stands around it, and do nothing that others see? Then an equal one can replace it."""
+    inner = [value for node in graph.nodes for value in node.attrs.values() if isinstance(value, Graph)]
+    return not graph.acts and all(node.is_static for node in graph.nodes) and all(map(_is_alone, inner))

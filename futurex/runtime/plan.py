@@ -234,6 +234,10 @@ class Plan:
     @property
     def ready(self) -> bool:
         """Is no kernel left that NumPy computes until it is compiled?"""
+        return (self.whole is not None and self.whole.leads) or self._has_code
+
+    @property
+    def _has_code(self) -> bool:
         return all(each.kernel.late is None or each.kernel.late.ready for each in self.instructions)
 
     @property
@@ -278,7 +282,7 @@ class Plan:
                 in_place = checked and self.delivery.in_place
                 return results if in_place else self.delivery.hand_back(results, args)
             self._give(instance)
-        coded = self._coded = self._coded or self.ready
+        coded = self._coded = self._coded or self._has_code
         instance, values = self.begin(args, communicator, outs)
         start = time.perf_counter()
         try:

@@ -5,6 +5,10 @@ and 50 to 500 ms to make. So a plan begins as it is. When it has used as much ti
 by a thread of its own; then both ways run on the same arguments a few times, and the faster one stays. They are
 compared again from time to time. A plan with fragments, the user's own calls, never makes them twice: its runs are
 compared in turn.
+
+Where calls are plain NumPy until there is code, the function is made first, and leads: one function takes less time to
+make than a kernel for each loop in it. The kernels are made, and both ways compared, when runs have taken so long that
+this is worth it, too.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from futurex.kernels.compiling import background
+from futurex.kernels.compiling import Job, background
 from futurex.kernels.registry import LIBRARIES, Backend, Compiler, Late
 from futurex.runtime import trace
 from futurex.runtime.counters import Grain
@@ -30,6 +34,8 @@ MOST_FLOPS = 2e6
 MOST_NODES = 5000
 WORTH, FEWEST = 20e-3, 8
 """Seconds and runs after which a plan is compiled whole."""
+LEADS = 100e-3
+"""Seconds of runs after which a function that leads is compared with the plan, whose kernels are compiled for that."""
 TRIALS, AGAIN = 5, 4096
 """Runs of both ways that are compared, and runs until they are compared again."""
 _BETTER = 0.9  # of the other's time: what is taken for faster
@@ -70,6 +76,8 @@ class Whole:
         self._asked = self._off = False
         self._once = _has_fragments(graph)  # does a run do what must not be done twice?
         self.taken = False  # do runs go to the compiled function?
+        self.leads = False  # without having been compared with the plan, which has no kernels yet?
+        self._kernels: list[Job] = []  # what makes these
         self.reason = ""  # why there is none
         self.runs = 0  # of the compiled function
         self._replays = 0
@@ -91,7 +99,7 @@ class Whole:
     @property
     def settled(self) -> bool:
         """Is it known how runs go?"""
-        return self.taken or self._off
+        return (self.taken and not self.leads) or self._off
 
     def run(
         self, args: Sequence[Any], communicator: Communicator | None, outs: Sequence[Any] | None, checked: bool
@@ -100,10 +108,13 @@ class Whole:
         if self.taken and trace.active() is None:
             inputs = args if checked else self._check(args)
             assert self._program is not None
+            start = time.perf_counter() if self.leads else 0.0
             results = self._program(*inputs)
             if results is not None:
                 self.runs += 1
-                if not self.runs % AGAIN:
+                if self.leads:
+                    self._led(time.perf_counter() - start)
+                elif not self.runs % AGAIN:
                     self.taken, self._times = False, ([], [])
                 return list(results)
             self._failed()
@@ -127,7 +138,7 @@ class Whole:
     def quickly(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The results of the compiled function for inputs that are known to fit, as they are without looking at them;
         None where another way has to be gone."""
-        if trace.active() is not None or self.runs % AGAIN == AGAIN - 1:
+        if trace.active() is not None or self.leads or self.runs % AGAIN == AGAIN - 1:
             return None
         assert self._program is not None
         results = self._program.quickly(inputs)
@@ -158,6 +169,34 @@ class Whole:
             self._program = self._compiler.whole(self._graph)
         except self._compiler.refusals as error:
             self.reason, self._off = str(error), True
+
+    def lead(self, kernels: list[Job]) -> None:
+        """Compile the function, and let runs go to it; the ``kernels`` of the plan come later."""
+        self._kernels = kernels
+        try:
+            self.make()
+        finally:
+            self.leads = self.taken = self._program is not None and not self._off
+            if not self.leads:
+                self._follow()
+
+    def _led(self, seconds: float) -> None:
+        self._spent += seconds
+        if self.runs <= TRIALS:
+            self._grain.changed(seconds)
+        if self._spent > LEADS and self._kernels:
+            self._follow()
+            background.submit(self._end_lead)
+
+    def _follow(self) -> None:
+        """Have the kernels of the plan compiled."""
+        kernels, self._kernels = self._kernels, []
+        for each in kernels:
+            each()
+
+    def _end_lead(self) -> None:
+        """The kernels are there: the next runs compare both ways."""
+        self.taken, self._times, self.leads = False, ([], []), False
 
     def _compare(self, inputs: Sequence[Any]) -> None:
         """Run the function on the arguments of a run of the plan, too."""
@@ -191,7 +230,8 @@ class Whole:
 
     def _leave(self) -> None:
         """The plan runs from now on, and the function's memory goes."""
-        self.taken, self._off = False, True
+        self.taken, self.leads, self._off = False, False, True
+        self._follow()
         if self._program is not None:
             self._program.release()
 
@@ -199,6 +239,8 @@ class Whole:
         """What there is to say of the choice."""
         if self.reason:
             return f"runs instruction by instruction: {self.reason}"
+        if self.leads:
+            return "runs as one compiled function; its operations have no code of their own yet"
         plan, function = (f"{seconds * 1e6:.3g} µs" for seconds in self.seconds)
         if self.taken:
             return f"runs as one compiled function: {function} instead of {plan}"

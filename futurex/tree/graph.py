@@ -56,7 +56,7 @@ class Graph:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Graph) and self.hash == other.hash
+        return self is other or (isinstance(other, Graph) and self.hash == other.hash)
 
     def __hash__(self) -> int:
         """Of what equal graphs have in common whatever nodes they hold twice: most are never compared with any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import threading
 import weakref
@@ -43,6 +44,7 @@ class _Key:
         return isinstance(other, _Key) and self.parts == other.parts
 
 
+_STATIC = operator.attrgetter("static")
 Table = weakref.WeakValueDictionary[_Key, "Node"]
 
 _counter = itertools.count()
@@ -56,6 +58,7 @@ if hasattr(os, "register_at_fork"):
 class _Scopes(threading.local):
     def __init__(self) -> None:
         self.tables: list[Table] = []
+        self.hashes: set[int] = set()  # of all keys that these tables have, or had: most nodes are new ones
         self.made = 0
 
 
@@ -69,12 +72,15 @@ def interning_scope(*, fresh: bool = False) -> Iterator[int]:
     A branch that is not taken must not lend its nodes to code outside it. Yields the id from which new nodes count:
     what is older came from outside. ``fresh`` hides the scopes further out.
     """
-    before = _scopes.tables
-    _scopes.tables = [*([] if fresh else before), weakref.WeakValueDictionary()]
+    before = _scopes.tables, _scopes.hashes
+    if fresh or not before[0]:
+        _scopes.tables, _scopes.hashes = [weakref.WeakValueDictionary()], set()
+    else:
+        _scopes.tables = [*before[0], weakref.WeakValueDictionary()]
     try:
         yield next(_counter)
     finally:
-        _scopes.tables = before
+        _scopes.tables, _scopes.hashes = before
 
 
 def next_id() -> int:
@@ -88,10 +94,13 @@ def made_here() -> int:
 
 
 def _find(key: _Key) -> Node | None:
-    for table in reversed(_scopes.tables or [_interned]):
-        found = table.get(key)
-        if found is not None:
-            return found
+    if not _scopes.tables:
+        return _interned.get(key)
+    if key.hash in _scopes.hashes:
+        for table in reversed(_scopes.tables):
+            found = table.get(key)
+            if found is not None:
+                return found
     return None
 
 
@@ -102,7 +111,7 @@ class Node:
     :class:`Aval`, or a tuple of them for an op with several results; those are taken apart with :func:`item`.
     """
 
-    __slots__ = ("__weakref__", "attrs", "aval", "id", "inputs", "op", "src")
+    __slots__ = ("__weakref__", "_static", "attrs", "aval", "id", "inputs", "op", "src")
     __array_priority__ = 1000
     __array_ufunc__ = None  # ndarray <op> node must reach the node's reflected operator
 
@@ -112,6 +121,7 @@ class Node:
     aval: Any
     src: Source | None
     id: int
+    _static: bool | None
 
     def __init__(self, op: str, inputs: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None):
         set_ = object.__setattr__
@@ -120,6 +130,7 @@ class Node:
         set_(self, "attrs", attrs)
         set_(self, "aval", aval)
         set_(self, "src", src)
+        set_(self, "_static", None)
         set_(self, "id", next(_counter))
         _scopes.made += 1
 
@@ -155,8 +166,10 @@ class Node:
     @property
     def is_static(self) -> bool:
         """Are the shapes of the node, and of what it reads, known before the run?"""
-        avals = (aval for each in (self, *self.inputs) for aval in _each_aval(each.aval))
-        return "dims" not in self.attrs and all(aval.static for aval in avals)
+        if self._static is None:
+            avals = [aval for each in (self, *self.inputs) for aval in _each_aval(each.aval)]
+            object.__setattr__(self, "_static", "dims" not in self.attrs and all(map(_STATIC, avals)))
+        return bool(self._static)
 
     @property
     def value(self) -> Any:
@@ -239,16 +252,17 @@ def apply(name: str, *inputs: Any, **attrs: Any) -> Node:
 
     Raises what NumPy raises for shapes and dtypes that do not fit.
     """
-    nodes = tuple(value if isinstance(value, Node) else const(value) for value in inputs)
+    nodes = tuple([value if isinstance(value, Node) else const(value) for value in inputs])
     rec = record(name)
     if "dims" in attrs:  # printed text: the dimensions are those of the last inputs
         nodes, attrs = _respelled(nodes, attrs)
-    sizes = tuple(dict.fromkeys(dim for value in attrs.values() for dim in dims_in(value))) if attrs else ()
+    held = [value for value in attrs.values() if isinstance(value, Dim | tuple)]
+    sizes = tuple(dict.fromkeys(dim for value in held for dim in dims_in(value))) if held else ()
     if sizes:
         nodes = (*nodes, *map(size_node, sizes))
         attrs["dims"] = sizes
     try:
-        aval = rec.infer(tuple(node.aval for node in nodes), tuple(_known_scalar(node) for node in nodes), attrs)
+        aval = rec.infer(tuple([node.aval for node in nodes]), tuple([_known_scalar(node) for node in nodes]), attrs)
     except (IndexError, TypeError, ValueError) as error:
         error.add_note(f"in {name}({', '.join(str(node.aval) for node in nodes)})")  # NumPy does not say all shapes
         raise
@@ -265,7 +279,10 @@ def build(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, 
         found = _find(key)
         if found is None:
             made = _made(rec, nodes, attrs, aval, src)
-            found = (_scopes.tables[-1] if _scopes.tables else _interned).setdefault(key, made)
+            if not _scopes.tables:
+                return _interned.setdefault(key, made)
+            _scopes.hashes.add(key.hash)
+            found = _scopes.tables[-1].setdefault(key, made)
     return found
 
 
@@ -276,7 +293,7 @@ def _holds_acts(attrs: dict[str, Any]) -> bool:
 def _made(rec: Op, nodes: tuple[Node, ...], attrs: dict[str, Any], aval: Avals, src: Source | None) -> Node:
     """A new node; extents that its rule says nothing of become symbols, and it defines those that have no definer."""
     avals = aval if isinstance(aval, tuple) else (aval,)
-    if all(each.static for each in avals):
+    if all(map(_STATIC, avals)):
         return Node(rec.name, nodes, attrs, aval, src or here())
     fresh: dict[Fresh, Dim] = {}
 

@@ -158,10 +158,13 @@ class Op:
         return _avals_of(self.kernel(*dummies, **attrs))
 
     def _infer_elementwise(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Aval:
-        shape = broadcast_shapes(*(aval.shape for aval in avals))
+        shape = broadcast_shapes(*[aval.shape for aval in avals])
         kinds = tuple([(aval.dtype, aval.weak) for aval in avals])
         ints = tuple([value if type(value) is int else None for value in values])  # whether it fits the others' dtype
         dtype, weak = _elementwise_dtype(self, kinds, ints, tuple(sorted(attrs.items())) if attrs else ())
+        for aval in avals:  # mostly it is one that is there
+            if aval.shape is shape and aval.dtype is dtype and aval.weak == weak:
+                return aval
         return Aval(shape, dtype, weak)
 
     def work(self, avals: tuple[Aval, ...], out: Avals, attrs: Attrs) -> Cost:

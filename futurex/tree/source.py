@@ -137,17 +137,22 @@ def is_installed(filename: str) -> bool:
 
 
 def source_at(code: CodeType, line: int, last: int) -> Source:
-    """The line, and the columns of the instruction that runs."""
-    key = id(code), last
-    known = _columns.get(key)
-    if known is None or known[0] is not code:
-        known = _columns[key] = code, _columns_of(code, line, last)
-    return Source(code.co_filename, line, code.co_name, known[1], _override.caller)
+    """The line, and the columns of the instruction that runs: mostly those of the last one that it made."""
+    key, caller = (id(code), last), _override.caller
+    whose, found = _places.get(key, (None, None))
+    if found is None or whose is not code:
+        found = Source(code.co_filename, line, code.co_name, _columns_of(code, line, last), caller)
+    elif found.caller is not caller:
+        found = Source(code.co_filename, line, code.co_name, found.columns, caller)
+    else:
+        return found
+    _places[key] = code, found
+    return found
 
 
 Columns = tuple[int, int]
 E = TypeVar("E", bound=BaseException)
-_columns: dict[tuple[int, int], tuple[CodeType, Columns | None]] = {}
+_places: dict[tuple[int, int], tuple[CodeType, Source]] = {}
 
 
 def _columns_of(code: CodeType, line: int, last: int) -> Columns | None:

@@ -237,8 +237,7 @@ def test_shared_commits_come_bit_for_bit(start):
     def program(locality):
         if locality.restored is None:
             locality.commit(5, leaves, {"a": [1, None]})
-            while not locality.commands():
-                time.sleep(0.001)
+            until(locality.commands)
             locality.pause()
         seen[locality.rank] = locality.restored
 

@@ -321,7 +321,9 @@ if __name__ == "__main__":
         cluster = fx.Cluster(sys.argv[1], timeout=60)
     run = fx.fit(exact, params, data, on=cluster, commit_every=7, checkpoint=sys.argv[2], checkpoint_every=20,
                  name="orphan", **{**options, "epochs": int(sys.argv[3])})
+    end = time.monotonic() + 120
     while run.step < 30:
+        assert time.monotonic() < end, run
         time.sleep(0.01)
     print("trains", flush=True)
     time.sleep(600)

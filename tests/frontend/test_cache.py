@@ -1,15 +1,21 @@
 """One trace for each kind of arguments; errors and explanations say what, where, why and what to do."""
 
+import collections
+import gc
 import os
 import subprocess
 import sys
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 
 import futurex as fx
 from futurex.frontend import staging
+from futurex.frontend.hooks import Runtime
+from futurex.frontend.outside import fingerprint
+from futurex.frontend.trace import Trace, start
 
 
 def variants(f):
@@ -147,6 +153,59 @@ def test_graphs_are_readable_and_run():
     graph = f.graph(np.ones(3))
     assert float(graph(np.array([1.0, -1.0, 2.0]))[0]) == 3.0
     assert "ops.where" in str(graph)
+
+
+class Plus:
+    def __init__(self, much):
+        self.much = much
+
+
+class Minus(Plus):
+    pass
+
+
+KINDS = [[Plus(1)]]
+
+
+def test_what_came_to_lie_where_an_object_lay_is_another_object():
+    """A trace knows by identity what lies in nests from outside, so it must keep it."""
+
+    def applied(x):
+        return x - KINDS[0][0].much if isinstance(KINDS[0][0], Minus) else x + 1
+
+    f, x = fx.futurize(applied, escape="error"), np.ones(3)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x), [2, 2, 2])
+    lay, others = id(KINDS[0][0]), []
+    KINDS[0].clear()
+    while len(others) < 1000 and (not others or id(others[-1]) != lay):
+        others.append(Minus(1))
+    KINDS[0].append(others.pop())
+    np.testing.assert_array_equal(f(x), [0, 0, 0])
+
+
+Pair = collections.namedtuple("Pair", "one other", defaults=(None,))
+
+
+@pytest.mark.parametrize("nest", [list, lambda each: {"k": [*each]}, set, lambda each: Pair(*each)])
+def test_what_a_guard_expects_lives_as_long_as_it(nest):
+    value = Plus(2)
+    expected, alive = fingerprint((nest([value]),)), weakref.ref(value)
+    assert expected == fingerprint((nest([value]),))
+    assert expected != fingerprint((nest([Plus(2)]),))
+    del value
+    gc.collect()
+    assert alive() is not None
+
+
+def test_which_attributes_a_trace_has_set_is_not_told_of_objects_that_are_gone():
+    trace = Trace("f")
+    with start(trace):
+        with trace.scope():
+            for _ in range(50):
+                Runtime.setattr_(trace.remember(Plus(1)), "much", 2)
+        others = [Plus(1) for _ in range(100)]
+        assert not any((id(each), "much") in trace.assigned for each in others)
 
 
 def test_methods_are_futurized():

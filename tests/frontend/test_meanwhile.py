@@ -236,3 +236,103 @@ def test_a_function_of_few_operations_waits_for_its_plan(monkeypatch):
     f = fx.futurize(lambda x: x * 2 + 1)
     f(VALUES)
     assert f.profile() != []
+
+
+def crossed(x):
+    """Loops of which each is a kernel of its own, between which little happens."""
+    total = np.zeros(4)
+    for k in range(20):
+        total[k % 4] += x[k] * 0.5
+    for k in range(20):
+        total[(k + 1) % 4] -= x[k] * x[k]
+    for k in range(20):
+        total[(k + 2) % 4] += x[k] - total[k % 4]
+    return total
+
+
+def called(f, x, seconds=SECONDS):
+    """Call until one function leads."""
+    end = time.monotonic() + seconds
+    while MAKING in f.explain():
+        assert time.monotonic() < end, f.explain()
+        f(x).result()
+    return next(variant.plan for variant in f._traces())
+
+
+def test_one_function_leads_and_kernels_come_when_they_are_worth_it(compiler_waits, monkeypatch):
+    monkeypatch.setattr("futurex.runtime.whole.LEADS", 1e9)
+    f, x = fx.futurize(crossed), np.linspace(-1, 1, 20)
+    expected = crossed(x)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(x), expected)
+    compiler_waits()
+    plan = called(f, x)
+    compiled = compiler.Counts.compiled
+    assert plan.ready
+    assert not plan._has_code
+    assert plan.whole.leads
+    assert not plan.whole.settled
+    assert "runs as one compiled function" in f.explain()
+    for _ in range(8):
+        np.testing.assert_array_equal(f(x), expected)
+    assert plan.interpreted == 0
+    assert compiler.Counts.compiled == compiled
+    monkeypatch.setattr("futurex.runtime.whole.LEADS", 0.0)
+    end = time.monotonic() + SECONDS
+    while not plan.whole.settled:
+        assert time.monotonic() < end, f.explain()
+        np.testing.assert_array_equal(f(x), expected)
+    assert plan._has_code
+    assert compiler.Counts.compiled > compiled
+    assert plan.interpreted == 0
+
+
+def test_a_single_call_is_not_worth_a_function(compiler_waits):
+    f, x = fx.futurize(crossed), np.linspace(-1, 1, 20)
+    np.testing.assert_array_equal(f(x), crossed(x))
+    compiler_waits()
+    made(f)
+    plan = next(variant.plan for variant in f._traces())
+    assert plan._has_code
+    assert not plan.whole.leads
+
+
+def test_kernels_are_made_where_no_function_can_lead(compiler_waits, monkeypatch):
+    f, x = fx.futurize(crossed), np.linspace(-1, 1, 20)
+    for _ in range(2):
+        f(x)
+
+    def refused(self, graph):
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr("futurex.kernels.loops.backend.LoopBackend.whole", refused)
+    compiler_waits()
+    plan = called(f, x)
+    assert plan._has_code
+    assert "not today" in f.explain()
+    np.testing.assert_array_equal(f(x), crossed(x))
+
+
+def test_a_function_that_leads_and_gives_up_leaves_the_run_to_the_plan(compiler_waits, monkeypatch):
+    f, x = fx.futurize(crossed), np.linspace(-1, 1, 20)
+    for _ in range(2):
+        f(x)
+    compiler_waits()
+    plan = called(f, x)
+    assert plan.whole.leads
+
+    class Never:
+        own = 0
+
+        def __call__(self, *inputs):
+            return None
+
+        def release(self):
+            pass
+
+    monkeypatch.setattr(plan.whole, "_program", Never())
+    end = time.monotonic() + SECONDS
+    while not (plan.whole.settled and plan._has_code):
+        assert time.monotonic() < end, f.explain()
+        np.testing.assert_array_equal(f(x), crossed(x))
+    assert "gave up too often" in f.explain()

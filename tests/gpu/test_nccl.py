@@ -3,6 +3,7 @@
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_nccl
 import numpy as np
@@ -72,6 +73,26 @@ def exchange(communicators, nodes, values):
     results, errors = everywhere(communicators, body)
     assert errors == [None] * len(errors), errors
     return [outs for outs, _ in results], [used for _, used in results]
+
+
+def test_every_endpoint_is_watched_wherever_it_lies():
+    """One that is gone must not speak for another one."""
+    asked = []
+
+    class Endpoint:
+        def on_peer_lost(self, _):
+            asked.append("peers")
+
+        def on_generation(self, _):
+            asked.append("generations")
+
+    collectives = DeviceCollectives(DEVICE, fake_nccl, b"a GPU")
+    for _ in range(20):
+        endpoint = Endpoint()
+        for _ in range(2):
+            collectives._watch(SimpleNamespace(endpoint=endpoint))
+        del endpoint
+    assert asked == ["peers", "generations"] * 20
 
 
 def node_of(op, values, **attrs):

@@ -70,20 +70,27 @@ def test_threads_that_find_the_team_at_work_do_all_tickets_themselves():
     for each in callers:
         each.start()
     for each in callers:
-        each.join()
+        each.join(60)
+    assert not any(each.is_alive() for each in callers)
     assert not failures
+
+
+def until(seen, seconds=60):
+    """Let others run until something is seen."""
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        os.sched_yield()
 
 
 def test_brief_calls_let_a_helper_sleep_until_they_are_many():
     counted(Share(2, 2), 1)  # there is one
     for _ in range(2 * LONE + 2):
-        while not team().asleep(0):
-            os.sched_yield()
+        until(lambda: team().asleep(0))
         before = team().passed
         counted(Share(2, 2, brief=True), 1)
         assert team().passed == (before + 1 if before < LONE else 0)
-    while not team().asleep(0):
-        os.sched_yield()
+    until(lambda: team().asleep(0))
     counted(Share(2, 2), 1)
     assert team().passed == 0
 
@@ -93,18 +100,15 @@ def test_a_helper_that_slept_for_nothing_looks_longer_until_it_sleeps_long():
     counted(Share(2, 2), 1)  # there is one
 
     def call_when_asleep(after):
-        while not team().asleep(0):
-            assert time.monotonic() < deadline
-            os.sched_yield()
+        until(lambda: team().asleep(0))
         time.sleep(after)
         counted(Share(2, 2), 1)
 
     while not team().looks_longer(0):
+        assert time.monotonic() < deadline
         call_when_asleep(0)
     call_when_asleep(0.01)
-    while team().looks_longer(0):
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    until(lambda: not team().looks_longer(0))
 
 
 BITS = """

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import futurex as fx
 import futurex.ops as ops
 from futurex.passes import fuse as fuse_module
 from futurex.passes.pipeline import optimise
@@ -118,3 +119,48 @@ def test_optimising_again_changes_nothing(case):
 def test_another_process_gets_the_same_graph(case):
     graph = case[0]
     assert optimise(pickle.loads(pickle.dumps(graph))).hash == optimise(graph).hash
+
+
+def rounds(x):
+    for _ in range(4):
+        if x.sum() > 3:
+            x = x * 2
+        else:
+            x = x + 1
+    return x
+
+
+def nested(x):
+    k = 0.0
+    while k < x.sum():
+        while k < x.max():
+            if k > 1:
+                k = k + x[0]
+            else:
+                k = k + 1
+        k = k + 1
+    return k
+
+
+def lines(x):
+    x = x * 2 if x.sum() > 3 else x + 1
+    return x * 2 if x.sum() > 3 else x + 1
+
+
+@pytest.mark.parametrize(("function", "most"), [(rounds, 3), (nested, 7), (lines, 5)])
+def test_graphs_inside_are_done_once_unless_they_stand_on_lines_of_their_own(function, most):
+    graph, done = fx.futurize(function).trace(np.ones(3)).graph, []
+
+    def noted(inner):
+        done.append(inner)
+        return inner
+
+    optimise(graph, passes=[noted])
+    assert len(done) == most
+    after = optimise(graph)
+    before, now = ([node.src for node in inner.nodes if node.op == "multiply"] for inner in (graph, after))
+    assert before == now
+    found = [value for node in after.nodes if node.op == "cond" for value in node.attrs.values()]
+    assert [value.nodes[-1].src for value in found] == [
+        value.nodes[-1].src for node in graph.nodes if node.op == "cond" for value in node.attrs.values()
+    ]

@@ -361,7 +361,9 @@ def test_who_waits_for_the_compiler_comes_between_two_jobs():
 
     for _ in range(600):
         jobs.submit(job)
+    end = time.monotonic() + 60
     while not done:
+        assert time.monotonic() < end, "no job is done"
         time.sleep(0.001)
     for _ in range(100):
         before = len(done)

@@ -1,6 +1,7 @@
 """The memory of a run is known before it: within five per cent of what NumPy allocates, tapes of loops included."""
 
 import gc
+import time
 import tracemalloc
 
 import numpy as np
@@ -202,7 +203,9 @@ def test_what_a_plan_is_compiled_to_is_counted(function, argument):
         plan = compile_plan(graph, optimised=True)
         plan.complete()
         assert plan.memory == predicted
+        end = time.monotonic() + 60
         while not plan.whole.settled:
+            assert time.monotonic() < end, "it is not compiled whole"
             plan.run(inputs)
         taken = taken_by_a_run(plan, inputs)
     finally:

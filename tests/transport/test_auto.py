@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,7 +74,9 @@ def test_messages_of_both_ways_meet_in_one_endpoint_in_order() -> None:
         for rank in (0, 1):
             done[rank].wait(PATIENCE)
         for peer in (0, 1):
+            deadline = time.monotonic() + PATIENCE
             while len(endpoints[peer].received) < 200:
+                assert time.monotonic() < deadline, endpoints[peer].received
                 endpoints[peer].run_on_thread(lambda: None, PATIENCE)
             assert endpoints[peer].received == [(2, tag) for tag in range(200)]
 

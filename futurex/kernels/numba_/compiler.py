@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from futurex.kernels import store
-from futurex.kernels.compiling import background, working
+from futurex.kernels.compiling import background, is_put_off, working
 from futurex.kernels.numba_ import lanes
 from futurex.kernels.numba_.code import WRITTEN_OUT
 from futurex.kernels.numba_.team import Share, team
@@ -132,7 +132,7 @@ def compiled(text: str, *, wait: bool = True) -> Entry:
         return entry
     if wait:
         entry.build()
-    elif not entry.submitted and not entry.load():
+    elif not (entry.submitted or entry.load() or is_put_off(lambda: compiled(text, wait=False))):
         entry.submitted = True
         if text not in _RUNNERS:  # behind what they run they would be waited for
             for each in _RUNNERS:

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ class DeviceCollectives:
         self._ring: nccl.Ring | None = None
         self._lock = threading.Lock()
         self._broken: BaseException | None = None
-        self._watched: set[int] = set()
+        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
         self._generation = -1
         self._largest = Largest(device)
         self._under_way: list[tuple[Any, Any]] = []  # events, and the arrays that must live until they are over
@@ -106,8 +107,8 @@ class DeviceCollectives:
 
     def _watch(self, communicator: Communicator) -> None:
         endpoint = communicator.endpoint
-        if id(endpoint) not in self._watched:
-            self._watched.add(id(endpoint))
+        if endpoint not in self._watched:
+            self._watched.add(endpoint)
             endpoint.on_peer_lost(self._fail)
             endpoint.on_generation(self._generation_began)
 
