@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import casts
 from futurex.ops.special import PREFIX
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -66,7 +67,7 @@ APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
 
-    None if a compiled loop would not give NumPy's bits (float to integer casts, roots of complex numbers ...).
+    None if a compiled loop would not give NumPy's bits (floats to uint32, roots of complex numbers ...).
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
@@ -143,8 +144,8 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     """By NumPy's own resolution of loops, under which Python scalars are weak."""
     if name == "cast":
         inputs: tuple[Dtype, ...] = (avals[0].dtype,)
-        if avals[0].dtype.kind == "f" and result.kind in "iu":
-            return None  # what a value out of range becomes differs from machine to machine
+        if avals[0].dtype.kind == "f" and result.kind in "iu" and not _is_known_cast(avals[0].dtype, result):
+            return None  # what a value out of range becomes is not known
         if avals[0].dtype.kind == "c" and result.kind not in "bc":
             return None  # NumPy warns
     elif name == "where":
@@ -171,6 +172,10 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
         known = SUPPORTED | COMPLEX
         return (inputs, result) if name in _OF_COMPLEX and all(d in known and d.isnative for d in loops) else None
     return (inputs, result) if all(dtype in SUPPORTED | {HALF} and dtype.isnative for dtype in loops) else None
+
+
+def _is_known_cast(source: Dtype, target: Dtype) -> bool:
+    return source in SUPPORTED | {HALF} and target in SUPPORTED and casts.known(source, target)
 
 
 def operand_kind(aval: Aval) -> Any:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import casts
+
 Dtype = np.dtype[Any]
 HALF = np.dtype(np.float16)
 
@@ -58,9 +60,12 @@ def rounded(dtype: Dtype, value: str) -> str:
 
 
 def cast(value: str, source: Dtype, target: Dtype) -> str:
-    """NumPy's conversion; floats do not become integers here."""
+    """NumPy's conversion; floats to integers by way of the registers of :mod:`futurex.ops.casts`."""
     if source == target:
         return value
+    if source.kind == "f" and target.kind in "iu":
+        name = "upper_truncated" if target == np.dtype(np.uint64) else f"truncated_{casts.register_bits(target)}"
+        return f"({c_type(target)}){name}({value})"
     if target == HALF:
         return rounded(HALF, value if source.kind == "f" else f"(float)({value})")
     return f"({value} != 0)" if target.kind == "b" else f"({c_type(target)})({value})"
@@ -125,6 +130,13 @@ template <typename T> __device__ inline T left_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)((U)a << b) : (T)0; }
 template <typename T> __device__ inline T right_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; }
+template <typename T> __device__ inline int truncated_32(T x) {
+    return fabs(x) < (T)0x1p31 ? (int)x : (int)0x80000000u; }
+template <typename T> __device__ inline long long truncated_64(T x) {
+    return fabs(x) < (T)0x1p63 ? (long long)x : (long long)0x8000000000000000ULL; }
+template <typename T> __device__ inline unsigned long long upper_truncated(T x) {
+    if (!(x >= (T)0x1p63)) return (unsigned long long)truncated_64(x);
+    return (unsigned long long)truncated_64(x - (T)0x1p63) ^ 0x8000000000000000ULL; }
 template <typename T> __device__ inline T float_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <typename T> __device__ inline T float_minimum(T a, T b) { return a < b || a != a ? a : b; }
 template <typename T> __device__ inline T expit_(T x) { return (T)1 / ((T)1 + exp(-x)); }

@@ -14,8 +14,15 @@ import numpy as np
 
 from futurex.kernels.numba_ import remainders
 from futurex.kernels.numba_.real import Real, format_of
+from futurex.ops import casts
 
 Dtype = np.dtype[Any]
+_SINGLE, _LARGE = np.dtype(np.float32), np.dtype(np.uint64)
+
+
+def _power_of_two(exponent: int) -> str:
+    """As IR, of either precision."""
+    return f"0x{1023 + exponent << 52:016X}"
 
 
 def register_type(dtype: Dtype) -> str:
@@ -68,7 +75,7 @@ class Body:
         return self.emit(f"call {kind} {function}({kind} {value})")
 
     def cast(self, value: str, source: Dtype, target: Dtype) -> str:
-        """NumPy's unsafe cast between booleans and numbers; those with fractions do not go to integers here."""
+        """NumPy's unsafe cast between booleans and numbers; floats to integers where :func:`casts.known`."""
         if source == target:
             return value
         if "c" in (source.kind, target.kind):
@@ -78,6 +85,8 @@ class Body:
             return self.emit(f"fcmp une {old} {value}, 0.0" if source.kind == "f" else f"icmp ne {old} {value}, 0")
         if target.itemsize == 2 and target.kind == "f" and (source.kind in "iu" or source.itemsize == 8):
             return self._cast_to_half(value, source)
+        if source.kind == "f" and target.kind != "f":
+            return self._truncate(value, source, target)
         if source.kind == "f":
             return self.emit(f"{'fpext' if source.itemsize < target.itemsize else 'fptrunc'} {old} {value} to {new}")
         signed = source.kind == "i"
@@ -87,6 +96,25 @@ class Body:
             return value
         narrower = source.kind != "b" and source.itemsize > target.itemsize
         return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
+
+    def _truncate(self, value: str, source: Dtype, target: Dtype) -> str:
+        """By way of the registers of :mod:`futurex.ops.casts`."""
+        if source.itemsize == 2:
+            value, source = self.cast(value, source, _SINGLE), _SINGLE
+        kind, bits = register_type(source), casts.register_bits(target)
+        least = str(-(1 << bits - 1))
+        flipped = "0"
+        if target == _LARGE:  # the upper half of the numbers by way of the lower one
+            middle = _power_of_two(63)
+            upper = self.emit(f"fcmp oge {kind} {value}, {middle}")
+            value = self.select(upper, kind, self.emit(f"fsub {kind} {value}, {middle}"), value)
+            flipped = self.select(upper, "i64", least, "0")
+        limit = _power_of_two(bits - 1)
+        inside = self.emit(f"fcmp olt {kind} {self.intrinsic('fabs', source, value)}, {limit}")
+        whole = self.select(inside, f"i{bits}", self.emit(f"fptosi {kind} {value} to i{bits}"), least)
+        if target == _LARGE:
+            whole = self.emit(f"xor i64 {whole}, {flipped}")
+        return self.cast(whole, np.dtype(f"i{bits // 8}"), target)
 
     def _cast_to_half(self, value: str, source: Dtype) -> str:
         """By way of single precision, as NumPy converts integers. What a double loses on the way is put into the last
