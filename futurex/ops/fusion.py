@@ -26,7 +26,8 @@ CORRECTLY_ROUNDED = frozenset((
     "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
     "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "where", "cast",
-    "conjugate",
+    "conjugate", "signbit", "copysign", "fabs", "fmax", "fmin", "heaviside", "nextafter", "spacing", "deg2rad", "radians",
+    "rad2deg", "degrees", "bitwise_count",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
 PARTS = frozenset(("real", "imag"))
@@ -35,19 +36,20 @@ _VIEWS = {((name,),): name for name in PARTS}
 FORMATS = frozenset(("narrow", "widen"))
 """As exact; conversions between single precision and formats of fewer bits (:mod:`futurex.ops.precision`)."""
 APPROXIMATE = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit", "cbrt",
     "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf", "arcsinh", "arccosh", "arctanh",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
-OF_TWO = frozenset(("logaddexp", "arctan2", "power", "float_power", "hypot"))
-"""As those; the error of ``logaddexp`` is in units of the larger of result and operands: NumPy's formula. Powers of
-integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
+OF_TWO = frozenset(("logaddexp", "logaddexp2", "arctan2", "power", "float_power", "hypot"))
+"""As those; the error of ``logaddexp`` and ``logaddexp2`` is in units of the larger of result and operands: NumPy's
+formula. Powers of integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
 OF_COMPLEX = frozenset(("complex_exp",))
 """As those, of complex numbers: each part within 4 units in its last place."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("left_shift", "right_shift"))
+_NEIGHBOURS = frozenset(("nextafter", "spacing"))
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
 _OF_COMPLEX = frozenset((
@@ -166,6 +168,8 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     if (name in _FLOAT_ONLY and kinds not in ({"f"}, {"c"})) or (name in _INTEGER_ONLY and not kinds <= {"i", "u"}):
         return None
     if name in REMAINDERS and "b" in kinds:
+        return None
+    if name in _NEIGHBOURS and HALF in inputs:
         return None
     loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
     if loops & COMPLEX:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import areas, complexes, exponentials, inverses, logarithms, powers, trigonometry
+from futurex.kernels.numba_ import areas, complexes, exponentials, inverses, logarithms, powers, roots, trigonometry
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, part_of, parts
 from futurex.ops.fusion import function_of
@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
-        logarithms.logaddexp, powers.power, powers.float_power, powers.hypot,
+        logarithms.logaddexp, logarithms.logaddexp2, roots.cbrt, powers.power, powers.float_power, powers.hypot,
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
         inverses.arccos, inverses.erf, areas.arcsinh, areas.arccosh, areas.arctanh,
     )

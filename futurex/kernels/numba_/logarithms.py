@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from futurex.kernels.numba_.exponentials import exp
+from futurex.kernels.numba_.exponentials import exp, exp2
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Real
 
 # (log(1 + f) - f) / f^2
@@ -147,6 +147,14 @@ def logaddexp(x: Real, y: Real) -> Real:
     apart = -abs(x - y)
     value = top + log1p(exp(apart))
     return (x + math.log(2)).choose(x.compare("oeq", y), value)
+
+
+def logaddexp2(x: Real, y: Real) -> Real:
+    """The same to the base of two."""
+    top = x.choose(x.compare("ogt", y), y)
+    apart = -abs(x - y)
+    value = log1p(exp2(apart)).fma(1 / math.log(2), top)
+    return (x + 1.0).choose(x.compare("oeq", y), value)
 
 
 def _base(x: Real, base: int) -> Real:

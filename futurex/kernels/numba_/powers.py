@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.kernels.numba_.exponentials import power_of_e
 from futurex.kernels.numba_.logarithms import split, times_ln2
-from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of
+from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of, narrow, wide
 from futurex.kernels.numba_.scalar import Body, register_type
 from futurex.tree.node import Node
 
@@ -62,12 +62,12 @@ def _in_double(size: Real, y: Real) -> Real:
     """The power of numbers of single precision. Where exponents of zero and infinity are infinite, these and infinite y
     give what they should, but for one to the y and x to the zero."""
     e, m = split(size)
-    f = _wide(m - 1.0)
-    logarithm = f.fma(f.in_pairs(*_LOG2), _wide(e))
-    product = (_wide(y) * logarithm).at_most(_FAR).at_least(-_FAR)
+    f = wide(m - 1.0)
+    logarithm = f.fma(f.in_pairs(*_LOG2), wide(e))
+    product = (wide(y) * logarithm).at_most(_FAR).at_least(-_FAR)
     n, bits = product.nearest(1.0)
     grown = (product - n).in_pairs(*_EXP2)
-    return _narrow(grown.scaled(n) if size.has_lanes else grown * bits.power_of_two())
+    return narrow(grown.scaled(n) if size.has_lanes else grown * bits.power_of_two())
 
 
 def float_power(x: Real, y: Real) -> Real:
@@ -78,8 +78,8 @@ def hypot(x: Real, y: Real) -> Real:
     """The root of a sum of squares of which neither overflows; infinite where one operand is, whatever the other."""
     a, b = abs(x), abs(y)
     if x.format is FLOAT:
-        wide, other = _wide(a), _wide(b)
-        value = _narrow(wide.fma(wide, other * other).root())
+        p, q = wide(a), wide(b)
+        value = narrow(p.fma(p, q * q).root())
     else:
         larger = a.choose(a.compare("ogt", b), b)
         scale = x.const(1.0 / _SCALE).choose(larger.compare("ogt", _LARGE), 1.0)
@@ -131,14 +131,6 @@ def _by_squaring(body: Body, dtype: Dtype, x: str, exponent: int) -> str:
         if exponent:
             x = body.emit(f"mul {kind} {x}, {x}")
     return result or "1"
-
-
-def _wide(x: Real) -> Real:
-    return Real(x.body, DOUBLE, x.body.emit(f"fpext float {x.name} to double"))
-
-
-def _narrow(x: Real) -> Real:
-    return Real(x.body, FLOAT, x.body.emit(f"fptrunc double {x.name} to float"))
 
 
 def _sum(x: Real, y: Real) -> Words:

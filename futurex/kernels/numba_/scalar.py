@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import remainders
+from futurex.kernels.numba_ import neighbours, remainders
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.ops import casts
 
@@ -187,17 +187,18 @@ def _compare(integer: str, floating: str) -> Callable[..., str]:
     return build
 
 
-def _extreme(integer: str, floating: str) -> Callable[..., str]:
+def _extreme(integer: str, floating: str, ignores: bool = False) -> Callable[..., str]:
     """The first operand if it wins or is NaN, else the second: NumPy's answer on x86 for ties of zeros too.
 
-    Its loop over halves takes the first of equal ones.
+    Its loop over halves takes the first of equal ones. ``ignores``: the first where the second is NaN instead.
     """
 
     def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
         relation = floating.replace("t", "e") if dtype.itemsize == 2 else floating
         kind, first = register_type(dtype), _compare(integer, relation)(body, dtype, x, y)
         if dtype.kind == "f":
-            first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {x}, {x}')}")
+            odd = y if ignores else x
+            first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {odd}, {odd}')}")
         return body.select(first, kind, x, y)
 
     return build
@@ -291,11 +292,27 @@ def _floored(body: Body, dtype: Dtype, x: str, y: str) -> str | None:
     return body.emit(f"xor {kind} {quotient}, {sign}")
 
 
-def _of_floats(body: Body, dtype: Dtype, function: Callable[[Real, Real], Real], x: str, y: str) -> str:
-    """A function of two floats; of halves in single precision, rounded."""
-    held = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-    first, second = (Real(body, format_of(held), body.cast(each, dtype, held)) for each in (x, y))
-    return body.cast(function(first, second).name, held, dtype)
+def _of_floats(body: Body, dtype: Dtype, function: Callable[..., Real], *operands: str) -> str:
+    """A function of floats; of halves in single precision, rounded."""
+    held = _SINGLE if dtype.itemsize == 2 else dtype
+    found = function(*(Real(body, format_of(held), body.cast(each, dtype, held)) for each in operands))
+    return body.cast(found.name, held, dtype)
+
+
+def _by_formula(function: Callable[..., Real]) -> Callable[..., str]:
+    return lambda body, dtype, *operands: _of_floats(body, dtype, function, *operands)
+
+
+def _sign_bit(body: Body, dtype: Dtype, x: str) -> str:
+    bits = f"i{8 * dtype.itemsize}"
+    return body.emit(f"icmp slt {bits} {body.emit(f'bitcast {register_type(dtype)} {x} to {bits}')}, 0")
+
+
+def _bitwise_count(body: Body, dtype: Dtype, x: str) -> str:
+    kind = register_type(dtype)
+    body.intrinsics.add(f"declare {kind} @llvm.ctpop.{kind}({kind})")
+    count = body.emit(f"call {kind} @llvm.ctpop.{kind}({kind} {_absolute(body, dtype, x)})")
+    return body.cast(count, np.dtype(f"u{dtype.itemsize}"), np.dtype(np.uint8))
 
 
 def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
@@ -388,6 +405,16 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "rint": _rounding("rint"),
     "maximum": _extreme("gt", "ogt"),
     "minimum": _extreme("lt", "olt"),
+    "fmax": _extreme("gt", "ogt", ignores=True),
+    "fmin": _extreme("lt", "olt", ignores=True),
+    "fabs": _absolute,
+    "signbit": _sign_bit,
+    "copysign": _by_formula(Real.with_sign_of),
+    "heaviside": _by_formula(neighbours.heaviside),
+    "nextafter": _by_formula(neighbours.nextafter),
+    "spacing": _by_formula(neighbours.spacing),
+    **dict.fromkeys(("deg2rad", "radians"), _by_formula(neighbours.radians)),
+    **dict.fromkeys(("rad2deg", "degrees"), _by_formula(neighbours.degrees)),
     "isnan": _is_nan,
     "isinf": _is_infinite,
     "isfinite": _is_finite,
@@ -405,6 +432,7 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "bitwise_or": _arithmetic("or", "", "or"),
     "bitwise_xor": _arithmetic("xor", "", "xor"),
     "invert": _invert,
+    "bitwise_count": _bitwise_count,
     "left_shift": _left_shift,
     "right_shift": _right_shift,
     "where": _where,
