@@ -98,22 +98,20 @@ class Body:
         return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
 
     def _truncate(self, value: str, source: Dtype, target: Dtype) -> str:
-        """By way of the registers of :mod:`futurex.ops.casts`."""
+        """By way of the registers of :mod:`futurex.ops.casts`; what is beyond these is the least of their numbers."""
         if source.itemsize == 2:
             value, source = self.cast(value, source, _SINGLE), _SINGLE
         kind, bits = register_type(source), casts.register_bits(target)
-        least = str(-(1 << bits - 1))
-        flipped = "0"
         if target == _LARGE:  # the upper half of the numbers by way of the lower one
             middle = _power_of_two(63)
             upper = self.emit(f"fcmp oge {kind} {value}, {middle}")
             value = self.select(upper, kind, self.emit(f"fsub {kind} {value}, {middle}"), value)
-            flipped = self.select(upper, "i64", least, "0")
         limit = _power_of_two(bits - 1)
         inside = self.emit(f"fcmp olt {kind} {self.intrinsic('fabs', source, value)}, {limit}")
-        whole = self.select(inside, f"i{bits}", self.emit(f"fptosi {kind} {value} to i{bits}"), least)
+        held = self.select(inside, kind, value, self.emit(f"fneg {kind} {limit}"))
+        whole = self.emit(f"fptosi {kind} {held} to i{bits}")
         if target == _LARGE:
-            whole = self.emit(f"xor i64 {whole}, {flipped}")
+            whole = self.emit(f"xor i64 {whole}, {self.select(upper, 'i64', str(-(1 << 63)), '0')}")
         return self.cast(whole, np.dtype(f"i{bits // 8}"), target)
 
     def _cast_to_half(self, value: str, source: Dtype) -> str:
