@@ -43,7 +43,7 @@ APPROXIMATE = frozenset((
 OF_TWO = frozenset(("logaddexp", "logaddexp2", "arctan2", "power", "float_power", "hypot"))
 """As those; the error of ``logaddexp`` and ``logaddexp2`` is in units of the larger of result and operands: NumPy's
 formula. Powers of integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
-OF_COMPLEX = frozenset(("complex_exp",))
+OF_COMPLEX = frozenset(f"complex_{name}" for name in ("exp", "log", "log2", "log10", "sqrt", "sign"))
 """As those, of complex numbers: each part within 4 units in its last place."""
 
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
@@ -53,8 +53,8 @@ _NEIGHBOURS = frozenset(("nextafter", "spacing"))
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
 _OF_COMPLEX = frozenset((
-    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "conjugate", "real", "imag",
-    "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
+    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "reciprocal", "conjugate",
+    "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
     "where", "cast",
 ))  # fmt: skip
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
@@ -69,7 +69,7 @@ APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
 
-    None if a compiled loop would not give NumPy's bits (floats to uint32, roots of complex numbers ...).
+    None if a compiled loop would not give NumPy's bits (floats to uint32, sines of complex numbers ...).
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
@@ -102,8 +102,8 @@ def real_loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 def function_of(node: Node) -> str:
     """The name of what a node computes: its op, the function of ``scipy.special`` that it calls, the part of complex
     numbers that it is a view of, or a function of these that has a name of its own."""
-    if node.op == "exp" and node.dtype in COMPLEX:
-        return "complex_exp"
+    if node.dtype in COMPLEX and f"complex_{node.op}" in OF_COMPLEX:
+        return f"complex_{node.op}"
     if node.op == "load":
         return _VIEWS.get(node.attrs["chain"], node.op)
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op

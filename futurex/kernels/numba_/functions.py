@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import areas, complexes, exponentials, inverses, logarithms, powers, roots, trigonometry
+from futurex.kernels.numba_ import areas, complex_functions, complexes, exponentials, inverses, logarithms, powers, roots, trigonometry
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, part_of, parts
 from futurex.ops.fusion import function_of
@@ -22,7 +22,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
         inverses.arccos, inverses.erf, areas.arcsinh, areas.arccosh, areas.arctanh,
     )
-} | {"complex_exp": complexes.exp}  # fmt: skip
+} | complex_functions.FUNCTIONS  # fmt: skip
 
 GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 """Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""
@@ -31,7 +31,7 @@ GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:
     """The register of what a node of such a function gives, from operands of one dtype."""
     if dtype.kind == "c":
-        return complexes.operate(body, node.op, dtype, operands)
+        return complexes.computed(FUNCTIONS[function_of(node)], body, dtype, operands)
     if node.op == "power":
         return powers.power_of(body, dtype, node.inputs[1], operands)
     if node.op == "exp" and _never_above_zero(node.inputs[0]):

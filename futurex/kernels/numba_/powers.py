@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.exponentials import power_of_e
-from futurex.kernels.numba_.logarithms import split, times_ln2
+from futurex.kernels.numba_.logarithms import Words, split, times_ln2
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of, narrow, wide
 from futurex.kernels.numba_.scalar import Body, register_type
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
-Words = tuple[Real, Real]
 
 _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 # (log((1 + s) / (1 - s)) - 2 s - 2/3 s^3) / s^5 in s^2
@@ -42,7 +41,8 @@ _EXP2 = (
 )  # fmt: skip
 _FAR = 200.0  # of y log2 x: infinite in single precision, or zero
 _BEYOND = 800.0  # of y log x: infinite, or zero
-_LARGE, _SMALL, _SCALE = 2.0**500, 2.0**-500, 2.0**600
+_LARGE, _SMALL = 2.0**500, 2.0**-500
+SCALED_BY = 600
 
 
 def power(x: Real, y: Real) -> Real:
@@ -81,15 +81,22 @@ def hypot(x: Real, y: Real) -> Real:
         p, q = wide(a), wide(b)
         value = narrow(p.fma(p, q * q).root())
     else:
-        larger = a.choose(a.compare("ogt", b), b)
-        scale = x.const(1.0 / _SCALE).choose(larger.compare("ogt", _LARGE), 1.0)
-        scale = x.const(_SCALE).choose(larger.compare("olt", _SMALL), scale)
-        back = x.const(_SCALE).choose(larger.compare("ogt", _LARGE), 1.0)
-        back = x.const(1.0 / _SCALE).choose(larger.compare("olt", _SMALL), back)
+        scale, back = to_middle(a.choose(a.compare("ogt", b), b))
         p, q = a * scale, b * scale
         value = p.fma(p, q * q).root() * back
     either = x.body.emit(f"or i1 {a.compare('oeq', math.inf)}, {b.compare('oeq', math.inf)}")
     return x.const(math.inf).choose(either, value)
+
+
+def to_middle(size: Real, power: float = 1.0) -> tuple[Real, Real]:
+    """What takes a double to where its square is a normal number (two to :data:`SCALED_BY`, one, or one over that), and
+    a power of what takes it back."""
+    large, small = size.compare("ogt", _LARGE), size.compare("olt", _SMALL)
+
+    def chosen(exponent: float) -> Real:
+        return size.const(2.0**-exponent).choose(large, size.const(2.0**exponent).choose(small, 1.0))
+
+    return chosen(SCALED_BY), chosen(-SCALED_BY * power)
 
 
 def power_of(body: Body, dtype: Dtype, exponent: Node, operands: Sequence[str]) -> str:
