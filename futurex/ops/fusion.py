@@ -46,6 +46,8 @@ formula. Powers of integers, and with a single exponent of -1, 0, 0.5, 1 or 2, a
 OF_COMPLEX = frozenset(f"complex_{name}" for name in ("exp", "log", "log2", "log10", "sqrt", "sign"))
 """As those, of complex numbers: each part within 4 units in its last place."""
 
+_BY_PRODUCTS = 100
+"""Whole powers of complex numbers from here on are no products in NumPy."""
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("left_shift", "right_shift"))
@@ -82,6 +84,18 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     return loop if loop is not None and _fits(node, loop[0]) else None
 
 
+def _complex_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """With an exponent that is known and whole: others are NumPy's, whose error grows with the exponent."""
+    base, exponent = node.inputs
+    if not isinstance(node.aval, Aval) or node.aval.weak or base.dtype != node.dtype or not node.dtype.isnative:
+        return None
+    if exponent.op != "const" or exponent.shape:
+        return None
+    value = complex(exponent.value)
+    known = value.real.is_integer() and not value.imag and abs(value) < _BY_PRODUCTS
+    return ((node.dtype, node.dtype), node.dtype) if known else None
+
+
 def _integer_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """With an exponent that is known, and for which NumPy raises no error."""
     base, exponent = node.inputs
@@ -114,6 +128,8 @@ def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     precision, rounded."""
     if node.op == "power" and node.dtype.kind in "iu":
         return _integer_power(node)
+    if node.op == "power" and node.dtype in COMPLEX:
+        return _complex_power(node)
     if not isinstance(node.aval, Aval) or node.aval.weak:
         return None
     if node.dtype == HALF and len(node.inputs) == 1 and node.inputs[0].dtype == HALF:

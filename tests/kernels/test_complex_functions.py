@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.numba_ import NumbaBackend, complexes, real
+from futurex.ops.fusion import loop_of
 from futurex.tree import Aval, Graph, apply, param
 
 pytestmark = [
@@ -24,9 +25,9 @@ NAMES = ["log", "log2", "log10", "sqrt", "sign"]
 N = 1 << 15
 
 
-def compute(name, z):
+def compute(name, z, *more):
     x = param(Aval(z.shape, z.dtype))
-    graph = Graph([x], [apply(name, x)], "region")
+    graph = Graph([x], [apply(name, x, *more)], "region")
     kernel = NumbaBackend().claim(apply("fused", param(x.aval), graph=graph), 1)
     return kernel.call(np.full(z.shape, 77, z.dtype), z)
 
@@ -118,6 +119,25 @@ def test_special_values_are_numpys(name, dtype, lanes, monkeypatch):
 def test_reciprocals_have_numpys_bits(dtype):
     for z in numbers(dtype, np.random.default_rng(1)):
         assert np.array_equal(compute("reciprocal", z), np.reciprocal(z), equal_nan=True)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 5, 7, 10, 31, 99, -1, -2, -3, -5, -99, 3.0, 2 + 0j])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_whole_powers_have_numpys_bits(exponent, dtype):
+    few = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny]
+    z = np.concatenate([made(*np.array(list(itertools.product(few, few))).T, dtype),
+                        made(*np.random.default_rng(3).normal(size=(2, 3000)), dtype)])  # fmt: skip
+    found, own = compute("power", z, exponent), np.power(z, exponent)
+    word = f"u{dtype.itemsize // 2}"
+    for part, other in ((found.real, own.real), (found.imag, own.imag)):
+        same = part.copy().view(word) == other.copy().view(word)
+        assert (same | (np.isnan(part) & np.isnan(other))).all()
+
+
+def test_other_powers_are_numpys():
+    z = param(Aval((300,), np.dtype("D")))
+    for exponent in (2.5, 100, -100, 1j, np.nan, np.inf, np.array([2]), z):
+        assert loop_of(apply("power", z, exponent)) is None
 
 
 def test_spectra_are_one_region(monkeypatch):

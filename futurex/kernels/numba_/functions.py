@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import areas, complex_functions, complexes, exponentials, inverses, logarithms, powers, roots, trigonometry
+from futurex.kernels.numba_ import (
+    areas,
+    complex_functions,
+    complexes,
+    exponentials,
+    inverses,
+    logarithms,
+    powers,
+    roots,
+    trigonometry,
+)
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, part_of, parts
 from futurex.ops.fusion import function_of
@@ -30,6 +41,9 @@ GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 
 def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:
     """The register of what a node of such a function gives, from operands of one dtype."""
+    if dtype.kind == "c" and node.op == "power":
+        whole = functools.partial(complexes.whole_power, exponent=int(complex(node.inputs[1].value).real))
+        return complexes.computed(whole, body, dtype, operands[:1])
     if dtype.kind == "c":
         return complexes.computed(FUNCTIONS[function_of(node)], body, dtype, operands)
     if node.op == "power":
