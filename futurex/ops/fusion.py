@@ -26,8 +26,8 @@ CORRECTLY_ROUNDED = frozenset((
     "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
     "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "where", "cast",
-    "conjugate", "signbit", "copysign", "fabs", "fmax", "fmin", "heaviside", "nextafter", "spacing", "deg2rad", "radians",
-    "rad2deg", "degrees", "bitwise_count",
+    "conjugate", "signbit", "copysign", "fabs", "fmax", "fmin", "heaviside", "nextafter", "spacing", "deg2rad",
+    "radians", "rad2deg", "degrees", "bitwise_count",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
 PARTS = frozenset(("real", "imag"))
@@ -52,12 +52,13 @@ _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater",
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("left_shift", "right_shift"))
 _NEIGHBOURS = frozenset(("nextafter", "spacing"))
+"""Ops on halves that single precision does not have."""
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
 _OF_COMPLEX = frozenset((
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "reciprocal", "conjugate",
-    "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
-    "where", "cast",
+    "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
+    "logical_not", "where", "cast",
 ))  # fmt: skip
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 """The dtypes that generated code knows."""

@@ -1,4 +1,4 @@
-"""Steps, angles and neighbours of floats in generated loops, with NumPy's bits: no function here rounds more than once."""
+"""Steps, angles and neighbours of floats in generated loops, with NumPy's bits: each rounds once at most."""
 
 from __future__ import annotations
 
