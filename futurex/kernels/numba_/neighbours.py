@@ -16,11 +16,11 @@ def heaviside(x: Real, middle: Real) -> Real:
 
 
 def radians(x: Real) -> Real:
-    return x * (np.float32(math.pi) / np.float32(180) if x.format is FLOAT else math.pi / 180)
+    return x * (float(np.float32(math.pi) / np.float32(180)) if x.format is FLOAT else math.pi / 180)
 
 
 def degrees(x: Real) -> Real:
-    return x * (np.float32(180) / np.float32(math.pi) if x.format is FLOAT else 180 / math.pi)
+    return x * (float(np.float32(180) / np.float32(math.pi)) if x.format is FLOAT else 180 / math.pi)
 
 
 def nextafter(x: Real, y: Real) -> Real:
