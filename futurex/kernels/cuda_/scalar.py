@@ -131,12 +131,12 @@ template <typename T> __device__ inline T left_shift(T a, T b) {
 template <typename T> __device__ inline T right_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; }
 template <typename T> __device__ inline int truncated_32(T x) {
-    return fabs(x) < (T)0x1p31 ? (int)x : (int)0x80000000u; }
+    return fabs(x) < (T)2147483648.0 ? (int)x : (int)0x80000000u; }
 template <typename T> __device__ inline long long truncated_64(T x) {
-    return fabs(x) < (T)0x1p63 ? (long long)x : (long long)0x8000000000000000ULL; }
+    return fabs(x) < (T)9223372036854775808.0 ? (long long)x : (long long)0x8000000000000000ULL; }
 template <typename T> __device__ inline unsigned long long upper_truncated(T x) {
-    if (!(x >= (T)0x1p63)) return (unsigned long long)truncated_64(x);
-    return (unsigned long long)truncated_64(x - (T)0x1p63) ^ 0x8000000000000000ULL; }
+    if (!(x >= (T)9223372036854775808.0)) return (unsigned long long)truncated_64(x);
+    return (unsigned long long)truncated_64(x - (T)9223372036854775808.0) ^ 0x8000000000000000ULL; }
 template <typename T> __device__ inline T float_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <typename T> __device__ inline T float_minimum(T a, T b) { return a < b || a != a ? a : b; }
 template <typename T> __device__ inline T float_fmax(T a, T b) { return a > b || b != b ? a : b; }
