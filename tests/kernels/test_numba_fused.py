@@ -18,7 +18,7 @@ from futurex.kernels.numba_ import NumbaBackend, compiler
 from futurex.kernels.numba_.layout import collapse
 from futurex.kernels.numba_.program import PARALLEL_BYTES
 from futurex.ops import casts
-from futurex.ops.fusion import CORRECTLY_ROUNDED, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, function_of, loop_of
 from futurex.tree import Aval, Graph, apply, param, record
 from futurex.tree.aval import aval_of
 
@@ -110,7 +110,7 @@ def node_or_none(name, *inputs, **attrs):
         node = apply(name, *inputs, **attrs)
     except (TypeError, OverflowError):
         return None
-    return node if loop_of(node) is not None else None
+    return node if loop_of(node) is not None and function_of(node) in CORRECTLY_ROUNDED else None
 
 
 @pytest.mark.parametrize("name", UNARY)
