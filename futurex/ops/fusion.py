@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import casts
 from futurex.ops.special import PREFIX
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
@@ -25,7 +26,8 @@ CORRECTLY_ROUNDED = frozenset((
     "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
     "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "where", "cast",
-    "conjugate",
+    "conjugate", "signbit", "copysign", "fabs", "fmax", "fmin", "heaviside", "nextafter", "spacing", "deg2rad",
+    "radians", "rad2deg", "degrees", "bitwise_count",
 ))  # fmt: skip
 """Ops whose compiled form gives NumPy's bits: exact or correctly rounded, every one of them."""
 PARTS = frozenset(("real", "imag"))
@@ -34,25 +36,29 @@ _VIEWS = {((name,),): name for name in PARTS}
 FORMATS = frozenset(("narrow", "widen"))
 """As exact; conversions between single precision and formats of fewer bits (:mod:`futurex.ops.precision`)."""
 APPROXIMATE = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "expit", "cbrt",
     "sin", "cos", "tan", "arctan", "arcsin", "arccos", "erf", "arcsinh", "arccosh", "arctanh",
 ))  # fmt: skip
 """Functions whose compiled form is within 2.5 units in the last place; NumPy's own forms are, too, with other bits."""
-OF_TWO = frozenset(("logaddexp", "arctan2", "power", "float_power", "hypot"))
-"""As those; the error of ``logaddexp`` is in units of the larger of result and operands: NumPy's formula. Powers of
-integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
-OF_COMPLEX = frozenset(("complex_exp",))
+OF_TWO = frozenset(("logaddexp", "logaddexp2", "arctan2", "power", "float_power", "hypot"))
+"""As those; the error of ``logaddexp`` and ``logaddexp2`` is in units of the larger of result and operands: NumPy's
+formula. Powers of integers, and with a single exponent of -1, 0, 0.5, 1 or 2, are exact, to NumPy's bit."""
+OF_COMPLEX = frozenset(f"complex_{name}" for name in ("exp", "log", "log2", "log10", "sqrt", "sign"))
 """As those, of complex numbers: each part within 4 units in its last place."""
 
+_BY_PRODUCTS = 100
+"""Whole powers of complex numbers from here on are no products in NumPy."""
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _FLOAT_ONLY = frozenset(("reciprocal", "isnan", "isinf", "isfinite"))
 _INTEGER_ONLY = frozenset(("left_shift", "right_shift"))
+_NEIGHBOURS = frozenset(("nextafter", "spacing"))
+"""Ops on halves that single precision does not have."""
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
 _OF_COMPLEX = frozenset((
-    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "conjugate", "real", "imag",
-    "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
-    "where", "cast",
+    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "reciprocal", "conjugate",
+    "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
+    "logical_not", "where", "cast",
 ))  # fmt: skip
 SUPPORTED = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 """The dtypes that generated code knows."""
@@ -66,7 +72,7 @@ APPROXIMATED = frozenset(np.dtype(code) for code in "fd")
 def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """The dtypes in which NumPy computes an elementwise node: one per operand, and that of the result.
 
-    None if a compiled loop would not give NumPy's bits (float to integer casts, roots of complex numbers ...).
+    None if a compiled loop would not give NumPy's bits (floats to uint32, sines of complex numbers ...).
     """
     if function_of(node) in APPROXIMATE | OF_TWO:
         return _approximate_loop(node)
@@ -77,6 +83,18 @@ def loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
         return (node.inputs[0].dtype,), node.dtype
     loop = _resolved(node)
     return loop if loop is not None and _fits(node, loop[0]) else None
+
+
+def _complex_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
+    """With an exponent that is known and whole: others are NumPy's, whose error grows with the exponent."""
+    base, exponent = node.inputs
+    if not isinstance(node.aval, Aval) or node.aval.weak or base.dtype != node.dtype or not node.dtype.isnative:
+        return None
+    if exponent.op != "const" or exponent.shape:
+        return None
+    value = complex(exponent.value)
+    known = value.real.is_integer() and not value.imag and abs(value) < _BY_PRODUCTS
+    return ((node.dtype, node.dtype), node.dtype) if known else None
 
 
 def _integer_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
@@ -99,8 +117,8 @@ def real_loop_of(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
 def function_of(node: Node) -> str:
     """The name of what a node computes: its op, the function of ``scipy.special`` that it calls, the part of complex
     numbers that it is a view of, or a function of these that has a name of its own."""
-    if node.op == "exp" and node.dtype in COMPLEX:
-        return "complex_exp"
+    if node.dtype in COMPLEX and f"complex_{node.op}" in OF_COMPLEX:
+        return f"complex_{node.op}"
     if node.op == "load":
         return _VIEWS.get(node.attrs["chain"], node.op)
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
@@ -111,6 +129,8 @@ def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     precision, rounded."""
     if node.op == "power" and node.dtype.kind in "iu":
         return _integer_power(node)
+    if node.op == "power" and node.dtype in COMPLEX:
+        return _complex_power(node)
     if not isinstance(node.aval, Aval) or node.aval.weak:
         return None
     if node.dtype == HALF and len(node.inputs) == 1 and node.inputs[0].dtype == HALF:
@@ -143,8 +163,8 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
     """By NumPy's own resolution of loops, under which Python scalars are weak."""
     if name == "cast":
         inputs: tuple[Dtype, ...] = (avals[0].dtype,)
-        if avals[0].dtype.kind == "f" and result.kind in "iu":
-            return None  # what a value out of range becomes differs from machine to machine
+        if avals[0].dtype.kind == "f" and result.kind in "iu" and not _is_known_cast(avals[0].dtype, result):
+            return None  # what a value out of range becomes is not known
         if avals[0].dtype.kind == "c" and result.kind not in "bc":
             return None  # NumPy warns
     elif name == "where":
@@ -166,11 +186,17 @@ def _loop(name: str, avals: tuple[Aval, ...], result: Dtype) -> tuple[tuple[Dtyp
         return None
     if name in REMAINDERS and "b" in kinds:
         return None
+    if name in _NEIGHBOURS and HALF in inputs:
+        return None
     loops = {*inputs, result, *(aval.dtype for aval in avals if not aval.weak)}
     if loops & COMPLEX:
         known = SUPPORTED | COMPLEX
         return (inputs, result) if name in _OF_COMPLEX and all(d in known and d.isnative for d in loops) else None
     return (inputs, result) if all(dtype in SUPPORTED | {HALF} and dtype.isnative for dtype in loops) else None
+
+
+def _is_known_cast(source: Dtype, target: Dtype) -> bool:
+    return source in SUPPORTED | {HALF} and target in SUPPORTED and casts.known(source, target)
 
 
 def operand_kind(aval: Aval) -> Any:

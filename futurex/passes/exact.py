@@ -10,10 +10,10 @@ from futurex.ops.fusion import CORRECTLY_ROUNDED
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
-EXACT = CORRECTLY_ROUNDED - {"maximum", "minimum"}
+EXACT = CORRECTLY_ROUNDED - {"maximum", "minimum", "fmax", "fmin"}
 """Names of the ops whose result is one correctly rounded (or exact) function of the operands' bits.
 
-``maximum`` and ``minimum`` are not among them: which zero NumPy returns for zeros of both signs depends on the loop.
+``maximum`` and its kin are not among them: which zero NumPy returns for zeros of both signs depends on the loop.
 """
 
 

@@ -33,7 +33,7 @@ def expand(graph: Graph, *, free: bool = True) -> Graph:
     """
     if any(node.op in _LOCAL for node in graph.nodes):
         graph = rewrite(graph, _rule_of(_of_all))
-    if not any(node.op in _ROWWISE or node.op in ("norm", "divmod") for node in graph.nodes):
+    if not any(node.op in _ROWWISE or node.op in _ALONE for node in graph.nodes):
         return graph
     return rewrite(graph, _rule_of(functools.partial(_expanded, free=free)))
 
@@ -98,10 +98,8 @@ def _rule_of(expanded: Callable[[Node], Node | tuple[Node, ...] | None]) -> Rule
 
 
 def _expanded(node: Node, free: bool) -> Node | tuple[Node, ...] | None:
-    if node.op == "norm":
-        return _length(node)
-    if node.op == "divmod":
-        return _divided(node)
+    if node.op in _ALONE:
+        return _ALONE[node.op](node)
     if node.op not in _ROWWISE:
         return None
     x = max((source for source in node.inputs if isinstance(source.aval, Aval)), key=lambda source: source.ndim)
@@ -140,8 +138,41 @@ def _length(node: Node) -> Node | None:
 def _divided(node: Node) -> tuple[Node, Node] | None:
     """Quotient and remainder of floats, of which a region computes what is read."""
     found = apply("floor_divide", *node.inputs), apply("remainder", *node.inputs)
-    large = node.is_static and found[0].size >= FEWEST_ELEMENTS
-    return found if large and found[0].dtype.kind == "f" and all(map(loop_of, found)) else None
+    return found if _is_large(found[0]) and found[0].dtype.kind == "f" and all(map(loop_of, found)) else None
+
+
+def _parted(node: Node) -> tuple[Node, Node] | None:
+    """What lies behind the point, and before it, each with the sign of the number."""
+    x = node.inputs[0]
+    if not _is_large(x) or x.dtype not in APPROXIMATED:
+        return None
+    whole = apply("trunc", x)
+    return apply("copysign", where(apply("isinf", x), 0.0, x - whole), x), whole
+
+
+def _rounded(node: Node) -> Node | None:
+    """To so many decimals, by NumPy's steps; integers by way of double precision."""
+    x, decimals = node.inputs[0], node.attrs["decimals"]
+    if not _is_large(x) or x.aval.weak or abs(decimals) > _MOST_DECIMALS:
+        return None
+    if x.dtype in APPROXIMATED:
+        return _to_decimals(x, decimals)
+    if x.dtype.kind not in "iu" or decimals >= 0:
+        return None
+    found = apply("cast", _to_decimals(apply("cast", x, dtype=np.dtype(float)), decimals), dtype=x.dtype)
+    return None if loop_of(found) is None else found
+
+
+def _to_decimals(x: Node, decimals: int) -> Node:
+    if not decimals:
+        return apply("rint", x)
+    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    power = 10.0 ** abs(decimals)
+    return apply(back, apply("rint", apply(there, x, power)), power)
+
+
+def _is_large(x: Node) -> bool:
+    return isinstance(x.aval, Aval) and x.is_static and x.size >= FEWEST_ELEMENTS
 
 
 def _freed(results: Sequence[Node], inputs: Sequence[Node]) -> tuple[Node, ...]:
@@ -212,6 +243,12 @@ def _hit(logits: Node, labels: Node) -> Node:
     return apply("equal", named, const(np.arange(classes, dtype=named.dtype)))
 
 
+_ALONE: dict[str, Callable[[Node], Node | tuple[Node, ...] | None]] = {
+    "norm": _length, "divmod": _divided, "modf": _parted, "round": _rounded
+}  # fmt: skip
+"""Names of what is taken apart element by element, or by its own rule, and how."""
+_MOST_DECIMALS = 22
+"""Of powers of ten that are numbers of double precision: NumPy multiplies, this takes the power."""
 _FREE = {"sum": "free_sum", "max": "free_max"}
 """Reductions in a free order. Where the largest element is taken off a row's elements, NaN among them stays."""
 _SAMPLES = 128

@@ -26,7 +26,9 @@ LONGEST, MOST_WORK = 5000, 20000
 """Operations for each column of one map, and of those of a region, that straight code is made for."""
 LEAST_COLUMNS = 16
 _SINGLE, _TRUTH = np.dtype(np.float32), np.dtype(bool)
-_ON_NUMBERS = CORRECTLY_ROUNDED - {"floor_divide", "remainder", "fmod", "left_shift", "right_shift"}
+_ON_NUMBERS = CORRECTLY_ROUNDED - {
+    "floor_divide", "remainder", "fmod", "left_shift", "right_shift", "copysign", "nextafter"
+}  # fmt: skip
 _POOLS = frozenset(("max_pool", "max_pool_places", "max_pool_spread"))
 _MOST_PLACES = 255
 

@@ -209,9 +209,9 @@ def test_a_region_holds_a_chain_and_gives_what_others_read():
     x, b = p(64, 32), p(32)
     pre = x + b
     h = apply("maximum", pre, 0)
-    graph = Graph([x, b], [apply("cbrt", h), apply("where", pre > 0, 1.0, 0.5)])
+    graph = Graph([x, b], [apply("ldexp", h, 1), apply("where", pre > 0, 1.0, 0.5)])
     after = fuse(graph)
-    assert ops_of(after) == ["fused", "cbrt"]
+    assert ops_of(after) == ["fused", "ldexp"]
     (region,) = [node for node in after.nodes if node.op == "fused"]
     assert ops_of(region.attrs["graph"]) == ["add", "maximum", "greater", "where"]
     assert len(region.aval) == 2
@@ -220,9 +220,9 @@ def test_a_region_holds_a_chain_and_gives_what_others_read():
 def test_a_region_never_encloses_a_path_through_another_node():
     x = p(64, 64)
     a = x + 1.0
-    b = apply("cbrt", a) * a  # cbrt lies between: one region of both would wait for itself
+    b = apply("ldexp", a, 1) * a  # ldexp lies between: one region of both would wait for itself
     after = verify(fuse(Graph([x], [b, a * 2.0])))
-    assert ops_of(after) == ["fused", "cbrt", "multiply"]
+    assert ops_of(after) == ["fused", "ldexp", "multiply"]
     values = [np.full((64, 64), 0.25, F4)]
     assert [each.tobytes() for each in after(*values)] == [each.tobytes() for each in Graph([x], [b, a * 2.0])(*values)]
 
@@ -230,7 +230,7 @@ def test_a_region_never_encloses_a_path_through_another_node():
 def test_small_arrays_and_inexact_ops_stay_with_numpy():
     x, y = p(4, 4), p(40, 40)
     assert ops_of(fuse(Graph([x], [(x + 1.0) * 2.0]))) == ["add", "multiply"]
-    assert ops_of(fuse(Graph([y], [apply("spacing", apply("cbrt", y))]))) == ["cbrt", "spacing"]
+    assert ops_of(fuse(Graph([y], [apply("ldexp", apply("ldexp", y, 1), 2)]))) == ["ldexp", "ldexp"]
     assert ops_of(fuse(Graph([y], [y + 1.0]))) == ["add"]
     z = p(300, 300)
     assert ops_of(fuse(Graph([z], [z + 1.0]))) == ["fused"]

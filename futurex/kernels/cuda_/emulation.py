@@ -33,7 +33,7 @@ _HEADER = r"""
 using std::exp; using std::exp2; using std::expm1; using std::log; using std::log2; using std::log10; using std::log1p;
 using std::tanh; using std::sinh; using std::cosh; using std::sin; using std::cos; using std::tan; using std::sqrt;
 using std::floor; using std::ceil; using std::trunc; using std::rint; using std::fabs;
-using std::fmod; using std::copysign;
+using std::fmod; using std::copysign; using std::cbrt; using std::nextafter;
 #define EMULATED_
 #define __global__
 #define __device__

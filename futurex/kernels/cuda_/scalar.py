@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import casts
+
 Dtype = np.dtype[Any]
 HALF = np.dtype(np.float16)
 
@@ -58,9 +60,12 @@ def rounded(dtype: Dtype, value: str) -> str:
 
 
 def cast(value: str, source: Dtype, target: Dtype) -> str:
-    """NumPy's conversion; floats do not become integers here."""
+    """NumPy's conversion; floats to integers by way of the registers of :mod:`futurex.ops.casts`."""
     if source == target:
         return value
+    if source.kind == "f" and target.kind in "iu":
+        name = "upper_truncated" if target == np.dtype(np.uint64) else f"truncated_{casts.register_bits(target)}"
+        return f"({c_type(target)}){name}({value})"
     if target == HALF:
         return rounded(HALF, value if source.kind == "f" else f"(float)({value})")
     return f"({value} != 0)" if target.kind == "b" else f"({c_type(target)})({value})"
@@ -125,13 +130,36 @@ template <typename T> __device__ inline T left_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)((U)a << b) : (T)0; }
 template <typename T> __device__ inline T right_shift(T a, T b) {
     typedef typename Unsigned<T>::type U; return (U)b < 8 * sizeof(T) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; }
+template <typename T> __device__ inline int truncated_32(T x) {
+    return fabs(x) < (T)2147483648.0 ? (int)x : (int)0x80000000u; }
+template <typename T> __device__ inline long long truncated_64(T x) {
+    return fabs(x) < (T)9223372036854775808.0 ? (long long)x : (long long)0x8000000000000000ULL; }
+template <typename T> __device__ inline unsigned long long upper_truncated(T x) {
+    if (!(x >= (T)9223372036854775808.0)) return (unsigned long long)truncated_64(x);
+    return (unsigned long long)truncated_64(x - (T)9223372036854775808.0) ^ 0x8000000000000000ULL; }
 template <typename T> __device__ inline T float_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <typename T> __device__ inline T float_minimum(T a, T b) { return a < b || a != a ? a : b; }
+template <typename T> __device__ inline T float_fmax(T a, T b) { return a > b || b != b ? a : b; }
+template <typename T> __device__ inline T float_fmin(T a, T b) { return a < b || b != b ? a : b; }
+template <typename T> __device__ inline bool signbit_(T x) { return copysign((T)1, x) < 0; }
+template <typename T> __device__ inline T heaviside_(T x, T middle) {
+    return x != x ? x : x == 0 ? middle : x < 0 ? (T)0 : (T)1; }
+template <typename T> __device__ inline T spacing_(T x) {
+    T size = fabs(x), step = nextafter(size, (T)INFINITY_) - size;
+    return x < 0 ? -step : step; }
+__device__ inline unsigned char bits_of(unsigned long long x) {
+    unsigned char count = 0;
+    for (; x; x &= x - 1) count++;
+    return count; }
 template <typename T> __device__ inline T expit_(T x) { return (T)1 / ((T)1 + exp(-x)); }
 template <typename T> __device__ inline T logaddexp_(T a, T b) {
     if (a == b) return a + (T)0.693147180559945309417232121458176568;
     T d = a - b;
     return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d; }
+template <typename T> __device__ inline T logaddexp2_(T a, T b) {
+    if (a == b) return a + (T)1;
+    T d = a - b, scale = (T)1.44269504088896340735992468100189214;
+    return d > 0 ? a + scale * log1p(exp2(-d)) : d <= 0 ? b + scale * log1p(exp2(d)) : d; }
 template <typename T> __device__ inline T integer_power(T base, unsigned long long exponent) {
     typedef typename Unsigned<T>::type U;
     U result = 1, factor = (U)base;
@@ -188,6 +216,14 @@ def _called(name: str) -> Callable[..., str]:
 
 def _rounding(name: str) -> Callable[..., str]:
     return lambda dtype, x: f"{name}({x})" if dtype.kind == "f" else x
+
+
+def _times(single: Any, double: float) -> Callable[..., str]:
+    return lambda dtype, x: f"({x} * {literal(single if dtype.itemsize < 8 else double, dtype)})"
+
+
+def _unsigned(dtype: Dtype) -> Dtype:
+    return np.dtype(f"u{dtype.itemsize}")
 
 
 def _negative(dtype: Dtype, x: str) -> str:
@@ -247,6 +283,17 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "rint": _rounding("rint"),
     "maximum": _extreme("maximum", ">"),
     "minimum": _extreme("minimum", "<"),
+    "fmax": _extreme("fmax", ">"),
+    "fmin": _extreme("fmin", "<"),
+    "fabs": _absolute,
+    "signbit": _called("signbit_"),
+    "copysign": lambda dtype, x, y: f"copysign({x}, {y})",
+    "heaviside": lambda dtype, x, y: f"heaviside_({x}, {y})",
+    "nextafter": lambda dtype, x, y: f"nextafter({x}, {y})",
+    "spacing": _called("spacing_"),
+    **dict.fromkeys(("deg2rad", "radians"), _times(np.float32(np.pi) / np.float32(180), np.pi / 180)),
+    **dict.fromkeys(("rad2deg", "degrees"), _times(np.float32(180) / np.float32(np.pi), 180 / np.pi)),
+    "bitwise_count": lambda dtype, x: f"bits_of(({c_type(_unsigned(dtype))}){_absolute(dtype, x)})",
     "isnan": _test("({x} != {x})"),
     "isinf": _test("(fabs({x}) == INFINITY_)"),
     "isfinite": _test("(fabs({x}) < INFINITY_)"),
@@ -269,11 +316,12 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "where": lambda dtype, condition, x, y: f"({condition} ? {x} : {y})",
     "expit": lambda dtype, x: f"expit_({x})",
     **{name: _called(name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh",
-                                        "sin", "cos", "tan", "erf")},
+                                        "cbrt", "sin", "cos", "tan", "erf")},
     **{f"arc{name}": _called(f"a{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "arctan2": lambda dtype, y, x: f"atan2({y}, {x})",
     "hypot": lambda dtype, x, y: f"hypot({x}, {y})",
     "logaddexp": lambda dtype, x, y: f"logaddexp_({x}, {y})",
+    "logaddexp2": lambda dtype, x, y: f"logaddexp2_({x}, {y})",
     "power": _power,
     "float_power": _power,
 }  # fmt: skip

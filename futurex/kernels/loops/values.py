@@ -116,6 +116,8 @@ def in_loop(function: Function, name: str, operands: Sequence[Scalar], inputs: S
     """A ufunc on scalars by NumPy's loop for these dtypes."""
     registers = [converted(function, value, dtype) for value, dtype in zip(operands, inputs, strict=True)]
     if name == "cast":
+        if inputs[0].kind == "f" and output.kind in "iu":  # one whose result is known for every number
+            return function.cast(registers[0], inputs[0], output)
         return registers[0] if operands[0].dtype != inputs[0] else converted(function, operands[0], output)
     if inputs[-1].kind == "c":
         if not complexes.known():

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.compiler import has_fma
-from futurex.kernels.numba_.exponentials import times_power
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import OPERATIONS, Body, joined, part_of, parts
-from futurex.kernels.numba_.trigonometry import cos, sin
 
 Dtype = np.dtype[Any]
 Complex = tuple[Real, Real]
@@ -56,7 +54,12 @@ def operate(body: Body, name: str, dtype: Dtype, operands: Sequence[str]) -> str
             OPERATIONS[test](body, part_of(dtype), *each) for each in zip(*map(parts, operands), strict=True)
         )
         return body.emit(f"{combine} i1 {first}, {second}")
-    found = _FORMULAS[name](*(_real(body, dtype, each) for each in operands))
+    return computed(_FORMULAS[name], body, dtype, operands)
+
+
+def computed(formula: Callable[..., Real | Complex], body: Body, dtype: Dtype, operands: Sequence[str]) -> str:
+    """The registers of what a formula gives of operands of a complex dtype."""
+    found = formula(*(_real(body, dtype, each) for each in operands))
     return joined(found[0].name, found[1].name) if isinstance(found, tuple) else found.name
 
 
@@ -86,6 +89,35 @@ def _divide(x: Complex, y: Complex) -> Complex:
     return (a / size).choose(zero, real), (b / size).choose(zero, straight.choose(first, crossed))
 
 
+def whole_power(x: Complex, exponent: int) -> Complex:
+    """By squares, as NumPy's loop has it for exponents below a hundred: its products are of plain roundings."""
+    a, b = x
+    one, zero = a.const(1.0), a.const(0.0)
+    if exponent == 0:
+        return one, zero
+    if 1 <= exponent <= 3:
+        found = x
+        for _ in range(exponent - 1):
+            found = _plainly(x, found)
+    else:
+        found, square, left = (one, zero), x, abs(exponent)
+        while left:
+            if left & 1:
+                found = _plainly(found, square)
+            left >>= 1
+            if left:
+                square = _plainly(square, square)
+        found = found if exponent > 0 else _divide((one, zero), found)
+    none = a.body.emit(f"and i1 {a.compare('oeq', 0.0)}, {b.compare('oeq', 0.0)}")
+    end = zero if exponent > 0 else a.const(math.nan)
+    return end.choose(none, found[0]), end.choose(none, found[1])
+
+
+def _plainly(x: Complex, y: Complex) -> Complex:
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
 def _absolute(x: Complex) -> Real:
     """The larger part times the root of one plus the square of the ratio; infinite where one part is, though the other
     be NaN."""
@@ -99,17 +131,13 @@ def _absolute(x: Complex) -> Real:
     return a.const(math.inf).choose(either, a.const(math.nan).choose(odd, size))
 
 
-def exp(x: Complex) -> Complex:
-    """e^a (cos b + i sin b), in which only the product may overflow; C's special values (C99, G.6.3.1)."""
+def _reciprocal(x: Complex) -> Complex:
+    """By the ratio of the smaller part to the larger one."""
     a, b = x
-    body = a.body
-    real, imag = times_power(a, [cos(b), sin(b)])
-    angle = body.emit(f"fcmp one {a.format.kind} {abs(b).name}, {a.literal(math.inf)}")  # else infinite, or no number
-    imag = b.choose(b.compare("oeq", 0.0), imag)
-    none = body.emit(f"and i1 {body.emit(f'xor i1 {angle}, true')}, {a.compare('oeq', -math.inf)}")
-    infinite = body.emit(f"and i1 {body.emit(f'xor i1 {angle}, true')}, {a.compare('oeq', math.inf)}")
-    zero = a.const(0.0)
-    return zero.choose(none, a.choose(infinite, real)), zero.choose(none, imag)
+    first = abs(b).compare("ole", abs(a))
+    ratio = b.choose(first, a) / a.choose(first, b)
+    whole = a.choose(first, b) + b.choose(first, a) * ratio
+    return a.const(1.0).choose(first, ratio) / whole, -(ratio.choose(first, 1.0) / whole)
 
 
 _FORMULAS: dict[str, Callable[..., Real | Complex]] = {
@@ -118,11 +146,11 @@ _FORMULAS: dict[str, Callable[..., Real | Complex]] = {
     "multiply": _multiply,
     "divide": _divide,
     "square": lambda x: _multiply(x, x),
-    "exp": exp,
     "negative": lambda x: (-x[0], -x[1]),
     "positive": lambda x: x,
     "conjugate": lambda x: (x[0], -x[1]),
     "absolute": _absolute,
+    "reciprocal": _reciprocal,
     "real": lambda x: x[0],
     "imag": lambda x: x[1],
 }

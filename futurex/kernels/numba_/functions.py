@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import areas, complexes, exponentials, inverses, logarithms, powers, trigonometry
+from futurex.kernels.numba_ import (
+    areas,
+    complex_functions,
+    complexes,
+    exponentials,
+    inverses,
+    logarithms,
+    powers,
+    roots,
+    trigonometry,
+)
 from futurex.kernels.numba_.real import Real, format_of
 from futurex.kernels.numba_.scalar import Body, part_of, parts
 from futurex.ops.fusion import function_of
@@ -18,11 +29,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         exponentials.exp, exponentials.exp2, exponentials.expm1, exponentials.tanh, exponentials.sinh,
         exponentials.cosh, exponentials.expit, logarithms.log, logarithms.log2, logarithms.log10, logarithms.log1p,
-        logarithms.logaddexp, powers.power, powers.float_power, powers.hypot,
+        logarithms.logaddexp, logarithms.logaddexp2, roots.cbrt, powers.power, powers.float_power, powers.hypot,
         trigonometry.sin, trigonometry.cos, trigonometry.tan, inverses.arctan, inverses.arctan2, inverses.arcsin,
         inverses.arccos, inverses.erf, areas.arcsinh, areas.arccosh, areas.arctanh,
     )
-} | {"complex_exp": complexes.exp}  # fmt: skip
+} | complex_functions.FUNCTIONS  # fmt: skip
 
 GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 """Those that hold up to a bound: where a kernel meets a larger argument, it says so, and NumPy computes the region."""
@@ -30,8 +41,11 @@ GUARDED = frozenset(("sin", "cos", "tan", "complex_exp"))
 
 def function(body: Body, node: Node, dtype: np.dtype[Any], operands: Sequence[str]) -> str:
     """The register of what a node of such a function gives, from operands of one dtype."""
+    if dtype.kind == "c" and node.op == "power":
+        whole = functools.partial(complexes.whole_power, exponent=int(complex(node.inputs[1].value).real))
+        return complexes.computed(whole, body, dtype, operands[:1])
     if dtype.kind == "c":
-        return complexes.operate(body, node.op, dtype, operands)
+        return complexes.computed(FUNCTIONS[function_of(node)], body, dtype, operands)
     if node.op == "power":
         return powers.power_of(body, dtype, node.inputs[1], operands)
     if node.op == "exp" and _never_above_zero(node.inputs[0]):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 
-from futurex.kernels.numba_.exponentials import exp
+from futurex.kernels.numba_.exponentials import exp, exp2
 from futurex.kernels.numba_.real import DOUBLE, FLOAT, Bits, Real
 
+Words = tuple[Real, Real]
 # (log(1 + f) - f) / f^2
 _FLOAT = (
     -0.5000005960464478, 0.3333354592323303, -0.2499348670244217, 0.19977223873138428, -0.16822484135627747,
@@ -141,12 +142,36 @@ def log_of_words(x: Real, low: Real, doubled: str | None = None) -> Real:
     return _ends(u, _natural(e if doubled is None else (e + 1.0).choose(doubled, e), f, low * one))
 
 
+def log_of_three(x: Real, low: Words, shift: Real) -> Real:
+    """log(x + low), where low is within the rounding errors of x, and as many log 2 more. Beside one, low may be all
+    that is left: there the sum is made of what x is more than one."""
+    e, m = split(x)
+    f, near = m - 1.0, e.compare("oeq", 0.0)
+    total, rest = sum_of_two(f, low[0])
+    return _ends(x, _natural(e + shift, total.choose(near, f), (rest + low[1]).choose(near, low[0] / x)))
+
+
+def sum_of_two(x: Real, y: Real) -> Words:
+    """In two words, whichever is larger (D. E. Knuth, 1969)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
 def logaddexp(x: Real, y: Real) -> Real:
     """log(e^x + e^y) as NumPy has it: the larger operand, plus log1p(e^-d) of how far the other lies below."""
     top = x.choose(x.compare("ogt", y), y)
     apart = -abs(x - y)
     value = top + log1p(exp(apart))
     return (x + math.log(2)).choose(x.compare("oeq", y), value)
+
+
+def logaddexp2(x: Real, y: Real) -> Real:
+    """The same to the base of two."""
+    top = x.choose(x.compare("ogt", y), y)
+    apart = -abs(x - y)
+    value = log1p(exp2(apart)).fma(1 / math.log(2), top)
+    return (x + 1.0).choose(x.compare("oeq", y), value)
 
 
 def _base(x: Real, base: int) -> Real:

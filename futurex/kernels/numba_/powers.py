@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.exponentials import power_of_e
-from futurex.kernels.numba_.logarithms import split, times_ln2
-from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of
+from futurex.kernels.numba_.logarithms import Words, split, times_ln2
+from futurex.kernels.numba_.real import DOUBLE, FLOAT, Real, format_of, narrow, wide
 from futurex.kernels.numba_.scalar import Body, register_type
 from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
-Words = tuple[Real, Real]
 
 _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 # (log((1 + s) / (1 - s)) - 2 s - 2/3 s^3) / s^5 in s^2
@@ -42,7 +41,8 @@ _EXP2 = (
 )  # fmt: skip
 _FAR = 200.0  # of y log2 x: infinite in single precision, or zero
 _BEYOND = 800.0  # of y log x: infinite, or zero
-_LARGE, _SMALL, _SCALE = 2.0**500, 2.0**-500, 2.0**600
+_LARGE, _SMALL = 2.0**500, 2.0**-500
+SCALED_BY = 600
 
 
 def power(x: Real, y: Real) -> Real:
@@ -62,12 +62,12 @@ def _in_double(size: Real, y: Real) -> Real:
     """The power of numbers of single precision. Where exponents of zero and infinity are infinite, these and infinite y
     give what they should, but for one to the y and x to the zero."""
     e, m = split(size)
-    f = _wide(m - 1.0)
-    logarithm = f.fma(f.in_pairs(*_LOG2), _wide(e))
-    product = (_wide(y) * logarithm).at_most(_FAR).at_least(-_FAR)
+    f = wide(m - 1.0)
+    logarithm = f.fma(f.in_pairs(*_LOG2), wide(e))
+    product = (wide(y) * logarithm).at_most(_FAR).at_least(-_FAR)
     n, bits = product.nearest(1.0)
     grown = (product - n).in_pairs(*_EXP2)
-    return _narrow(grown.scaled(n) if size.has_lanes else grown * bits.power_of_two())
+    return narrow(grown.scaled(n) if size.has_lanes else grown * bits.power_of_two())
 
 
 def float_power(x: Real, y: Real) -> Real:
@@ -78,18 +78,25 @@ def hypot(x: Real, y: Real) -> Real:
     """The root of a sum of squares of which neither overflows; infinite where one operand is, whatever the other."""
     a, b = abs(x), abs(y)
     if x.format is FLOAT:
-        wide, other = _wide(a), _wide(b)
-        value = _narrow(wide.fma(wide, other * other).root())
+        p, q = wide(a), wide(b)
+        value = narrow(p.fma(p, q * q).root())
     else:
-        larger = a.choose(a.compare("ogt", b), b)
-        scale = x.const(1.0 / _SCALE).choose(larger.compare("ogt", _LARGE), 1.0)
-        scale = x.const(_SCALE).choose(larger.compare("olt", _SMALL), scale)
-        back = x.const(_SCALE).choose(larger.compare("ogt", _LARGE), 1.0)
-        back = x.const(1.0 / _SCALE).choose(larger.compare("olt", _SMALL), back)
+        scale, back = to_middle(a.choose(a.compare("ogt", b), b))
         p, q = a * scale, b * scale
         value = p.fma(p, q * q).root() * back
     either = x.body.emit(f"or i1 {a.compare('oeq', math.inf)}, {b.compare('oeq', math.inf)}")
     return x.const(math.inf).choose(either, value)
+
+
+def to_middle(size: Real, power: float = 1.0) -> tuple[Real, Real]:
+    """What takes a double to where its square is a normal number (two to :data:`SCALED_BY`, one, or one over that), and
+    a power of what takes it back."""
+    large, small = size.compare("ogt", _LARGE), size.compare("olt", _SMALL)
+
+    def chosen(exponent: float) -> Real:
+        return size.const(2.0**-exponent).choose(large, size.const(2.0**exponent).choose(small, 1.0))
+
+    return chosen(SCALED_BY), chosen(-SCALED_BY * power)
 
 
 def power_of(body: Body, dtype: Dtype, exponent: Node, operands: Sequence[str]) -> str:
@@ -131,14 +138,6 @@ def _by_squaring(body: Body, dtype: Dtype, x: str, exponent: int) -> str:
         if exponent:
             x = body.emit(f"mul {kind} {x}, {x}")
     return result or "1"
-
-
-def _wide(x: Real) -> Real:
-    return Real(x.body, DOUBLE, x.body.emit(f"fpext float {x.name} to double"))
-
-
-def _narrow(x: Real) -> Real:
-    return Real(x.body, FLOAT, x.body.emit(f"fptrunc double {x.name} to float"))
 
 
 def _sum(x: Real, y: Real) -> Words:

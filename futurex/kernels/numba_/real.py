@@ -201,6 +201,16 @@ class Real:
         return shifted - self.format.magic, shifted.as_bits().op("sub", self.format.magic_bits)
 
 
+def wide(x: Real) -> Real:
+    """A number of single precision as a double."""
+    return Real(x.body, DOUBLE, x.body.emit(f"fpext float {x.name} to double"))
+
+
+def narrow(x: Real) -> Real:
+    """A double rounded to single precision."""
+    return Real(x.body, FLOAT, x.body.emit(f"fptrunc double {x.name} to float"))
+
+
 @dataclass(frozen=True)
 class Bits:
     """An integer register as wide as a format's numbers."""

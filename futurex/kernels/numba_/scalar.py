@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import remainders
+from futurex.kernels.numba_ import neighbours, remainders
 from futurex.kernels.numba_.real import Real, format_of
+from futurex.ops import casts
 
 Dtype = np.dtype[Any]
+_SINGLE, _LARGE = np.dtype(np.float32), np.dtype(np.uint64)
+
+
+def _power_of_two(exponent: int) -> str:
+    """As IR, of either precision."""
+    return f"0x{1023 + exponent << 52:016X}"
 
 
 def register_type(dtype: Dtype) -> str:
@@ -68,7 +75,7 @@ class Body:
         return self.emit(f"call {kind} {function}({kind} {value})")
 
     def cast(self, value: str, source: Dtype, target: Dtype) -> str:
-        """NumPy's unsafe cast between booleans and numbers; those with fractions do not go to integers here."""
+        """NumPy's unsafe cast between booleans and numbers; floats to integers where :func:`casts.known`."""
         if source == target:
             return value
         if "c" in (source.kind, target.kind):
@@ -78,6 +85,8 @@ class Body:
             return self.emit(f"fcmp une {old} {value}, 0.0" if source.kind == "f" else f"icmp ne {old} {value}, 0")
         if target.itemsize == 2 and target.kind == "f" and (source.kind in "iu" or source.itemsize == 8):
             return self._cast_to_half(value, source)
+        if source.kind == "f" and target.kind != "f":
+            return self._truncate(value, source, target)
         if source.kind == "f":
             return self.emit(f"{'fpext' if source.itemsize < target.itemsize else 'fptrunc'} {old} {value} to {new}")
         signed = source.kind == "i"
@@ -87,6 +96,23 @@ class Body:
             return value
         narrower = source.kind != "b" and source.itemsize > target.itemsize
         return self.emit(f"{'trunc' if narrower else 'sext' if signed else 'zext'} {old} {value} to {new}")
+
+    def _truncate(self, value: str, source: Dtype, target: Dtype) -> str:
+        """By way of the registers of :mod:`futurex.ops.casts`; what is beyond these is the least of their numbers."""
+        if source.itemsize == 2:
+            value, source = self.cast(value, source, _SINGLE), _SINGLE
+        kind, bits = register_type(source), casts.register_bits(target)
+        if target == _LARGE:  # the upper half of the numbers by way of the lower one
+            middle = _power_of_two(63)
+            upper = self.emit(f"fcmp oge {kind} {value}, {middle}")
+            value = self.select(upper, kind, self.emit(f"fsub {kind} {value}, {middle}"), value)
+        limit = _power_of_two(bits - 1)
+        inside = self.emit(f"fcmp olt {kind} {self.intrinsic('fabs', source, value)}, {limit}")
+        held = self.select(inside, kind, value, self.emit(f"fneg {kind} {limit}"))
+        whole = self.emit(f"fptosi {kind} {held} to i{bits}")
+        if target == _LARGE:
+            whole = self.emit(f"xor i64 {whole}, {self.select(upper, 'i64', str(-(1 << 63)), '0')}")
+        return self.cast(whole, np.dtype(f"i{bits // 8}"), target)
 
     def _cast_to_half(self, value: str, source: Dtype) -> str:
         """By way of single precision, as NumPy converts integers. What a double loses on the way is put into the last
@@ -159,17 +185,18 @@ def _compare(integer: str, floating: str) -> Callable[..., str]:
     return build
 
 
-def _extreme(integer: str, floating: str) -> Callable[..., str]:
+def _extreme(integer: str, floating: str, ignores: bool = False) -> Callable[..., str]:
     """The first operand if it wins or is NaN, else the second: NumPy's answer on x86 for ties of zeros too.
 
-    Its loop over halves takes the first of equal ones.
+    Its loop over halves takes the first of equal ones. ``ignores``: the first where the second is NaN instead.
     """
 
     def build(body: Body, dtype: Dtype, x: str, y: str) -> str:
         relation = floating.replace("t", "e") if dtype.itemsize == 2 else floating
         kind, first = register_type(dtype), _compare(integer, relation)(body, dtype, x, y)
         if dtype.kind == "f":
-            first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {x}, {x}')}")
+            odd = y if ignores else x
+            first = body.emit(f"or i1 {first}, {body.emit(f'fcmp uno {kind} {odd}, {odd}')}")
         return body.select(first, kind, x, y)
 
     return build
@@ -263,11 +290,27 @@ def _floored(body: Body, dtype: Dtype, x: str, y: str) -> str | None:
     return body.emit(f"xor {kind} {quotient}, {sign}")
 
 
-def _of_floats(body: Body, dtype: Dtype, function: Callable[[Real, Real], Real], x: str, y: str) -> str:
-    """A function of two floats; of halves in single precision, rounded."""
-    held = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-    first, second = (Real(body, format_of(held), body.cast(each, dtype, held)) for each in (x, y))
-    return body.cast(function(first, second).name, held, dtype)
+def _of_floats(body: Body, dtype: Dtype, function: Callable[..., Real], *operands: str) -> str:
+    """A function of floats; of halves in single precision, rounded."""
+    held = _SINGLE if dtype.itemsize == 2 else dtype
+    found = function(*(Real(body, format_of(held), body.cast(each, dtype, held)) for each in operands))
+    return body.cast(found.name, held, dtype)
+
+
+def _by_formula(function: Callable[..., Real]) -> Callable[..., str]:
+    return lambda body, dtype, *operands: _of_floats(body, dtype, function, *operands)
+
+
+def _sign_bit(body: Body, dtype: Dtype, x: str) -> str:
+    bits = f"i{8 * dtype.itemsize}"
+    return body.emit(f"icmp slt {bits} {body.emit(f'bitcast {register_type(dtype)} {x} to {bits}')}, 0")
+
+
+def _bitwise_count(body: Body, dtype: Dtype, x: str) -> str:
+    kind = register_type(dtype)
+    body.intrinsics.add(f"declare {kind} @llvm.ctpop.{kind}({kind})")
+    count = body.emit(f"call {kind} @llvm.ctpop.{kind}({kind} {_absolute(body, dtype, x)})")
+    return body.cast(count, np.dtype(f"u{dtype.itemsize}"), np.dtype(np.uint8))
 
 
 def _floor_divide(body: Body, dtype: Dtype, x: str, y: str) -> str:
@@ -360,6 +403,16 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "rint": _rounding("rint"),
     "maximum": _extreme("gt", "ogt"),
     "minimum": _extreme("lt", "olt"),
+    "fmax": _extreme("gt", "ogt", ignores=True),
+    "fmin": _extreme("lt", "olt", ignores=True),
+    "fabs": _absolute,
+    "signbit": _sign_bit,
+    "copysign": _by_formula(Real.with_sign_of),
+    "heaviside": _by_formula(neighbours.heaviside),
+    "nextafter": _by_formula(neighbours.nextafter),
+    "spacing": _by_formula(neighbours.spacing),
+    **dict.fromkeys(("deg2rad", "radians"), _by_formula(neighbours.radians)),
+    **dict.fromkeys(("rad2deg", "degrees"), _by_formula(neighbours.degrees)),
     "isnan": _is_nan,
     "isinf": _is_infinite,
     "isfinite": _is_finite,
@@ -377,6 +430,7 @@ OPERATIONS: dict[str, Callable[..., str]] = {
     "bitwise_or": _arithmetic("or", "", "or"),
     "bitwise_xor": _arithmetic("xor", "", "xor"),
     "invert": _invert,
+    "bitwise_count": _bitwise_count,
     "left_shift": _left_shift,
     "right_shift": _right_shift,
     "where": _where,
