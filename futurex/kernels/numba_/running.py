@@ -144,9 +144,9 @@ class _Writer(Writer):
         code = self.code
         if word not in _EXTREMES:
             return code.do(f"{word} {kind} {total}, {value}")
-        relation = "gt" if word == "maximum" else "lt"
-        wins = code.do(f"{f'fcmp o{relation}' if self.floating else f'icmp {self.sign}{relation}'} {kind} {total}, {value}")
-        truth = _truth(kind)
+        truth, relation = _truth(kind), "gt" if word == "maximum" else "lt"
+        compared = f"fcmp o{relation}" if self.floating else f"icmp {self.sign}{relation}"
+        wins = code.do(f"{compared} {kind} {total}, {value}")
         if self.floating:
             wins = code.do(f"or {truth} {wins}, {self._odd(kind, total)}")
         return code.do(f"select {truth} {wins}, {kind} {total}, {kind} {value}")
