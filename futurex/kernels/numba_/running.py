@@ -79,7 +79,7 @@ def claim(node: Node, threads: int) -> Written | None:
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
     text = _text(what, held, source.dtype, inner == 1, chains, square, abreast, openmp() is not None)
-    return Written(node, threads, text, geometry)
+    return Written(node, min(threads, geometry[0]), text, geometry)
 
 
 def _adds_up(node: Node, what: str, source: Dtype) -> bool:

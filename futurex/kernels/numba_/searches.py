@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.channels import Written
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.team import TICKET_BYTES, Share
@@ -42,8 +41,10 @@ _ABREAST = 16
 """Numbers that are looked for side by side."""
 MOST_BINS = 1 << 14
 """More have no tables for each thread."""
-_SORTED = {(4, False): 128, (4, True): 32, (8, False): MOST_BINS, (8, True): 512}
-"""Edges, of so many bytes, from which NumPy is as fast, which sorts in vectors: without AVX-512, and with it."""
+_MOST_EDGES = {4: 128, 8: 2048}
+"""By their bytes; with more NumPy is as fast, which sorts in vectors."""
+SHORT = 512
+"""Bytes of a table to which a look at all of it takes less than halves of it."""
 _TABLES = 4
 """Counts that lie apart, so that equal neighbours do not wait for each other."""
 _TABLE_WORTH = 16
@@ -103,6 +104,10 @@ def _numbers(node: Node, entry: Any) -> Aval | None:
     if found is None or found.weak or found.size < FEWEST or not _is_real(found.dtype):
         return None
     return None if found.dtype == np.dtype("f2") else found
+
+
+def _is_short(table: Aval, dtype: Dtype) -> bool:
+    return table.size * dtype.itemsize <= SHORT
 
 
 def _is_real(dtype: Dtype) -> bool:
@@ -189,18 +194,20 @@ def _claim_places(
     if entries is None or keys is None or not 0 < entries.size <= LARGEST_TABLE * keys.size:
         return None
     dtype = np.promote_types(entries.dtype, keys.dtype)
-    return _Places(node, threads, keys, asked, names, dtype, left) if dtype in _HELD else None
+    if dtype not in _HELD:
+        return None
+    text = _places_text(dtype, keys.dtype, left, _is_short(entries, dtype), openmp() is not None)
+    return _Places(node, threads, text, keys.size, asked, names, dtype, left)
 
 
 class _Places(_Search):
     """``searchsorted`` and ``digitize``."""
 
     def __init__(
-        self, node: Node, threads: int, keys: Aval, asked: dict[str, Any], names: tuple[str, str], dtype: Dtype,
-        left: bool,
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], names: tuple[str, str],
+        dtype: Dtype, left: bool,
     ) -> None:  # fmt: skip
-        text = _places_text(dtype, keys.dtype, left, openmp() is not None)
-        super().__init__(node, threads, text, keys.size, asked)
+        super().__init__(node, threads, text, count, asked)
         self.names, self.dtype, self.left = names, dtype, left
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
@@ -225,13 +232,12 @@ class _Places(_Search):
 
 
 @functools.cache
-def _places_text(dtype: Dtype, source: Dtype, left: bool, threaded: bool) -> str:
-    writer = _Writer(dtype, source)
+def _places_text(dtype: Dtype, source: Dtype, left: bool, short: bool, threaded: bool) -> str:
+    writer = _Writer(dtype, source, short)
     code = writer.code
 
     def places(at: list[str]) -> None:
-        keys = [writer.taken(each) for each in at]
-        for place, key, found in zip(at, keys, writer.searched(keys, left), strict=True):
+        for place, (key, found) in zip(at, writer.searched(at, left), strict=True):
             if writer.floating:
                 odd = code.do(f"fcmp uno {writer.element} {key}, {key}")
                 found = code.do(f"select i1 {odd}, i64 %last, i64 {found}")
@@ -252,7 +258,7 @@ def _claim_lines(node: Node, threads: int) -> Written | None:
         return None
     if not 2 <= xs.size <= LARGEST_TABLE * x.size:
         return None
-    return _Lines(node, threads, _lines_text(x.dtype, openmp() is not None), x.size, {})
+    return _Lines(node, threads, _lines_text(x.dtype, _is_short(xs, _FLOAT), openmp() is not None), x.size, {})
 
 
 class _Lines(_Search):
@@ -283,8 +289,8 @@ def interpolates_alike() -> bool:
 
 
 @functools.cache
-def _lines_text(source: Dtype, threaded: bool) -> str:
-    writer = _Writer(_FLOAT, source)
+def _lines_text(source: Dtype, short: bool, threaded: bool) -> str:
+    writer = _Writer(_FLOAT, source, short)
     code = writer.code
     final, before = code.do("sub i64 %n, 1"), code.do("sub i64 %n, 2")
 
@@ -298,8 +304,7 @@ def _lines_text(source: Dtype, threaded: bool) -> str:
         return code.do(f"fcmp uno double {value}, {value}")
 
     def lines(at: list[str]) -> None:
-        keys = [writer.taken(each) for each in at]
-        for place, x, found in zip(at, keys, writer.searched(keys, left=False), strict=True):
+        for place, (x, found) in zip(at, writer.searched(at, left=False), strict=True):
             k = code.most(code.least(code.do(f"sub i64 {found}, 1"), before), "0")
             behind = code.add(k, "1")
             x0, x1, y0, y1 = (entry(table, each) for table in ("%table", "%values") for each in (k, behind))
@@ -345,9 +350,10 @@ def _claim_histogram(node: Node, threads: int) -> Written | None:
     if edges is None or span is not None or not 2 <= edges.size <= min(MOST_BINS, a.size // 8):
         return None
     dtype = np.promote_types(a.dtype, edges.dtype)
-    if dtype not in _HELD or edges.size > _SORTED[dtype.itemsize, compiler.has_scale()]:
+    if dtype not in _HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
         return None
-    return _Between(node, threads, a, asked, dtype, edges.size + 1)
+    text = _between_text(dtype, a.dtype, _is_short(edges, dtype), openmp() is not None)
+    return _Between(node, threads, text, a.size, asked, edges.size + 1, dtype)
 
 
 class _Counts(_Search):
@@ -376,9 +382,9 @@ class _Between(_Counts):
     """With edges that are given."""
 
     def __init__(
-        self, node: Node, threads: int, a: Aval, asked: dict[str, Any], dtype: Dtype, slots: int
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], slots: int, dtype: Dtype
     ) -> None:  # fmt: skip
-        super().__init__(node, threads, _between_text(dtype, a.dtype, openmp() is not None), a.size, asked, slots)
+        super().__init__(node, threads, text, count, asked, slots)
         self.dtype = dtype
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
@@ -391,17 +397,16 @@ class _Between(_Counts):
 
 
 @functools.cache
-def _between_text(dtype: Dtype, source: Dtype, threaded: bool) -> str:
+def _between_text(dtype: Dtype, source: Dtype, short: bool, threaded: bool) -> str:
     """What is smaller than all edges is counted first, what is larger last."""
-    writer = _Writer(dtype, source)
+    writer = _Writer(dtype, source, short)
     code, kind = writer.code, writer.element
     at = code.at(kind, "%table", code.do("sub i64 %n, 1"))
     last = code.do(f"load {kind}, ptr {at}, align {writer.align}")
     same = "fcmp oeq" if writer.floating else "icmp eq"
 
     def counts(at: list[str]) -> None:
-        keys = [writer.taken(each) for each in at]
-        for k, (key, found) in enumerate(zip(keys, writer.searched(keys, left=False), strict=True)):
+        for k, (key, found) in enumerate(writer.searched(at, left=False)):
             inside = code.do(f"zext i1 {code.do(f'{same} {kind} {key}, {last}')} to i64")
             writer.count(code.do(f"sub i64 {found}, {inside}"), k)
 
@@ -475,11 +480,8 @@ def _equal_text(dtype: Dtype, wide: Dtype, source: Dtype, threaded: bool) -> str
         place = code.do(f"add {places} {place}, {highest}")
         beyond = code.do(f"select {truth} {inside}, {places} zeroinitializer, {places} {count}")
         for k in range(lanes):
-            x, own, out = (
-                code.do(f"extractelement {kind} {each}, i64 {k}") if lanes > 1 else each
-                for kind, each in ((kind, value), (places, place), (places, beyond))
-            )
-            own, out = (code.do(f"zext i32 {each} to i64") for each in (own, out))
+            x = writer.lane(kind, value, k)
+            own, out = (code.do(f"zext i32 {writer.lane(places, each, k)} to i64") for each in (place, beyond))
             left, right = (
                 code.do(f"load {element}, ptr {code.at(element, '%table', each)}, align {writer.align}")
                 for each in (own, code.add(own, "1"))
@@ -498,10 +500,11 @@ def _equal_text(dtype: Dtype, wide: Dtype, source: Dtype, threaded: bool) -> str
 
 
 class _Writer:
-    """Writes the body of a kernel whose tables hold ``dtype``, and which looks for numbers of ``source``."""
+    """Writes the body of a kernel whose tables hold ``dtype``, and which looks for numbers of ``source``; ``short``:
+    the tables are."""
 
-    def __init__(self, dtype: Dtype, source: Dtype) -> None:
-        self.code = Code()
+    def __init__(self, dtype: Dtype, source: Dtype, short: bool = False) -> None:
+        self.code, self.short = Code(), short
         self.dtype, self.source = dtype, source
         self.element, self.floating, self.align = _HELD[dtype], dtype.kind == "f", dtype.itemsize
 
@@ -546,29 +549,49 @@ class _Writer:
         at = code.at("i64", "%tables", code.add(code.multiply(table, "%slots"), slot))
         code.run(f"store i64 {code.add(code.do(f'load i64, ptr {at}, align 8'), '1')}, ptr {at}, align 8")
 
-    def searched(self, keys: Sequence[str], left: bool) -> list[str]:
-        """How many entries of the table are smaller than each number, or not larger; none, where it is not a number."""
-        code = self.code
-        word = f"{'fcmp o' if self.floating else 'icmp s'}{'lt' if left else 'le'} {self.element}"
+    def searched(self, at: Sequence[str], left: bool) -> list[tuple[str, str]]:
+        """The numbers, each with how many entries of the table are smaller, or not larger; none, where it is none."""
+        word = f"{'fcmp o' if self.floating else 'icmp s'}{'lt' if left else 'le'}"
+        return self._compared(at, word) if self.short else self._halved(at, f"{word} {self.element}")
+
+    def _compared(self, at: Sequence[str], word: str) -> list[tuple[str, str]]:
+        """By a look at all entries, at each for all of the numbers."""
+        code, lanes, index = self.code, len(at), f"i{8 * self.align}"
+        kind, places, truth = (self.kind(each, lanes) for each in (self.element, index, "i1"))
+        keys = self.taken(at[0], lanes)
+        with code.loop("0", "%n", carried=[(places, "zeroinitializer" if lanes > 1 else "0")]) as (number, held):
+            entry = self.spread(self.element, self._entry("%table", number), lanes)
+            before = code.do(f"{word} {kind} {entry}, {keys}")
+            held[0] = code.do(f"sub {places} {held[0]}, {code.do(f'sext {truth} {before} to {places}')}")
+        pairs = [(self.lane(kind, keys, k), self.lane(places, held[0], k)) for k in range(lanes)]
+        return pairs if index == "i64" else [(key, code.do(f"zext {index} {found} to i64")) for key, found in pairs]
+
+    def _halved(self, at: Sequence[str], word: str) -> list[tuple[str, str]]:
+        """By halves of what is left of the table."""
+        code, keys = self.code, [self.taken(each) for each in at]
         begun = [("i64", "%n"), *(("i64", "0") for _ in keys)]
-
-        def before(table: str, place: str, key: str) -> str:
-            entry = code.do(f"load {self.element}, ptr {code.at(self.element, table, place)}, align {self.align}")
-            return code.do(f"{word} {entry}, {key}")
-
         with code.loop("0", "%rounds", carried=begun) as (_, held):
-            left_over, *places = held
-            half = code.do(f"lshr i64 {left_over}, 1")
+            rest, *places = held
+            half = code.do(f"lshr i64 {rest}, 1")
             middle = code.at(self.element, "%table", code.do(f"sub i64 {half}, 1"))
             for k, (place, key) in enumerate(zip(places, keys, strict=True), 1):
-                taken = code.do(f"sext i1 {before(middle, place, key)} to i64")
+                before = code.do(f"{word} {self._entry(middle, place)}, {key}")
                 # hidden: LLVM would make a branch of it, which is guessed
-                held[k] = code.add(place, code.do(f"and i64 {code.hidden('i64', taken)}, {half}"))
-            held[0] = code.do(f"sub i64 {left_over}, {half}")
-        return [
-            code.add(place, code.do(f"zext i1 {before('%table', place, key)} to i64"))
-            for place, key in zip(held[1:], keys, strict=True)
-        ]
+                mask = code.hidden("i64", code.do(f"sext i1 {before} to i64"))
+                held[k] = code.add(place, code.do(f"and i64 {mask}, {half}"))
+            held[0] = code.do(f"sub i64 {rest}, {half}")
+        found = []
+        for place, key in zip(held[1:], keys, strict=True):
+            before = code.do(f"{word} {self._entry('%table', place)}, {key}")
+            found.append((key, code.add(place, code.do(f"zext i1 {before} to i64"))))
+        return found
+
+    def _entry(self, table: str, place: str) -> str:
+        return self.code.do(f"load {self.element}, ptr {self.code.at(self.element, table, place)}, align {self.align}")
+
+    def lane(self, kind: str, value: str, k: int) -> str:
+        """One of these side by side."""
+        return self.code.do(f"extractelement {kind} {value}, i64 {k}") if kind.startswith("<") else value
 
 
 _CLAIMS: dict[str, Callable[[Node, int], Written | None]] = {
