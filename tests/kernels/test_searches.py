@@ -94,6 +94,17 @@ def test_places(seed, side, held, source, count, threads, odd):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_is_no_number_comes_last(dtype, side):
+    keys = numbers(RNG, dtype, COUNT, [1.0, 2.0])
+    assert np.isnan(keys).sum() > 9
+    for count in (0, 1, 2, 3, 200):
+        for odd in (1, 2, 150):
+            x = np.append(np.arange(count), np.full(odd, np.nan)).astype(dtype)
+            same(f"np.searchsorted(_0, _1, '{side}')", x, keys)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 def test_tables_that_are_not_sorted_are_numpys(dtype, side):
     """What it finds there depends on what it looked for before."""
@@ -145,6 +156,14 @@ def test_bins(seed, right, held, source, count, way, threads):
         same(f"np.digitize(_0, _1, right={right})", x, bins, threads=threads, by_numpy=False if told else None)
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_bins_that_are_no_numbers_are_numpys(right):
+    """It takes some of them for falling ones."""
+    x = numbers(RNG, "f8", COUNT, [1.0, 2.0])
+    for bins in ([1.0, np.nan], [np.nan, 1.0], [np.nan], [np.nan, np.nan], [1.0, 2.0, np.nan], [2.0, 1.0, np.nan]):
+        same(f"np.digitize(_0, _1, {right})", x, np.array(bins), by_numpy=True)
+
+
 def test_bins_that_stand_in_the_call():
     x = numbers(RNG, "f4", COUNT, [0.5, 1.0])
     same("np.digitize(_0, [0.0, 0.5, 1.0], right=True)", x)
@@ -174,6 +193,14 @@ def test_lines(seed, source, count, kinds, threads, ends, infinite):
     kernel.call(out, x, xs, fs, *ends)
     assert kernel.late.interpreted == 0
     assert bits(out) == bits(np.interp(x, xs, fs, *ends))
+
+
+def test_lines_to_points_that_are_infinitely_far_away():
+    x = numbers(RNG, "f8", COUNT, [0.0, 1.0])
+    inf, nan = np.inf, np.nan
+    for xs in ([-inf, inf], [-inf, 0.0], [0.0, inf], [-inf, 0.0, 0.0, 1.0, inf], [-inf, -inf, inf, inf], [inf, inf]):
+        for fs in ([3.0, 3.0, 4.0, 4.0, 4.0], [1.0, 3.0, inf, inf, -inf], [inf, inf, nan, 2.0, 1.0]):
+            same("interp", x, np.array(xs), np.array(fs[: len(xs)]))
 
 
 def test_lines_between_points_that_are_not_sorted_are_numpys():

@@ -164,7 +164,7 @@ def ordered(table: Any) -> int:
         stop = min(start + _BLOCK, count - 1)
         if not (table[start:stop] <= table[start + 1 : stop + 1]).all():
             return -1
-    return -1 if count and table[0] != table[0] else count
+    return count
 
 
 # -- places ----------------------------------------------------------------------------------------------------------
