@@ -21,7 +21,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import Written
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.team import TICKET_BYTES, Share
+from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.library import Hole
 from futurex.tree.aval import Aval
@@ -29,14 +29,14 @@ from futurex.tree.node import Node
 
 Dtype = np.dtype[Any]
 
-FEWEST = 2048
+FEWEST = 4096
 """Fewer numbers stay with NumPy."""
-SHARED = 16 * 1024
-"""Numbers from which threads share them."""
+SHARED = 1600 * 1024
+"""Bytes from which threads share what takes as long to do as so many take to move."""
+QUICK, SLOW = 30, 100
+"""Such bytes for each number, where a table is short, or a quotient tells the place; and where it is halved."""
 LARGEST_TABLE = 16
 """Entries of a table for each number that is looked for, at most: all are looked at, whether they are in order."""
-_WORTH = 100
-"""Bytes that take as long to move as one number takes to be looked for."""
 _ABREAST = 16
 """Numbers that are looked for side by side."""
 MOST_BINS = 1 << 14
@@ -119,10 +119,13 @@ class _Search(Written):
 
     bind = None
 
-    def __init__(self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any]) -> None:
-        super().__init__(node, threads if openmp() is not None and count >= SHARED else 1, text, (count,))
+    def __init__(
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool
+    ) -> None:  # fmt: skip
+        moved = count * (QUICK if quick else SLOW)
+        super().__init__(node, threads if openmp() is not None and moved >= SHARED else 1, text, (count,))
         self.count, self.asked = count, asked
-        self.share = Share.of(self.threads, count * _WORTH, count * _WORTH // TICKET_BYTES)
+        self.share = Share.of(self.threads, moved, count)
         self.checks = self.checks[: len(self.checks) - len(node.inputs[3:])]
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
@@ -196,18 +199,19 @@ def _claim_places(
     dtype = np.promote_types(entries.dtype, keys.dtype)
     if dtype not in _HELD:
         return None
-    text = _places_text(dtype, keys.dtype, left, _is_short(entries, dtype), openmp() is not None)
-    return _Places(node, threads, text, keys.size, asked, names, dtype, left)
+    short = _is_short(entries, dtype)
+    text = _places_text(dtype, keys.dtype, left, short, openmp() is not None)
+    return _Places(node, threads, text, keys.size, asked, short, names, dtype, left)
 
 
 class _Places(_Search):
     """``searchsorted`` and ``digitize``."""
 
     def __init__(
-        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], names: tuple[str, str],
-        dtype: Dtype, left: bool,
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool,
+        names: tuple[str, str], dtype: Dtype, left: bool,
     ) -> None:  # fmt: skip
-        super().__init__(node, threads, text, count, asked)
+        super().__init__(node, threads, text, count, asked, quick)
         self.names, self.dtype, self.left = names, dtype, left
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
@@ -258,7 +262,8 @@ def _claim_lines(node: Node, threads: int) -> Written | None:
         return None
     if not 2 <= xs.size <= LARGEST_TABLE * x.size:
         return None
-    return _Lines(node, threads, _lines_text(x.dtype, _is_short(xs, _FLOAT), openmp() is not None), x.size, {})
+    short = _is_short(xs, _FLOAT)
+    return _Lines(node, threads, _lines_text(x.dtype, short, openmp() is not None), x.size, {}, short)
 
 
 class _Lines(_Search):
@@ -352,15 +357,18 @@ def _claim_histogram(node: Node, threads: int) -> Written | None:
     dtype = np.promote_types(a.dtype, edges.dtype)
     if dtype not in _HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
         return None
-    text = _between_text(dtype, a.dtype, _is_short(edges, dtype), openmp() is not None)
-    return _Between(node, threads, text, a.size, asked, edges.size + 1, dtype)
+    short = _is_short(edges, dtype)
+    text = _between_text(dtype, a.dtype, short, openmp() is not None)
+    return _Between(node, threads, text, a.size, asked, short, edges.size + 1, dtype)
 
 
 class _Counts(_Search):
     """``histogram``, which counts in so many ``slots``, in tables of its own for each ticket."""
 
-    def __init__(self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], slots: int) -> None:
-        super().__init__(node, threads, text, count, asked)
+    def __init__(
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool, slots: int
+    ) -> None:  # fmt: skip
+        super().__init__(node, threads, text, count, asked, quick)
         room = count // (_TABLES * slots * _TABLE_WORTH)
         if room < self.threads:
             self.threads, self.share = 1, Share(1, 1)
@@ -382,9 +390,10 @@ class _Between(_Counts):
     """With edges that are given."""
 
     def __init__(
-        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], slots: int, dtype: Dtype
+        self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool, slots: int,
+        dtype: Dtype,
     ) -> None:  # fmt: skip
-        super().__init__(node, threads, text, count, asked, slots)
+        super().__init__(node, threads, text, count, asked, quick, slots)
         self.dtype = dtype
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
@@ -423,7 +432,7 @@ class _Equal(_Counts):
         first, last = asked["range"] or (zero, zero)
         self.dtype, self.wide = _quotients(first, last, a.dtype)
         text = _equal_text(self.dtype, self.wide, a.dtype, openmp() is not None)
-        super().__init__(node, threads, text, a.size, asked, asked["bins"] + 1)
+        super().__init__(node, threads, text, a.size, asked, True, asked["bins"] + 1)
 
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
         a, bins = self.given("a", inputs), self.asked["bins"]
