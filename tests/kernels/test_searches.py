@@ -164,6 +164,14 @@ def test_bins_that_are_no_numbers_are_numpys(right):
         same(f"np.digitize(_0, _1, {right})", x, np.array(bins), by_numpy=True)
 
 
+def test_integers_that_are_equal_as_floats_do_not_fall():
+    """NumPy compares bins as floats, and looks for integers among integers."""
+    x = numbers(RNG, "i8", COUNT) + 2**53
+    for bins in ([2**53 + 1, 2**53], [2**53 + 3, 2**53 + 1, 2**53], [2**53, 2**53 + 1]):
+        for right in (False, True):
+            same(f"np.digitize(_0, _1, {right})", x, np.array(bins), by_numpy=None)
+
+
 def test_bins_that_stand_in_the_call():
     x = numbers(RNG, "f4", COUNT, [0.5, 1.0])
     same("np.digitize(_0, [0.0, 0.5, 1.0], right=True)", x)
@@ -290,12 +298,13 @@ def test_edges_that_are_not_sorted_are_numpys():
         ("np.digitize(_0, _1)", (np.arange(COUNT).astype("f2"), np.arange(3))),
         ("np.histogram(_0, 10, None, False, _1)", (np.arange(COUNT) * 1.0, np.arange(COUNT) * 1.0)),
         ("np.histogram(_0, 2000)", (np.arange(COUNT) * 1.0,)),
+        ("np.histogram(_0, 10, (0, 10**25))", (np.arange(COUNT) * 1.0,)),
         ("np.histogram(_0, _1)[0]", (np.arange(COUNT) * 1.0, np.zeros(1))),
         ("np.median(_0)", (np.arange(COUNT) * 1.0,)),
         ("interp", (np.arange(COUNT) * 1.0, np.zeros(1), np.zeros(1))),
         ("interp", (np.arange(COUNT) * 1.0, np.arange(3.0), np.arange(3.0) * 1j)),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_the_rest_is_numpys(call, inputs):
     assert NumbaBackend().claim(node_of(call, *inputs), 2) is None

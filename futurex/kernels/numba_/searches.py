@@ -223,7 +223,7 @@ class _Places(_Search):
                 return False
             table = table[order]
         bins = "bins" in self.asked
-        if bins and table[0] > table[-1]:
+        if bins and float(table[0]) > float(table[-1]):  # as NumPy compares them
             table, flip, base = table[::-1], -1, n + 1  # n - k is ~k + n + 1
         table = np.ascontiguousarray(table, self.dtype)
         numbers = ordered(table)
@@ -344,15 +344,16 @@ def _claim_histogram(node: Node, threads: int) -> Written | None:
     if asked is None or asked["weights"] is not None or type(asked["density"]) not in (bool, type(None)):
         return None
     a, bins, span = _numbers(node, asked["a"]), asked["bins"], asked["range"]
-    if a is None:
+    if a is None or type(span) not in (tuple, list, type(None)):
         return None
+    most = min(MOST_BINS, a.size // 8)
     if type(bins) is int:
         known = span is None or (
-            type(span) in (tuple, list) and [type(each) in (int, float) for each in span] == [True] * 2
+            len(span) == 2 and all(type(each) in (int, float) and abs(each) < 2**62 for each in span)
         )
-        return _Equal(node, threads, a, asked) if known and 0 < bins <= min(MOST_BINS, a.size // 8) else None
+        return _Equal(node, threads, a, asked) if known and 0 < bins <= most else None
     edges = _table(node, bins)
-    if edges is None or span is not None or not 2 <= edges.size <= min(MOST_BINS, a.size // 8):
+    if edges is None or span is not None or not 2 <= edges.size <= most:
         return None
     dtype = np.promote_types(a.dtype, edges.dtype)
     if dtype not in _HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
