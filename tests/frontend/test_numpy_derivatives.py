@@ -21,6 +21,7 @@ np.percentile(v, 30) | np.percentile(x, [10, 60], axis=1) | np.quantile(x, 0.3, 
 np.min(x) | np.ptp(x, axis=0) | np.cumsum(x, axis=1) | np.cumprod(x, axis=0) | np.prod(x, axis=1) | np.diff(v, 2)
 np.diff(v, prepend=0.5) | np.ediff1d(v) | np.gradient(v) | np.gradient(x, axis=1) | np.gradient(v, w)
 np.trapezoid(v, w) | np.trapezoid(x, dx=0.5, axis=0) | np.interp(v, w, v * 2) | np.interp(x, w, v, left=0.5)
+np.interp(x, w, v, period=2.0)
 np.convolve(v, w[:3]) | np.convolve(v, w[:4], 'same') | np.correlate(v, w[:2], 'full') | np.correlate(w, v, 'valid')
 np.pad(v, 2) | np.pad(x, 1, mode='edge') | np.pad(x, ((1, 0), (2, 2)), mode='reflect') | np.pad(v, 3, mode='wrap')
 np.pad(v, 2, mode='symmetric') | np.pad(x, 1, constant_values=(1.0, 2.0)) | np.pad(v, 1, mode='linear_ramp')

@@ -1,4 +1,4 @@
-"""Running sums and products, and places of extremes: NumPy's bits along every axis."""
+"""Running sums, products and extremes, and places of extremes: NumPy's bits along every axis."""
 
 import numpy as np
 import pytest
@@ -18,6 +18,8 @@ pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 def draw(shape, dtype, seed=0):
     rng = np.random.default_rng(seed)
+    if dtype.kind == "u":
+        return rng.integers(0, 2**64 - 1, shape, dtype)
     if dtype.kind == "i":
         return rng.integers(-6, 7, shape).astype(dtype)
     x = rng.integers(-6, 7, shape).astype(dtype) / 3  # equal extremes, zeros
@@ -68,6 +70,39 @@ def test_running_sums_and_products(shape, axis, dtype, threads, squares, monkeyp
         for ufunc in (np.add, np.multiply):
             node = apply("accumulate", source, ufunc=ufunc.__name__, axis=axis, dtype=None, out=None)
             assert bits(run(node, threads, x)) == bits(ufunc.accumulate(x, axis=axis))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u8"])
+@pytest.mark.parametrize(("shape", "axis"), [*SHAPES, ((20_011,), 0), ((3000, 7), 1), ((2, 8200), 1)], ids=str)
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+def test_running_extremes(ufunc, shape, axis, dtype, threads):
+    x = draw(shape, np.dtype(dtype))
+    node = apply("accumulate", param(Aval(shape, x.dtype)), ufunc=ufunc.__name__, axis=axis, dtype=None, out=None)
+    assert bits(run(node, threads, x)) == bits(ufunc.accumulate(x, axis=axis))
+
+
+@given(
+    rows=st.integers(1, 30), axis=st.sampled_from([0, 1]), seed=st.integers(0, 999), inner=st.integers(8, 90),
+    dtype=st.sampled_from(["f4", "f8", "i4", "i8", "u8"]), ufunc=st.sampled_from([np.maximum, np.minimum]),
+    wider=st.booleans(), kind=st.sampled_from(["zeros", "NaN", "infinite", "all"]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_last_of_equal_extremes_and_the_first_that_is_no_number(rows, axis, seed, inner, dtype, ufunc, wider, kind):
+    """Zeros of both signs are equal, and what is no number comes in several."""
+    shape = (rows, 16384 // rows + inner) if axis else (16384 // inner + rows, inner)
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 3 if kind == "zeros" else 2**31, shape).astype(dtype)
+    if dtype[0] == "f":
+        x *= rng.choice([-1, 1], shape)
+        values = {"NaN": [np.nan, -np.nan], "infinite": [np.inf, -np.inf], "all": [np.inf, -np.inf, np.nan, -0.0]}
+        odd = rng.random(shape) < 3 / shape[axis]
+        x[odd] = rng.choice(values.get(kind, [0.0, -0.0]), odd.sum())
+    elif kind == "infinite":
+        x[rng.random(shape) < 0.1] = rng.choice([np.iinfo(dtype).min, np.iinfo(dtype).max])
+    dtype = np.dtype(f"{dtype[0]}8") if wider else None
+    node = apply("accumulate", param(Aval(shape, x.dtype)), ufunc=ufunc.__name__, axis=axis, dtype=dtype, out=None)
+    assert bits(run(node, 2, x)) == bits(ufunc.accumulate(x, axis=axis, dtype=dtype))
 
 
 @given(
@@ -159,7 +194,8 @@ def test_totals_kept_in_another_dtype_stay_with_numpy(attrs):
 def test_in_a_function():
     @fx.futurize
     def f(x):
-        return np.cumsum(x, axis=1), np.cumprod(x, axis=0), x.argmax(axis=1), np.argmin(x, axis=0)
+        extremes = np.maximum.accumulate(x, axis=1), np.minimum.accumulate(x)
+        return np.cumsum(x, axis=1), np.cumprod(x, axis=0), x.argmax(axis=1), np.argmin(x, axis=0), *extremes
 
     x = draw((50, 800), np.dtype("f4"), 5)
     with np.errstate(all="ignore"):

@@ -133,16 +133,41 @@ HANDLERS[np.correlate] = _convolution("correlate", "valid")
 
 @handles(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tracer:
-    if period is not None:
-        raise Escape("numpy.interp with period=", "this option is not traced")
     at, table, values = array_node(x), array_node(xp), array_node(fp)
     if table.ndim != 1 or values.ndim != 1 or table.shape != values.shape or not table.size or at.dtype.kind == "c":
         raise Escape("numpy.interp with such a table", "NumPy refuses it")
+    if period is not None:
+        at, table, values = _periodic(at, table, values, period)
+        left = right = None
     outside = []
     if left is not None or right is not None:
         ends = as_tracer(values)
         outside = [node_of(ends[0] if left is None else left), node_of(ends[-1] if right is None else right)]
     return fresh(emit("interp", at, table, values, *outside))
+
+
+def _periodic(x: Node, xp: Node, fp: Node, period: Any) -> tuple[Node, Node, Node]:
+    """Everything in one period, with a point of the one before and one of the next, as NumPy has them."""
+    if type(period) not in (int, float) or not period:
+        raise Escape("numpy.interp with such a period=", "NumPy refuses it, or it is not a known number")
+    period, kinds = abs(period), (np.float64, np.float64, np.complex128 if fp.dtype.kind == "c" else np.float64)
+    x, xp, fp = (
+        node if node.dtype == kind and not node.aval.weak else emit("cast", node, dtype=np.dtype(kind))
+        for node, kind in zip((x, xp, fp), kinds, strict=True)
+    )
+    x, xp = emit("remainder", x, period), emit("remainder", xp, period)
+    order = emit("argsort", xp, axis=0, kind=None)
+    xp, fp = (emit("gather", node, order, pattern=(("d", 0),)) for node in (xp, fp))
+    (last, first), (before, behind) = (
+        [emit("load", node, chain=(("index", (("s", *part, None),)),)) for part in ((-1, None), (0, 1))]
+        for node in (xp, fp)
+    )
+    ends = emit("subtract", last, period), emit("add", first, period)
+    return (
+        x,
+        emit("concatenate", ends[0], xp, ends[1], axis=0),
+        emit("concatenate", before, fp, behind, axis=0),
+    )
 
 
 @handles(np.gradient)

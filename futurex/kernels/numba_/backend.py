@@ -22,6 +22,7 @@ from futurex.kernels.numba_ import (
     pool,
     repeated,
     running,
+    searches,
     spectra,
     tiles,
 )
@@ -46,7 +47,7 @@ _WRITTEN = {
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
     "gather": picked.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
-    "repeat_each": repeated.claim, "moments": moments.claim,
+    "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -58,8 +59,8 @@ _Check = tuple[tuple[int, ...], Any, int, int]
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums, places, and what
-    places pick."""
+    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums, places, what
+    places pick, and searches."""
 
     name = "numba"
 

@@ -1,10 +1,11 @@
-"""Compiled running sums and products, and places of extremes, along any axis, with NumPy's bits and its rule for NaN.
+"""Compiled running sums, products and extremes, and places of extremes, along any axis, with NumPy's bits and its rules
+for NaN and zeros.
 
 An array is rows (the axis is the last one) or columns. As many rows as a vector has elements are worked on at a time,
 in squares of registers that are turned, so that one addition is of all these rows; columns are vectors, a range of them
 whose totals stay in the nearest cache.
 The order along the axis is NumPy's; the threads share what lies across it. What a sum converts first, it converts as it
-reads it.
+reads it. Running extremes of a row are those of each vector, which do not wait for each other, and of all before it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _TYPES = {
 }  # fmt: skip
 _TOTALS = _TYPES | {np.dtype("u8"): ("i64", "i64")}
 _WORDS = {("add", "f"): "fadd", ("add", "i"): "add", ("multiply", "f"): "fmul", ("multiply", "i"): "mul"}
+_EXTREMES = ("maximum", "minimum")
 _MOST_PLACES = 2**31
 
 
@@ -70,20 +72,22 @@ def claim(node: Node, threads: int) -> Written | None:
     threads, square = threads_for(node, threads), compiler.has_scale()
     if inner == 1:
         together = VECTOR // held.itemsize if square else ROWS
-        geometry: tuple[int, ...] = (outer if place and not abreast else -(-outer // together), count, outer)
+        alone = what in _EXTREMES or (place and not abreast)
+        geometry: tuple[int, ...] = (outer if alone else -(-outer // together), count, outer)
     else:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
     text = _text(what, held, source.dtype, inner == 1, chains, square, abreast, openmp() is not None)
-    return Written(node, threads, text, geometry)
+    return Written(node, min(threads, geometry[0]), text, geometry)
 
 
 def _adds_up(node: Node, what: str, source: Dtype) -> bool:
     """Is there a loop for totals of these dtypes? NumPy adds up what it has converted, as the kernel does."""
     dtype, kind = node.dtype, node.dtype.kind.replace("u", "i")
     asked = {node.attrs.get(name) or dtype for name in ("dtype", "out")}
-    if asked != {dtype} or dtype not in _TOTALS or (what, kind) not in _WORDS or not source.isnative:
+    known = what in _EXTREMES or (what, kind) in _WORDS
+    if asked != {dtype} or dtype not in _TOTALS or not known or not source.isnative:
         return False
     if what == "multiply" and source.kind == "b":
         return False
@@ -100,6 +104,8 @@ def _text(
     if what in ("argmax", "argmin"):
         of_rows = writer.short_row_places if abreast else writer.row_places
         body: Callable[[str], None] = of_rows if rows else writer.column_places
+    elif what in _EXTREMES:
+        body = writer.row_extremes if rows else writer.column_totals
     else:
         body, what = (writer.row_totals if rows else writer.column_totals), _WORDS[what, dtype.kind.replace("u", "i")]
     body(what)
@@ -113,7 +119,7 @@ class _Writer(Writer):
         self.code = Code()
         self.source, self.converts = source, source != dtype
         self.chains = chains
-        self.floating = dtype.kind == "f"
+        self.floating, self.sign = dtype.kind == "f", "u" if dtype.kind == "u" else "s"
         self.square = square
         self.element, self.index = _TOTALS[dtype]
         self.align, self.lanes, self.vectors = dtype.itemsize, VECTOR // dtype.itemsize, 4
@@ -132,6 +138,18 @@ class _Writer(Writer):
             narrow = self.code.do(f"load {kind}, ptr {place}, align {self.source.itemsize}")
             found.append(self.code.do(f"{word} {kind} {narrow} to {wide}"))
         return found
+
+    def joined(self, word: str, kind: str, total: str, value: str) -> str:
+        """One more element of what an instruction, or an extreme, makes of all."""
+        code = self.code
+        if word not in _EXTREMES:
+            return code.do(f"{word} {kind} {total}, {value}")
+        truth, relation = _truth(kind), "gt" if word == "maximum" else "lt"
+        compared = f"fcmp o{relation}" if self.floating else f"icmp {self.sign}{relation}"
+        wins = code.do(f"{compared} {kind} {total}, {value}")
+        if self.floating:
+            wins = code.do(f"or {truth} {wins}, {self._odd(kind, total)}")
+        return code.do(f"select {truth} {wins}, {kind} {total}, {kind} {value}")
 
     # -- running totals ----------------------------------------------------------------------------------------------
 
@@ -167,7 +185,7 @@ class _Writer(Writer):
                 lines += self.taken(1, at)
             columns = turned(code.do, lines, self.element)
             for k, column in enumerate(columns):
-                held[0] = columns[k] = code.do(f"{word} {kind} {held[0]}, {column}")
+                held[0] = columns[k] = self.joined(word, kind, held[0], column)
             for begin, line in zip(begins, turned(code.do, columns, self.element), strict=True):
                 self.store(1, [line], "%y", code.add(begin, place))
         self.declared.add(pairwise.PREFETCH)
@@ -187,8 +205,28 @@ class _Writer(Writer):
         with code.loop(first, "%n", carried=[(kind, total) for total in totals]) as (place, held):
             for k, begin in enumerate(begins):
                 at = code.add(begin, place)
-                held[k] = code.do(f"{word} {kind} {held[k]}, {self.taken(0, at)[0]}")
+                held[k] = self.joined(word, kind, held[k], self.taken(0, at)[0])
                 self.store(0, [held[k]], "%y", at)
+
+    def row_extremes(self, word: str) -> None:
+        """Each row's extremes so far: a vector is joined with itself, moved by one element, by two and so on, and then
+        with the last one of the vectors before."""
+        code, kind, lanes = self.code, self.kind(1), self.lanes
+        worst = splat(kind, self._worst(word))
+        last = splat(f"<{lanes} x i32>", str(lanes - 1))
+        with code.loop("%low", "%high") as (row, _):
+            begin, whole = code.multiply(row, "%n"), code.do(f"and i64 %n, -{lanes}")
+            with code.loop("0", whole, str(lanes), [(kind, worst)]) as (place, held):
+                at = code.add(begin, place)
+                (found,) = self.taken(1, at)
+                for step in (1 << k for k in range(lanes.bit_length() - 1)):
+                    order = ", ".join(f"i32 {lanes + k - step if k >= step else k}" for k in range(lanes))
+                    moved = code.do(f"shufflevector {kind} {worst}, {kind} {found}, <{lanes} x i32> <{order}>")
+                    found = self.joined(word, kind, moved, found)
+                self.store(1, [self.joined(word, kind, held[0], found)], "%y", at)
+                final = code.do(f"shufflevector {kind} {found}, {kind} poison, <{lanes} x i32> {last}")
+                held[0] = self.joined(word, kind, held[0], final)
+            self._on(word, [begin], whole, [code.do(f"extractelement {kind} {held[0]}, i64 0")])
 
     def column_totals(self, word: str) -> None:
         """Each row of the result is the one before and the operand's."""
@@ -205,7 +243,7 @@ class _Writer(Writer):
                     kind, at = self.kind(vectors), code.add(here, column)
                     totals = self.load(vectors, "%y", code.add(before, column))
                     pairs = zip(totals, self.taken(vectors, at), strict=True)
-                    self.store(vectors, [code.do(f"{word} {kind} {x}, {y}") for x, y in pairs], "%y", at)
+                    self.store(vectors, [self.joined(word, kind, x, y) for x, y in pairs], "%y", at)
 
     def _columns(self, task: str) -> tuple[str, str]:
         """Where the columns of a task begin in the first row, and how many they are."""
@@ -277,7 +315,7 @@ class _Writer(Writer):
 
     def _worst(self, op: str) -> str:
         """What no element is worse than."""
-        return ("0xFFF" if op == "argmax" else "0x7FF") + 13 * "0" if self.floating else self._least(op)
+        return ("0xFFF" if "max" in op else "0x7FF") + 13 * "0" if self.floating else self._least(op)
 
     def row_places(self, op: str) -> None:
         """The best of each row, in vectors that do not wait for each other, and the block where it stands; then its
@@ -313,7 +351,9 @@ class _Writer(Writer):
     def _least(self, op: str) -> str:
         """The integer that no other one is worse than."""
         limit = 2 ** (int(self.element[1:]) - 1)
-        return str(-limit if op == "argmax" else limit - 1)
+        if self.sign == "u":
+            return "0" if "max" in op else "-1"
+        return str(-limit if "max" in op else limit - 1)
 
     def _vectors(self, at: str) -> list[str]:
         """So many neighbours side by side."""
