@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,28 @@ LEAST_ROW = 16
 """Elements of a row below which a view is copied rather than read with its gaps."""
 _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
+_LEAST_TURNED, _LEAST_SIDE = 4096, 8
+"""Elements of an array, and along each of two axes, from which it is read in squares."""
 
 
-def lies_in_rows(array: np.ndarray[Any, Any], step: int = 1) -> bool:
-    """Are the elements of a row ``step`` elements apart, and all rows whole numbers of elements?"""
+Lie = int | tuple[int, ...]
+"""How an operand lies: in rows with so many elements from one to the next, or in any way in which the axes that are
+named, counted from the end, go on where the axis before takes its next step."""
+
+
+def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
+    """Does it lie so, all steps whole numbers of elements?"""
     size = array.itemsize
-    return array.flags.aligned and array.strides[-1] == step * size and all(each % size == 0 for each in array.strides)
+    if not array.flags.aligned or any(each % size for each in array.strides):
+        return False
+    return dense_axes(array).issuperset(lie) if isinstance(lie, tuple) else array.strides[-1] == lie * size
+
+
+def dense_axes(array: np.ndarray[Any, Any]) -> Collection[int]:
+    """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
+    axes = [axis for axis in range(-array.ndim, 0) if array.shape[axis] > 1]
+    strides, shape = array.strides, array.shape
+    return {after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]}
 
 
 def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
@@ -30,6 +48,22 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
         return None
     step = found.strides[-1] // found.itemsize
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
+
+
+def turned_along(node: Node) -> tuple[int, Lie] | None:
+    """Of a view of a dense array that a region reads in squares the axis, counted from the end, along which neighbours
+    lie side by side, or nearly, where those of a row do not, and how it lies; None for what is no such view, or
+    small."""
+    found = _stand_in(node)
+    if found is None or found.ndim < 2 or found.size < _LEAST_TURNED or found.shape[-1] < _LEAST_SIDE:
+        return None
+    size = found.itemsize
+    steps = [abs(stride) if extent > 1 else 0 for stride, extent in zip(found.strides, found.shape, strict=True)]
+    nearest = min((step, axis - found.ndim) for axis, step in enumerate(steps) if step)
+    step, axis = nearest
+    if steps[-1] <= _LONGEST_STEP * size or step > _LONGEST_STEP * size or found.shape[axis] < _LEAST_SIDE:
+        return None
+    return axis, tuple(dense_axes(found))
 
 
 def has_gaps(node: Node) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, function_of, loop_of
-from futurex.ops.strides import is_scattered, step_of
+from futurex.ops.strides import is_scattered, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -106,7 +106,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
         return False
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
     if holds_reduction(group) is None:
-        copied = {source for source in copied if not step_of(source)}
+        copied = {source for source in copied if not step_of(source) and not turned_along(source)}
     largest = max(node.size for node in group)
     copies = sum(source.size for source in copied) / largest
     if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * copies:

@@ -13,7 +13,7 @@ import numpy as np
 
 from futurex.kernels.recycling import LEAST_BYTES, kept, maker
 from futurex.kernels.registry import Kernel
-from futurex.ops.strides import lies_in_rows
+from futurex.ops.strides import Lie, lies_in_rows
 from futurex.runtime.arenas import LEAST_LENT, allocate, lent
 from futurex.runtime.counters import Counters
 from futurex.runtime.lower import Kind, Lowering, Slot
@@ -117,11 +117,11 @@ def dense(value: Any) -> Any:
     return _copy(value)
 
 
-def in_rows(value: Any, step: int) -> Any:
-    """``value`` as an aligned array of rows whose elements lie ``step`` elements apart; itself where it is one."""
+def in_rows(value: Any, step: Lie) -> Any:
+    """``value`` as an aligned array that lies so (:data:`~futurex.ops.strides.Lie`); itself where it is one."""
     if isinstance(value, np.ndarray) and lies_in_rows(value, step):
         return value
-    if step == 1:
+    if step == 1 or isinstance(step, tuple):
         return _copy(value)
     value = np.asarray(value)
     nbytes, shape = value.nbytes * abs(step), (*value.shape[:-1], value.shape[-1] * abs(step))

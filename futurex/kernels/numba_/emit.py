@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import nearest, past
+from futurex.kernels.numba_ import nearest, past, squares
 from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
@@ -113,9 +113,11 @@ _LEAST_ASIDE = 1024
 
 
 def emit(
-    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = ()
+    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = (),
+    across: int | None = None,
 ) -> str:
     """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
+    ``across``: the loop along which operands that are read in squares are dense.
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     ``written``: arrays of which results are parts that are written one after the other, if they are.
@@ -123,7 +125,17 @@ def emit(
     apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
     aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
-    return _Emitter(region, layout, aliases, aside).module(threaded)
+    return _Emitter(region, layout, aliases, aside, across).module(threaded)
+
+
+def height(region: Region, layout: Layout) -> int:
+    """How many rows a tile has in which operands are turned."""
+    return _tile(region, layout)[0]
+
+
+def _tile(region: Region, layout: Layout) -> tuple[int, int]:
+    turned = (region.graph.params[k] for k in region.arrays if not layout.apart[k])
+    return squares.sides(max(node.dtype.itemsize for node in turned))
 
 
 @dataclass(frozen=True)
@@ -146,8 +158,12 @@ def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> 
 class _Emitter:
     """``layout``: of the operands, and last of the results."""
 
-    def __init__(self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool) -> None:
+    def __init__(
+        self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool, across: int | None = None
+    ) -> None:
         self.region = region
+        self.across = across
+        self.tile = (0, 0) if across is None else _tile(region, layout)
         self.aside = aside
         self.layout = layout
         self.aliases = aliases
@@ -166,7 +182,14 @@ class _Emitter:
         declarations = sorted(self.body.intrinsics)
         if self.aside:
             declarations += past.DECLARATIONS
-        return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
+        functions = past.FUNCTION if self.aside and self.across is not None else []
+        for size in sorted({self.array_nodes[j].dtype.itemsize for j in self._turned()}):
+            functions = [*functions, *squares.function(size)]
+        return "\n".join([*declarations, *functions, *part, *self._entry(threaded)]) + "\n"
+
+    def _turned(self) -> list[int]:
+        """The operands that are read in squares."""
+        return [j for j, step in enumerate(self.steps) if not step]
 
     def _parameters(self) -> list[tuple[str, str]]:
         """Type and name of every slot of the block, in order; operands shared with results have a slot, unread."""
@@ -190,7 +213,7 @@ class _Emitter:
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
-            lines += share("%n0", PIECE if self.depth == 1 else 1)
+            lines += share("%n0", PIECE if self.depth == 1 else self.tile[0] if self.across == 0 else 1)
             low, high = "%low", "%high"
         arguments = ", ".join(f"{kind} {name}" for kind, name in self.passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
@@ -203,9 +226,14 @@ class _Emitter:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         if any(abs(step) > 1 for step in self.steps):
             lines += _NOTHING
+        room = PIECE if self.across is None else self.tile[1]
         for k, node in enumerate(self.outs if self.aside else ()):
-            lines.append(f"  %w{k} = alloca [{PIECE} x {memory_type(node.dtype)}], align 64")
+            lines.append(f"  %w{k} = alloca [{room} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
+        if self.across is not None:
+            lines += self._in_tiles(self.across, values)
+            lines += [f"  {past.FENCE}"] if self.aside else []
+            return [*lines, *self._report(), "  ret void", "}"]
         if self.depth == 1:
             self._first_rows()
         lines += self._flush()
@@ -233,6 +261,118 @@ class _Emitter:
             lines.append(f"done{d}:")
         lines += [f"  {past.FENCE}"] if self.aside else []
         return [*lines, *self._report(), "  ret void", "}"]
+
+    def _in_tiles(self, across: int, values: dict[tuple[Node, Dtype], str]) -> list[str]:
+        """All loops, in tiles of the rows along loop ``across`` and the columns: of each, operands that lie the other
+        way round are turned into buffers, then its rows are computed."""
+        last, (tall, wide) = self.depth - 1, self.tile
+        lines = [
+            f"  %b{j} = alloca i8, i64 {tall * wide * self.array_nodes[j].dtype.itemsize}, align 64"
+            for j in self._turned()
+        ] + self._flush()
+        before = "entry"
+        for d in range(last):
+            low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
+            name = f"%from{d}" if d == across else f"%i{d}"
+            lines += [
+                f"  br label %head{d}",
+                f"head{d}:",
+                f"  {name} = phi i64 [ {low}, %{before} ], [ %next{d}, %end{d} ]",
+                f"  %go{d} = icmp slt i64 {name}, {high}",
+                f"  br i1 %go{d}, label %body{d}, label %done{d}",
+                f"body{d}:",
+            ]
+            before = f"body{d}"
+        end = "%high" if across == 0 else f"%n{across}"
+        lines += [
+            f"  %below = sub nsw i64 {end}, %from{across}",
+            f"  %less = icmp slt i64 %below, {tall}",
+            f"  %count = select i1 %less, i64 %below, i64 {tall}",
+            f"  %until = add nsw i64 %from{across}, %count",
+            "  br label %tiles",
+            "tiles:",
+            f"  %column = phi i64 [ 0, %{before} ], [ %column.next, %tile.end ]",
+            f"  %more = icmp slt i64 %column, %n{last}",
+            f"  br i1 %more, label %tile, label %end{last - 1}",
+            "tile:",
+            f"  %beside = sub nsw i64 %n{last}, %column",
+            f"  %fewer = icmp slt i64 %beside, {wide}",
+            f"  %wide = select i1 %fewer, i64 %beside, i64 {wide}",
+        ]
+        for j in self._turned():
+            self._turn(j, across, wide)
+        lines += self._flush()
+        self._rows_of_tile(across, values)
+        rows = self._flush()
+        self.targets = [f"%w{k}" for k in range(len(self.outs))] if self.aside else []
+        self._element(values)
+        element = self._flush()
+        lines += [
+            "  br label %rows",
+            "rows:",
+            f"  %i{across} = phi i64 [ %from{across}, %tile ], [ %row.next, %row.end ]",
+            f"  %go.row = icmp slt i64 %i{across}, %until",
+            "  br i1 %go.row, label %row, label %tile.end",
+            "row:",
+            *rows,
+            "  br label %each",
+            "each:",
+            "  %within = phi i64 [ 0, %row ], [ %onward, %each ]",
+            f"  %i{last} = add nsw i64 %within, 0",
+            *element,
+            "  %onward = add nsw i64 %within, 1",
+            "  %again = icmp slt i64 %onward, %wide",
+            "  br i1 %again, label %each, label %row.end",
+            "row.end:",
+        ]
+        for k, node in enumerate(self.outs if self.aside else ()):
+            lines += [
+                f"  %bytes{k} = mul nsw i64 %wide, {node.dtype.itemsize}",
+                f"  {past.row_sent(self.rows[f'%o{k}'], f'%w{k}', f'%bytes{k}')}",
+            ]
+        lines += [
+            f"  %row.next = add nsw i64 %i{across}, 1",
+            "  br label %rows",
+            "tile.end:",
+            f"  %column.next = add nsw i64 %column, {wide}",
+            "  br label %tiles",
+        ]
+        for d in reversed(range(last)):
+            name, step = (f"%from{d}", tall) if d == across else (f"%i{d}", 1)
+            lines += [f"end{d}:", f"  %next{d} = add nsw i64 {name}, {step}", f"  br label %head{d}", f"done{d}:"]
+            if d:
+                lines.append(f"  br label %end{d - 1}")
+        return lines
+
+    def _turn(self, j: int, across: int, wide: int) -> None:
+        """Have the tile of an operand turned into its buffer."""
+        dtype, axes = self.array_nodes[j].dtype, self.axes[j]
+        offset, steps = "0", [f"%t{j}.{d}" if axis else "0" for d, axis in enumerate(axes)]
+        places = [f"%from{d}" if d == across else f"%i{d}" for d in range(self.depth - 1)]
+        for place, step in zip([*places, "%column"], steps, strict=True):
+            if step != "0":
+                offset = self.body.emit(f"add nsw i64 {offset}, {self.body.emit(f'mul nsw i64 {place}, {step}')}")
+        source = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr %a{j}, i64 {offset}")
+        pitch = wide * dtype.itemsize
+        self.body.lines.append(
+            squares.call(dtype.itemsize, f"%b{j}", pitch, source, "%count", steps[across], "%wide", steps[-1])
+        )
+
+    def _rows_of_tile(self, across: int, values: dict[tuple[Node, Dtype], str]) -> None:
+        """Where a row of a tile begins in each array, and in each buffer."""
+        self._rows(values)
+        for name, dtype, mask in self._pointers():
+            if mask[-1] and self._step(name):
+                step = self._step(name)
+                place = "%column" if step == 1 else self.body.emit(f"mul nsw i64 %column, {step}")
+                self.rows[name] = self.body.emit(
+                    f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {place}"
+                )
+        row = self.body.emit(f"sub nsw i64 %i{across}, %from{across}")
+        for j in self._turned():
+            place = self.body.emit(f"mul nsw i64 {row}, {self.tile[1]}")
+            kind = memory_type(self.array_nodes[j].dtype)
+            self.rows[f"%a{j}"] = self.body.emit(f"getelementptr inbounds {kind}, ptr %b{j}, i64 {place}")
 
     def _pieces(self, low: str, high: str, before: str, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """A loop over the pieces of a row that are whole lines of the first result, which asks for what operands hold
@@ -400,6 +540,8 @@ class _Emitter:
         """Before the innermost loop: where each array's row begins; what does not move along the row is loaded here."""
         self.rows = {}
         for name, dtype, mask in self._pointers():
+            if not self._step(name):
+                continue
             offset = self._over_gaps(name) if self._axes(name) else self._densely(mask)
             pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
             if mask[-1]:
@@ -430,19 +572,19 @@ class _Emitter:
         return offset
 
     def _step(self, name: str) -> int:
-        """How many elements lie from one to the next in a row of an operand, or a result."""
+        """How many elements lie from one to the next in a row of an operand, or a result; 0 for what is turned."""
         return self.steps[int(name[2:])] if name.startswith("%a") else 1
 
     def _at(self, name: str, dtype: Dtype) -> str:
         step = self._step(name)
-        place = self.index if step == 1 else self.body.emit(f"mul nsw i64 {self.index}, {step}")
+        place = self.index if step in (0, 1) else self.body.emit(f"mul nsw i64 {self.index}, {step}")
         return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {place}")
 
     def _load(self, name: str, dtype: Dtype) -> str:
         """An element of an array. Of vectors of which every third number, say, is meant, the compiler would compute
         all, and choose among the results: so bits are changed, by nothing, that it has to choose before."""
         value, size = self.body.load(dtype, self._at(name, dtype)), dtype.itemsize
-        if abs(self._step(name)) == 1 or dtype.kind != "f" or size == 2:
+        if abs(self._step(name)) <= 1 or dtype.kind != "f" or size == 2:
             return value
         kind = memory_type(dtype)
         bits = self.body.emit(f"bitcast {kind} {value} to i{8 * size}")
