@@ -129,13 +129,14 @@ def emit(
 
 
 def height(region: Region, layout: Layout) -> int:
-    """How many rows a tile has in which operands are turned."""
-    return _tile(region, layout)[0]
+    """How many rows the tiles have in which operands are turned."""
+    return _tile(region, layout)[0][0]
 
 
-def _tile(region: Region, layout: Layout) -> tuple[int, int]:
+def _tile(region: Region, layout: Layout) -> tuple[tuple[int, int], int]:
     turned = (region.graph.params[k] for k in region.arrays if not layout.apart[k])
-    return squares.sides(max(node.dtype.itemsize for node in turned))
+    size = max(node.dtype.itemsize for node in turned)
+    return squares.sides(size), squares.block(size)
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,50 @@ def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> 
     return Inner(lines, emitter.passed(), sorted(emitter.body.intrinsics))
 
 
+class _Loops:
+    """Loops one inside the other, whose counters have names, written to ``lines``, which are in the block ``before``."""
+
+    def __init__(self, lines: list[str], before: str) -> None:
+        self.lines, self.before = lines, before
+        self.open: list[tuple[str, int]] = []
+
+    def enter(self, name: str, low: str, high: str, step: int = 1) -> None:
+        """``for name in range(low, high, step)``: what follows is its body."""
+        label = name[1:]
+        self.lines += [
+            f"  br label %head.{label}",
+            f"head.{label}:",
+            f"  {name} = phi i64 [ {low}, %{self.before} ], [ {name}.next, %end.{label} ]",
+            f"  {name}.go = icmp slt i64 {name}, {high}",
+            f"  br i1 {name}.go, label %body.{label}, label %done.{label}",
+            f"body.{label}:",
+        ]
+        self.before = f"body.{label}"
+        self.open.append((name, step))
+
+    def leave(self) -> None:
+        """End the innermost loop; what follows stands behind it."""
+        name, step = self.open.pop()
+        label = name[1:]
+        self.lines += [
+            f"  br label %end.{label}",
+            f"end.{label}:",
+            f"  {name}.next = add nsw i64 {name}, {step}",
+            f"  br label %head.{label}",
+            f"done.{label}:",
+        ]
+        self.before = f"done.{label}"
+
+    def least(self, name: str, step: int, end: str) -> str:
+        """Where ``step`` rounds that begin at a counter end, at the latest at ``end``."""
+        self.lines += [
+            f"  {name}.{step}.on = add nsw i64 {name}, {step}",
+            f"  {name}.{step}.in = icmp slt i64 {name}.{step}.on, {end}",
+            f"  {name}.{step}.to = select i1 {name}.{step}.in, i64 {name}.{step}.on, i64 {end}",
+        ]
+        return f"{name}.{step}.to"
+
+
 class _Emitter:
     """``layout``: of the operands, and last of the results."""
 
@@ -163,7 +208,7 @@ class _Emitter:
     ) -> None:
         self.region = region
         self.across = across
-        self.tile = (0, 0) if across is None else _tile(region, layout)
+        self.tile, self.block = ((0, 0), 0) if across is None else _tile(region, layout)
         self.aside = aside
         self.layout = layout
         self.aliases = aliases
@@ -270,78 +315,38 @@ class _Emitter:
             f"  %b{j} = alloca i8, i64 {tall * wide * self.array_nodes[j].dtype.itemsize}, align 64"
             for j in self._turned()
         ] + self._flush()
-        before = "entry"
+        loops = _Loops(lines, "entry")
         for d in range(last):
             low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
-            name = f"%from{d}" if d == across else f"%i{d}"
-            lines += [
-                f"  br label %head{d}",
-                f"head{d}:",
-                f"  {name} = phi i64 [ {low}, %{before} ], [ %next{d}, %end{d} ]",
-                f"  %go{d} = icmp slt i64 {name}, {high}",
-                f"  br i1 %go{d}, label %body{d}, label %done{d}",
-                f"body{d}:",
-            ]
-            before = f"body{d}"
-        end = "%high" if across == 0 else f"%n{across}"
+            loops.enter(f"%block{d}" if d == across else f"%i{d}", low, high, self.block if d == across else 1)
+        end, columns = "%high" if across == 0 else f"%n{across}", f"%n{last}"
+        loops.enter("%columns", "0", columns, self.block)
+        loops.enter(f"%from{across}", f"%block{across}", loops.least(f"%block{across}", self.block, end), tall)
+        loops.enter("%column", "%columns", loops.least("%columns", self.block, columns), wide)
+        until = loops.least(f"%from{across}", tall, end)
         lines += [
-            f"  %below = sub nsw i64 {end}, %from{across}",
-            f"  %less = icmp slt i64 %below, {tall}",
-            f"  %count = select i1 %less, i64 %below, i64 {tall}",
-            f"  %until = add nsw i64 %from{across}, %count",
-            "  br label %tiles",
-            "tiles:",
-            f"  %column = phi i64 [ 0, %{before} ], [ %column.next, %tile.end ]",
-            f"  %more = icmp slt i64 %column, %n{last}",
-            f"  br i1 %more, label %tile, label %end{last - 1}",
-            "tile:",
-            f"  %beside = sub nsw i64 %n{last}, %column",
-            f"  %fewer = icmp slt i64 %beside, {wide}",
-            f"  %wide = select i1 %fewer, i64 %beside, i64 {wide}",
+            f"  %count = sub nsw i64 {until}, %from{across}",
+            f"  %wide = sub nsw i64 {loops.least('%column', wide, columns)}, %column",
         ]
         for j in self._turned():
             self._turn(j, across, wide)
         lines += self._flush()
+        loops.enter(f"%i{across}", f"%from{across}", until)
         self._rows_of_tile(across, values)
-        rows = self._flush()
+        lines += self._flush()
         self.targets = [f"%w{k}" for k in range(len(self.outs))] if self.aside else []
+        loops.enter("%within", "0", "%wide")
+        lines.append(f"  %i{last} = add nsw i64 %within, 0")
         self._element(values)
-        element = self._flush()
-        lines += [
-            "  br label %rows",
-            "rows:",
-            f"  %i{across} = phi i64 [ %from{across}, %tile ], [ %row.next, %row.end ]",
-            f"  %go.row = icmp slt i64 %i{across}, %until",
-            "  br i1 %go.row, label %row, label %tile.end",
-            "row:",
-            *rows,
-            "  br label %each",
-            "each:",
-            "  %within = phi i64 [ 0, %row ], [ %onward, %each ]",
-            f"  %i{last} = add nsw i64 %within, 0",
-            *element,
-            "  %onward = add nsw i64 %within, 1",
-            "  %again = icmp slt i64 %onward, %wide",
-            "  br i1 %again, label %each, label %row.end",
-            "row.end:",
-        ]
+        lines += self._flush()
+        loops.leave()
         for k, node in enumerate(self.outs if self.aside else ()):
             lines += [
                 f"  %bytes{k} = mul nsw i64 %wide, {node.dtype.itemsize}",
                 f"  {past.row_sent(self.rows[f'%o{k}'], f'%w{k}', f'%bytes{k}')}",
             ]
-        lines += [
-            f"  %row.next = add nsw i64 %i{across}, 1",
-            "  br label %rows",
-            "tile.end:",
-            f"  %column.next = add nsw i64 %column, {wide}",
-            "  br label %tiles",
-        ]
-        for d in reversed(range(last)):
-            name, step = (f"%from{d}", tall) if d == across else (f"%i{d}", 1)
-            lines += [f"end{d}:", f"  %next{d} = add nsw i64 {name}, {step}", f"  br label %head{d}", f"done{d}:"]
-            if d:
-                lines.append(f"  br label %end{d - 1}")
+        while loops.open:
+            loops.leave()
         return lines
 
     def _turn(self, j: int, across: int, wide: int) -> None:
