@@ -16,7 +16,7 @@ _LANES = {1: 16, 2: 8, 4: 8, 8: 4, 16: 1}
 _PARTS = {"i8": 16, "i16": 8, "half": 8, "i32": 4, "float": 4, "i64": 2, "double": 2, "<2 x i64>": 1}
 """Elements of a part inside which one instruction interleaves two vectors."""
 _KINDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "<2 x i64>"}
-_SIDES = {1: (64, 128), 2: (64, 128), 4: (64, 128), 8: (64, 64), 16: (32, 32)}
+_SIDES = {1: (128, 256), 2: (128, 128), 4: (64, 128), 8: (64, 64), 16: (32, 32)}
 """Rows and columns of a tile: some lines of memory in each row, and no more than the nearest cache holds."""
 _BLOCKS = {1: 512, 2: 512, 4: 256, 8: 128, 16: 128}
 """Rows, and columns, of a block whose tiles follow each other: the second table of pages has one for each row of it, in
