@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,25 @@ def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
     size = array.itemsize
     if not array.flags.aligned or any(each % size for each in array.strides):
         return False
-    return dense_axes(array).issuperset(lie) if isinstance(lie, tuple) else array.strides[-1] == lie * size
+    return set(lie).issubset(dense_axes(array.shape, array.strides)) if isinstance(lie, tuple) else array.strides[-1] == lie * size
 
 
-def dense_axes(array: np.ndarray[Any, Any]) -> Collection[int]:
+def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> Collection[int]:
     """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
-    axes = [axis for axis in range(-array.ndim, 0) if array.shape[axis] > 1]
-    strides, shape = array.strides, array.shape
+    axes = [axis for axis in range(-len(shape), 0) if shape[axis] > 1]
     return {after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]}
+
+
+def turned(shape: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, tuple[int, ...]] | None:
+    """Of an array that is read in squares the axis, counted from the end, along which neighbours lie side by side, or
+    nearly, where those of a row do not, and how it lies (:data:`Lie`); None for one that lies otherwise, or is small."""
+    if len(shape) < 2 or math.prod(shape) < _LEAST_TURNED or shape[-1] < _LEAST_SIDE or any(s % size for s in strides):
+        return None
+    steps = {axis: abs(strides[axis]) for axis in range(-len(shape), 0) if shape[axis] > 1 and strides[axis]}
+    axis = min(steps, key=lambda each: (steps[each], -each), default=-1)
+    if steps.get(-1, 0) <= _LONGEST_STEP * size or steps[axis] > _LONGEST_STEP * size or shape[axis] < _LEAST_SIDE:
+        return None
+    return axis, tuple(sorted(dense_axes(shape, strides)))
 
 
 def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
@@ -50,20 +62,10 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
 
 
-def turned_along(node: Node) -> tuple[int, Lie] | None:
-    """Of a view of a dense array that a region reads in squares the axis, counted from the end, along which neighbours
-    lie side by side, or nearly, where those of a row do not, and how it lies; None for what is no such view, or
-    small."""
+def turned_along(node: Node) -> tuple[int, tuple[int, ...]] | None:
+    """:func:`turned` of a view of a dense array; None for what is none."""
     found = _stand_in(node)
-    if found is None or found.ndim < 2 or found.size < _LEAST_TURNED or found.shape[-1] < _LEAST_SIDE:
-        return None
-    size = found.itemsize
-    steps = [abs(stride) if extent > 1 else 0 for stride, extent in zip(found.strides, found.shape, strict=True)]
-    nearest = min((step, axis - found.ndim) for axis, step in enumerate(steps) if step)
-    step, axis = nearest
-    if steps[-1] <= _LONGEST_STEP * size or step > _LONGEST_STEP * size or found.shape[axis] < _LEAST_SIDE:
-        return None
-    return axis, tuple(dense_axes(found))
+    return None if found is None else turned(found.shape, found.strides, found.itemsize)
 
 
 def has_gaps(node: Node) -> bool:

@@ -105,8 +105,9 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     if not working or not _is_region(group, fewest, few):
         return False
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
+    copied = {source for source in copied if not turned_along(source)}  # in squares
     if holds_reduction(group) is None:
-        copied = {source for source in copied if not step_of(source) and not turned_along(source)}
+        copied = {source for source in copied if not step_of(source)}
     largest = max(node.size for node in group)
     copies = sum(source.size for source in copied) / largest
     if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * copies:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 Shape = tuple[int, ...]
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
+MOST_LOOPS = 4
+"""Those that a kernel has at most."""
 _NONE: Mapping[int, int] = MappingProxyType({})
-_ALL: Mapping[int, Sequence[int]] = MappingProxyType({})
+_ALL: Mapping[int, Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Layout:
 
 
 def collapse(
-    shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE, dense: Mapping[int, Sequence[int]] = _ALL
+    shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE, dense: Mapping[int, Collection[int]] = _ALL
 ) -> Layout:
     """Merge neighbouring dimensions along which all operands do the same; those in ``gaps`` have gaps between rows, in
     which so many elements lie from one to the next, but for axes in ``dense``, counted from the end, along which an

@@ -13,7 +13,7 @@ from futurex.kernels.numba_ import crossings, narrow, nearest, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
-from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.layout import MOST_LOOPS, collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
@@ -32,7 +32,6 @@ LONG = 128 * 1024
 """Elements of a single row that the threads share."""
 _FUNCTION = 2
 """Times the bytes of a function's results, what is moved in the time that it takes."""
-_MOST_LOOPS = 4
 _TOGETHER, _NARROW = 2, 2048
 """Threads, and bytes of rows in memory, of which one thread adds up the columns where few lines may be on their way to
 the nearest cache: 41 GB/s of 64 columns, and 14 by two threads, which both have what lies between their columns brought
@@ -83,15 +82,15 @@ def elementwise(
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
     result = {} if target is None else {len(graph.params): 1}
-    dense = {} if target is None else {len(graph.params): dense_axes(target)}
+    dense = {} if target is None else {len(graph.params): dense_axes(target.shape, target.strides)}
     views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
     turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
     for gaps in (views | dict.fromkeys(turned, 0), views, {}):
         lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
         layout = collapse(shape, operands, gaps | result, lies | dense)
-        if len(layout.extents) <= _MOST_LOOPS:
+        if len(layout.extents) <= MOST_LOOPS:
             break
-    if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
+    if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)

@@ -105,7 +105,7 @@ def function(size: int) -> list[str]:
         with code.loop("0", "%count", str(lanes)) as (each, _):
             k = code.least(each, last)
             place = code.multiply(k, str(size))
-            lines = [code.do(f"load {kind}, ptr {code.at('i8', start, place)}, align {size}") for start in starts]
+            lines = [code.do(f"load {kind}, ptr {code.at('i8', start, place)}, align 1") for start in starts]
             pointer = code.at("i8", out, code.multiply(k, pitch))
             for line in turned(code.do, lines, _KINDS[size]):
                 code.run(f"store {kind} {line}, ptr {pointer}, align {size}")
@@ -116,7 +116,7 @@ def function(size: int) -> list[str]:
         begin = code.at("i8", "%from", code.multiply(code.multiply(k, "%step"), str(size)))
         row = code.at("i8", "%to", code.multiply(k, "%pitch"))
         with code.loop("0", "%rows") as (j, _):
-            value = code.do(f"load {_KINDS[size]}, ptr {code.at('i8', begin, code.multiply(j, apart))}, align {size}")
+            value = code.do(f"load {_KINDS[size]}, ptr {code.at('i8', begin, code.multiply(j, apart))}, align 1")
             code.run(f"store {_KINDS[size]} {value}, ptr {code.at('i8', row, code.multiply(j, str(size)))}, align {size}")
     parameters = "ptr noalias %to, i64 %pitch, ptr noalias %from, i64 %count, i64 %step, i64 %rows, i64 %apart"
     return [f"define internal void @turn{size}({parameters}) noinline {{", *code.lines, "  ret void", "}"]
