@@ -1,4 +1,4 @@
-"""Copies in C order: large arrays that lie the other way round are turned by generated code, in squares of registers."""
+"""Copies in C order: generated code turns large arrays that lie the other way round, in squares of registers."""
 
 from __future__ import annotations
 

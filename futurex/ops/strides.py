@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
 _LEAST_TURNED, _LEAST_SIDE = 4096, 8
 """Elements of an array, and along each of two axes, from which it is read in squares."""
-
-
 Lie = int | tuple[int, ...]
 """How an operand lies: in rows with so many elements from one to the next, or in any way in which the axes that are
 named, counted from the end, go on where the axis before takes its next step."""
@@ -30,10 +28,12 @@ def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
     size = array.itemsize
     if not array.flags.aligned or any(each % size for each in array.strides):
         return False
-    return set(lie).issubset(dense_axes(array.shape, array.strides)) if isinstance(lie, tuple) else array.strides[-1] == lie * size
+    if isinstance(lie, tuple):
+        return dense_axes(array.shape, array.strides).issuperset(lie)
+    return array.strides[-1] == lie * size
 
 
-def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> Collection[int]:
+def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> set[int]:
     """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
     axes = [axis for axis in range(-len(shape), 0) if shape[axis] > 1]
     return {after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]}
@@ -41,11 +41,13 @@ def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> Collection[int]:
 
 def turned(shape: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, tuple[int, ...]] | None:
     """Of an array that is read in squares the axis, counted from the end, along which neighbours lie side by side, or
-    nearly, where those of a row do not, and how it lies (:data:`Lie`); None for one that lies otherwise, or is small."""
-    if len(shape) < 2 or math.prod(shape) < _LEAST_TURNED or shape[-1] < _LEAST_SIDE or any(s % size for s in strides):
+    nearly, where those of a row do not, and how it lies (:data:`Lie`); None if it lies otherwise, or is small."""
+    if len(shape) < 2 or math.prod(shape) < _LEAST_TURNED or shape[-1] < _LEAST_SIDE:
+        return None
+    if not size or any(stride % size for stride in strides):
         return None
     steps = {axis: abs(strides[axis]) for axis in range(-len(shape), 0) if shape[axis] > 1 and strides[axis]}
-    axis = min(steps, key=lambda each: (steps[each], -each), default=-1)
+    axis = min(steps, key=lambda each: steps[each], default=-1)
     if steps.get(-1, 0) <= _LONGEST_STEP * size or steps[axis] > _LONGEST_STEP * size or shape[axis] < _LEAST_SIDE:
         return None
     return axis, tuple(sorted(dense_axes(shape, strides)))

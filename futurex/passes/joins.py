@@ -13,15 +13,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, parts_of, slice_of
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node
 
 MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""

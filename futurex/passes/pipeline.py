@@ -46,7 +46,7 @@ PASSES: tuple[Pass, ...] = (
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
 _OUTSIDE = (assemble, give_loops, join_in_place, write_through, copy_turned)
-"""Those that the bodies of loops do without: they deliver to views, and begin with arrays of their own, in their way."""
+"""Those that bodies of loops do without: they deliver to views, and begin with arrays of their own, in their way."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 

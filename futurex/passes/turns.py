@@ -1,4 +1,4 @@
-"""Results that are views which lie the other way round: the copy that a caller gets is a region, which turns squares."""
+"""Results that are views which lie the other way round: what a caller gets is made by a region, which turns squares."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> 
 
 
 class _Loops:
-    """Loops one inside the other, whose counters have names, written to ``lines``, which are in the block ``before``."""
+    """Loops one inside the other, whose counters have names, in ``lines`` behind the block ``before``."""
 
     def __init__(self, lines: list[str], before: str) -> None:
         self.lines, self.before = lines, before

@@ -13,7 +13,7 @@ Axes = tuple[int | None, ...]
 MOST_LOOPS = 4
 """Those that a kernel has at most."""
 _NONE: Mapping[int, int] = MappingProxyType({})
-_ALL: Mapping[int, Collection[int]] = MappingProxyType({})
+_NOWHERE: Mapping[int, Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Layout:
 
 
 def collapse(
-    shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE, dense: Mapping[int, Collection[int]] = _ALL
+    shape: Shape, operands: Sequence[Shape], gaps: Mapping[int, int] = _NONE,
+    dense: Mapping[int, Collection[int]] = _NOWHERE,
 ) -> Layout:
     """Merge neighbouring dimensions along which all operands do the same; those in ``gaps`` have gaps between rows, in
     which so many elements lie from one to the next, but for axes in ``dense``, counted from the end, along which an
@@ -63,7 +64,9 @@ def collapse(
         for k, operand in enumerate(operands)
     )
     axes = tuple(
-        tuple(axis if column[k] else None for _, column, axis in columns[: -1 if gaps[k] else None]) if k in gaps else ()
+        tuple(axis if column[k] else None for _, column, axis in columns[: -1 if gaps[k] else None])
+        if k in gaps
+        else ()
         for k in range(len(operands))
     )
     apart = tuple(gaps.get(k, 1) for k in range(len(operands)))

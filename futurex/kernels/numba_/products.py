@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
-from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 from futurex.kernels.numba_.squares import turned
+from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread
 
 ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}

@@ -44,9 +44,9 @@ class Program:
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``steps`` in elements along the
     axes of inputs with gaps between their rows (input -1: of the result), ``scalars``, and the address of ``scratch``
-    bytes, of which the head is zeros. ``rows``: those that have gaps, and how they lie. ``text`` is the IR for operands that share memory with results
-    (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
-    approximation's bounds.
+    bytes, of which the head is zeros. ``rows``: those that have gaps, and how they lie. ``text`` is the IR for operands
+    that share memory with results (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of
+    arguments beyond an approximation's bounds.
     """
 
     numbers: tuple[int, ...]

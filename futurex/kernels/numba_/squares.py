@@ -1,4 +1,4 @@
-"""Operands that lie the other way round are read in squares: a tile of one is turned into a buffer of the nearest cache.
+"""Operands that lie the other way round are read in squares: a tile is turned into a buffer of the nearest cache.
 
 Neighbours along the rows of such an operand lie far apart, those along another axis side by side. Of so many rows of
 memory whole lines are loaded, squares of them turned in registers, and stored as rows of the buffer.
@@ -117,6 +117,7 @@ def function(size: int) -> list[str]:
         row = code.at("i8", "%to", code.multiply(k, "%pitch"))
         with code.loop("0", "%rows") as (j, _):
             value = code.do(f"load {_KINDS[size]}, ptr {code.at('i8', begin, code.multiply(j, apart))}, align 1")
-            code.run(f"store {_KINDS[size]} {value}, ptr {code.at('i8', row, code.multiply(j, str(size)))}, align {size}")
+            place = code.at("i8", row, code.multiply(j, str(size)))
+            code.run(f"store {_KINDS[size]} {value}, ptr {place}, align {size}")
     parameters = "ptr noalias %to, i64 %pitch, ptr noalias %from, i64 %count, i64 %step, i64 %rows, i64 %apart"
     return [f"define internal void @turn{size}({parameters}) noinline {{", *code.lines, "  ret void", "}"]
