@@ -54,5 +54,5 @@ def _turning(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tup
     across = layout.axes[0].index(axis)
     text = emit(analyse(Graph([x], [x], "copy")), layout, (-1,), threaded=False, across=across)
     steps = [strides[each] // size for each in layout.axes[0] if each]
-    numbers = (struct.pack(f"={len(each)}q", *each) for each in (layout.extents, steps))
-    return (compiled(text, wait=False), *numbers)
+    extents, apart = (struct.pack(f"={len(each)}q", *each) for each in (layout.extents, steps))
+    return compiled(text, wait=False), extents, apart

@@ -87,7 +87,7 @@ def elementwise(
     turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
     for gaps in (views | dict.fromkeys(turned, 0), views, {}):
         lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
-        layout = collapse(shape, operands, gaps | result, lies | dense)
+        layout = collapse(shape, operands, gaps | result, {**lies, **dense})
         if len(layout.extents) <= MOST_LOOPS:
             break
     if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
