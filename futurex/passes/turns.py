@@ -9,12 +9,10 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, param
 
-_ARRAYS = ("param", "fused", "fused_reduction")
-"""What lies in memory of a caller's, or of a plan's, so that a result that is a view of it is copied."""
-
 
 def copy_turned(graph: Graph) -> Graph:
-    """The graph with large results of the kind as regions of one operand."""
+    """The graph with large results of the kind, of arguments, as regions of one operand. Such views of what a run
+    computes are given as they are."""
     outs = [_copied(node) if _is_copied(node) else node for node in graph.outs]
     return graph if outs == list(graph.outs) else Graph(graph.params, outs, graph.name)
 
@@ -22,7 +20,7 @@ def copy_turned(graph: Graph) -> Graph:
 def _is_copied(node: Node) -> bool:
     if not isinstance(node.aval, Aval) or not node.is_static or node.size < ALONE_ELEMENTS:
         return False
-    return turned_along(node) is not None and node.inputs[0].op in _ARRAYS and is_generated(node.dtype)
+    return turned_along(node) is not None and node.inputs[0].op == "param" and is_generated(node.dtype)
 
 
 def _copied(node: Node) -> Node:

@@ -220,6 +220,16 @@ def test_results_that_are_turned_views_are_copies_of_ones_own(name, backends, mo
         assert "numba" in {each.kernel.backend for each in plan.instructions}
 
 
+def test_what_a_run_computes_is_given_turned_as_it_lies():
+    """As NumPy gives it."""
+    x = np.random.default_rng(1).standard_normal((400, 300))
+    plan = compile_plan(fx.lower(lambda x: x.T + 1, x).graph)
+    (found,) = plan.run([x])
+    assert [each.node.op for each in plan.instructions] == ["fused"]
+    assert found.flags.f_contiguous
+    np.testing.assert_array_equal(found, x.T + 1)
+
+
 @given(views([*DTYPES, "M8[s]", ">f4", "V3"]))
 @settings(max_examples=60, deadline=None)
 def test_what_lies_in_any_way_is_copied_to_c_order(case):
