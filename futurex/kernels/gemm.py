@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import compiler, nearest, products
+from futurex.kernels.numba_ import nearest, products
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.products import Steps
@@ -42,6 +42,8 @@ same for little products."""
 _FEWEST = 4
 """Rows, and elements of the inner axis, from which the library is slower where the nearest cache is small, however many
 multiply-adds: it has reached 0.15 to 0.9 of the rate there."""
+_NARROW_ROWS = 8
+"""Rows from which narrow tiles are as fast as the library, whichever operand is turned."""
 _LEAST_THIN = 1 << 17
 """Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
 _DEEPEST_TURNED = products.LONG_TURNED, 256
@@ -68,7 +70,7 @@ class GemmBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
-        if not node.is_static or not compiler.has_scale():
+        if not node.is_static or not products.is_made():
             return None
         if node.op == "rank_update":
             return self._update(node, threads)
@@ -88,6 +90,8 @@ class GemmBackend:
         if sizes is None or len(lies) < 2 or _steps(lies, sizes[0]) is None:
             return None
         turned = lies[0].turned, lies[1].turned
+        if not products.reads(sizes[1], turned[0]):
+            return None
         if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
             return None
         product = Product(node, sizes, turned, threads)
@@ -113,18 +117,19 @@ class GemmBackend:
 
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
-    small = nearest.small()
-    fits = rows >= (_FEWEST if small else _ROWS) or (rows >= _FEW_ROWS and columns >= _WIDE)
+    small, narrow = nearest.small(), products.is_narrow()
+    fewest = _NARROW_ROWS if narrow else _FEWEST if small else _ROWS
+    fits = rows >= fewest or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
     least = _LEAST_THIN if min(inner, columns) <= _THIN else LEAST_PRODUCT
     first, second = (each and inner > most for each, most in zip(turned, _DEEPEST_TURNED, strict=True))
     if not fits or count <= least:
         return False
-    tiled = small and batch * rows * columns >= _MANY_TILES
+    tiled = narrow or (small and batch * rows * columns >= _MANY_TILES)
     if (first or (second and count > _LITTLE)) and not tiled:
         return False
     thin = _THIN if count > _LITTLE_THIN else _THINNEST
-    return columns > thin and inner > (min(thin, _FEWEST - 1) if small else thin)
+    return columns > thin and inner > (min(thin, _FEWEST - (not narrow)) if small else thin)
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,8 @@ class Product:
             return None
         out, x, y = map(lie, arrays[:3])
         if out is None or out.turned or x is None or y is None or _steps((out, x, y), self.sizes[0]) is None:
+            return None
+        if not products.reads(self.sizes[1], x.turned):
             return None
         return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
 

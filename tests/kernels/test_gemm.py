@@ -10,18 +10,31 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.kernels.backends import default_backends
 from futurex.kernels.gemm import GemmBackend, suits
-from futurex.kernels.numba_ import compiler, nearest
-from futurex.kernels.numba_.products import DEEPEST, ROWS, form_of, panels_of, text_of
+from futurex.kernels.numba_ import compiler, nearest, products
+from futurex.kernels.numba_.products import DEEPEST, HALF, NARROW_ROWS, ROWS, form_of, panels_of, text_of
 from futurex.kernels.registry import kernel_for
 from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
 
 pytestmark = [
     pytest.mark.onednn,
-    pytest.mark.skipif(not compiler.has_scale(), reason="the processor has no vectors of 512 bits"),
+    pytest.mark.skipif(not products.is_made(), reason="the processor has none"),
     pytest.mark.skipif(all(each.name != "gemm" for each in default_backends()), reason="FUTUREX_BACKENDS has no gemm"),
 ]
 FLOAT32 = np.dtype("f4")
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["wide", "narrow"])
+def narrow(request, monkeypatch):
+    """Tiles as on processors with 32 registers of sixteen numbers, and with 16 of eight. Both run on both."""
+    monkeypatch.setattr(products, "has_scale", lambda: not request.param)
+    return request.param
+
+
+@pytest.fixture
+def wide(narrow):
+    if narrow:
+        pytest.skip("wide tiles alone")
 
 
 def backend(alone=False):
@@ -80,19 +93,21 @@ def check(x_shape, y_shape, turned=(False, False), bias=False, threads=1, expect
 
 
 def test_rows_are_divided_into_tiles_of_two_heights():
-    assert panels_of(128, 512, 512)[0].mixed
-    assert not panels_of(128, 512, 48)[0].mixed  # sixteen tiles of eight
+    assert panels_of(128, 512, 512, narrow=False)[0].mixed
+    assert not panels_of(128, 512, 48, narrow=False)[0].mixed  # sixteen tiles of eight
     for rows in range(30, 68):
         check((rows, 259), (259, 128), turned=(False, rows % 2 == 0), bias=rows % 3 == 0)
         check((rows, 259), (259, 64), threads=2)  # 48 rows, and what is left of them
 
 
-@pytest.mark.parametrize(("rows", "threads", "tickets"), [(784, 2, 16), (1000, 4, 32), (479, 2, 8), (784, 1, 8)])
-def test_long_products_are_cut_into_parts(rows, threads, tickets):
+@pytest.mark.parametrize(
+    ("rows", "threads", "tickets"), [(784, 2, (16, 12)), (1000, 4, (32, 16)), (479, 2, (8, 4)), (784, 1, (8, 4))]
+)
+def test_long_products_are_cut_into_parts(rows, threads, tickets, narrow):
     x, y = operand(np.random.default_rng(rows), (rows, 66), True), np.ones((66, 512), FLOAT32)
     product = claimed(x.shape, y.shape, (True, False), threads=threads)[1].late
     out, alone = np.empty((2, rows, 512), FLOAT32)
-    assert product.share(product.block(product.lies((out, x, y)), (out, x, y))).tickets == tickets
+    assert product.share(product.block(product.lies((out, x, y)), (out, x, y))).tickets == tickets[narrow]
     product(out, x, y)
     claimed(x.shape, y.shape, (True, False))[1].late(alone, x, y)
     np.testing.assert_array_equal(out, alone)
@@ -120,8 +135,11 @@ def test_every_inner_element_counts_once(turned):
 
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("sizes", [(128, 512, 10), (128, 10, 512), (1, 700, 700), (3, 300, 300), (520, 521, 1)])
-def test_without_a_library_thin_and_deep_products_are_made_here_too(sizes, turned):
+def test_without_a_library_thin_and_deep_products_are_made_here_too(sizes, turned, narrow):
     rows, inner, columns = sizes
+    if narrow and 1 < rows < HALF and turned[0]:
+        assert claimed((rows, inner), (inner, columns), turned, alone=True)[1] is None
+        return
     for bias, threads in ((False, 1), (True, 2)):
         check((rows, inner), (inner, columns), turned, bias, threads, alone=True)
 
@@ -314,7 +332,7 @@ def test_stacks_of_stacks_are_read_where_they_lie(data):
 
 
 @pytest.mark.parametrize("x, y, dtype", [
-    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((8, 1000), (1000, 100), "f4"),
+    ((64, 100), (100, 64), "f8"), ((64, 64), (64, 64), "f4"), ((7, 1000), (1000, 100), "f4"),
     ((2, 1, 64, 90), (3, 90, 80), "f4"), ((500, 1000), (1000, 1), "f4"),
 ])  # fmt: skip
 def test_not_claimed(x, y, dtype, monkeypatch):
@@ -326,7 +344,7 @@ def test_not_claimed(x, y, dtype, monkeypatch):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("turned, most", [((True, False), 512), ((False, True), 256), ((False, False), 4096)])
 def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache_is_small(
-    turned, most, small, monkeypatch
+    turned, most, small, monkeypatch, wide
 ):
     monkeypatch.setattr(nearest, "small", lambda: small)
     assert claimed((500, most), (most, 500), turned)[1] is not None
@@ -337,7 +355,7 @@ def test_what_is_turned_and_deep_is_left_to_the_library_unless_the_nearest_cache
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_small(small, monkeypatch):
+def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_small(small, monkeypatch, wide):
     monkeypatch.setattr(nearest, "small", lambda: small)
     for rows, inner, columns, turned in (
         (4, 512, 700, (False, False)), (15, 250, 500, (False, True)), (1000, 4, 500, (True, False)),
@@ -349,12 +367,23 @@ def test_few_rows_and_short_inner_axes_are_made_here_where_the_nearest_cache_is_
     assert claimed((1000, 3), (3, 500), (True, False))[1] is None
 
 
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_narrow_tiles_are_for_turned_and_deep_operands_too_and_for_more_rows(turned, narrow, monkeypatch):
+    if not narrow:
+        pytest.skip("narrow tiles alone")
+    monkeypatch.setattr(nearest, "small", lambda: True)
+    assert claimed((300, 2000), (2000, 300), turned)[1] is not None
+    assert claimed((8, 512), (512, 700), turned)[1] is not None
+    assert claimed((7, 512), (512, 700), turned)[1] is None
+    assert claimed((1000, 4), (4, 500), turned)[1] is None
+
+
 def asked(code, write):
     """The lines that code asks for, to be written to or to be read."""
     return len(re.findall(rf"prefetch.p0\(ptr \S+, i32 {int(write)},", code))
 
 
-def test_lines_of_a_long_first_operand_that_is_turned_are_asked_for(monkeypatch):
+def test_lines_of_a_long_first_operand_that_is_turned_are_asked_for(monkeypatch, wide):
     monkeypatch.setattr(nearest, "small", lambda: True)
     forms = {inner: form_of((1, 300, inner, 640), (True, False), bias=False, shared=False)[0] for inner in (512, 513)}
     usual, long = (asked(text_of(form, True), write=False) for form in forms.values())
@@ -365,7 +394,7 @@ def test_lines_of_a_long_first_operand_that_is_turned_are_asked_for(monkeypatch)
     assert form_of((1, 300, 513, 640), (True, False), bias=False, shared=False)[0] == forms[512]
 
 
-def test_a_tile_asks_for_its_own_lines_row_by_row():
+def test_a_tile_asks_for_its_own_lines_row_by_row(wide):
     """One row with each lot of inner elements, or all of them with the first: a row of the code serves both."""
     form, _ = form_of((1, 300, 512, 640), (False, False), bias=False, shared=False)
     places = {form.whole.rows - lower: 1 + (not lower) for lower in range(1 + form.whole.mixed)}  # the first tile, too
@@ -379,17 +408,19 @@ def test_little_products_need_no_threads_of_the_library():
         assert claimed(x, y, (x[0] > x[1], y[0] < y[1]))[1] is not None
 
 
-def test_panels_cover_all_columns():
+def test_panels_cover_all_columns(narrow):
     for columns in range(1, 200):
-        whole, end, count = panels_of(columns + 20, 512, columns)
+        whole, end, count = panels_of(columns + 20, 512, columns, narrow)
         last = end or whole
         assert (count - 1) * whole.width + (last.vectors - 1) * 16 + last.last == columns
-        assert all(1 <= each.rows <= ROWS[each.vectors] for each in (whole, last))
+        assert all(1 <= each.rows <= (NARROW_ROWS if narrow else ROWS[each.vectors]) for each in (whole, last))
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
-def test_rounds_are_multiplications_and_what_they_read(turned):
+def test_rounds_are_multiplications_and_what_they_read(turned, narrow):
     """Few other instructions, and none that reads what did not find a register, or at the stack pointer."""
+    if not narrow and not compiler.has_scale():
+        pytest.skip("half as many registers of half the length")
     form, _ = form_of((1, 128, 512, 512), turned, bias=True, shared=True)
     machine, module = compiler.optimised(text_of(form, True))
     rounds = [

@@ -14,23 +14,31 @@ from __future__ import annotations
 
 import functools
 import math
+import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
+from futurex.kernels.numba_.compiler import has_fma, has_scale
 from futurex.kernels.numba_.squares import turned
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread
 
 ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 """Rows of a tile by its vectors: as many as leave registers for a row of the panel."""
-WIDEST = 4
+NARROW_ROWS, HALF = 6, 8
+"""Rows of a tile of one vector, which is two registers where processors have sixteen of half its length."""
+_STACKED = 8
+"""Narrow tiles of a turned first operand whose rows are packed at once, each for itself: the lines in which they lie
+are read once for all of them."""
+WIDEST, _NARROW_WIDEST = 4, 8
 """Vectors of a panel; five where those make no odd panel at the end."""
-DEEPEST = 1024
+DEEPEST, _NARROW_DEEPEST = 1024, 512
 """Inner elements that are packed at once: a panel of 64 columns then takes a quarter of the second-level cache, from
-which it is read as fast; results that are read and written again for every packing cost more."""
+which it is read as fast; results that are read and written again for every packing cost more. What narrow tiles read
+of it, a vector of each row, is to stay in the nearest cache: they read it twice as often."""
 TALL = 64
 """Rows of one product of a stack that are worth a packing for themselves."""
 _LOT = 64
@@ -48,11 +56,34 @@ LONG_TURNED = 512
 reads as many, which rows of a power of two drive out. In shorter ones most that is asked for lies behind the last."""
 _AHEAD = 20
 """Rows of the second operand between what is packed and what is asked for."""
+_LINE = 16
+"""Elements of a line of the caches."""
 _TASKS, _SHORTEST, _LONG = 8, 48, 240
 """Tasks for each thread that are enough, rows of one that are worth the packing, and so many that it hardly costs,
 unless the inner axis is long: then the second operand comes from memory again."""
 _NAMES = ("tasks", "rows", "inner", "depth", "height", "chunks", "panels", "together", "x_step", "y_step", "out_step",
           "x_outer", "y_outer", "out_outer", "x_row", "y_row", "out_row", "others")  # fmt: skip
+
+
+def is_made() -> bool:
+    """Is there code for this processor's products?"""
+    return has_scale() or (platform.machine() in ("x86_64", "AMD64") and has_fma())
+
+
+def is_narrow() -> bool:
+    """Has this processor half as many registers of half the length?"""
+    return not has_scale()
+
+
+def reads(rows: int, turned: bool) -> bool:
+    """Is there code for a first operand of so many rows that lies so? Narrow tiles pack whole registers of a turned
+    one."""
+    return rows >= HALF or not turned or not is_narrow()
+
+
+def deepest(narrow: bool) -> int:
+    """Inner elements that are packed at once."""
+    return _NARROW_DEEPEST if narrow else DEEPEST
 
 
 class Steps(NamedTuple):
@@ -69,12 +100,23 @@ class Panel:
     """Columns of the result that are made together: whole vectors, the last of which has only ``last`` columns.
 
     They are made in tiles of ``rows`` rows; ``mixed``: the last tiles have one row fewer, so that no row is made twice.
+    ``narrow``: tiles have one vector, whose elements of the panel lie behind those of the vector before.
     """
 
     vectors: int
     last: int
     rows: int
     mixed: bool
+    narrow: bool = False
+
+    @property
+    def tiles(self) -> list[tuple[Panel, int, int]]:
+        """The tiles that stand side by side, as panels of their own: which they are the first of, and which not."""
+        if not self.narrow or self.vectors == 1:
+            return [(self, 0, 1)]
+        whole, end = (replace(self, vectors=1, last=last) for last in (LANES, self.last))
+        parted = self.vectors - (whole != end)
+        return [(whole, 0, parted), (end, parted, self.vectors)][: 1 + (whole != end)]
 
     @property
     def width(self) -> int:
@@ -103,35 +145,40 @@ class Form:
 
 
 def form_of(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], *, bias: bool, shared: bool
-) -> tuple[Form, int]:
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], *, bias: bool, shared: bool,
+    narrow: bool | None = None,
+) -> tuple[Form, int]:  # fmt: skip
     """The form of a product of these sizes (batch, rows, inner size and columns), and how many panels it has;
-    ``shared``: of a stack and one matrix.
+    ``shared``: of a stack and one matrix; ``narrow``: with narrow tiles, as this processor's registers say if None.
 
     >>> form_of((64, 32, 256, 1024), (False, False), bias=False, shared=True)[1]
     16
     """
     batch, rows, inner, columns = sizes
-    whole, end, count = panels_of(rows, inner, columns)
-    deep = inner > DEEPEST
+    narrow = is_narrow() if narrow is None else narrow
+    whole, end, count = panels_of(rows, inner, columns, narrow)
+    deep = inner > deepest(narrow)
     packed_once = shared and batch > 1 and rows < TALL and not deep
-    x_long = turned[0] and inner > LONG_TURNED and nearest.small()
+    x_long = turned[0] and inner > LONG_TURNED and nearest.small() and not narrow
     return Form(whole, end, *turned, deep, bias, packed_once, x_long), count
 
 
-def panels_of(rows: int, inner: int, columns: int) -> tuple[Panel, Panel | None, int]:
+def panels_of(rows: int, inner: int, columns: int, narrow: bool) -> tuple[Panel, Panel | None, int]:
     """The panel that most columns are made in, the one at the end if that is another, and how many there are.
 
-    >>> panels_of(128, 512, 100)
-    (Panel(vectors=4, last=16, rows=6, mixed=True), Panel(vectors=3, last=4, rows=8, mixed=False), 2)
+    >>> panels_of(128, 512, 100, narrow=False)[0]
+    Panel(vectors=4, last=16, rows=6, mixed=True, narrow=False)
     """
     vectors = -(-columns // LANES)
-    widest = WIDEST + 1 if vectors % (WIDEST + 1) == 0 and vectors % WIDEST else WIDEST
+    most = _NARROW_WIDEST if narrow else WIDEST
+    widest = most + 1 if vectors % (most + 1) == 0 and vectors % most else most
     count = -(-vectors // widest)
     width = -(-vectors // count)
     rest = vectors - (count - 1) * width
-    end = Panel(rest, columns - (vectors - 1) * LANES, *_height(rows, inner, rest))
-    whole = Panel(width, LANES, *_height(rows, inner, width))
+    end, whole = (
+        Panel(number, last, *_height(rows, inner, NARROW_ROWS if narrow else ROWS[number]), narrow)
+        for number, last in ((rest, columns - (vectors - 1) * LANES), (width, LANES))
+    )
     if count == 1:
         return end, None, 1
     return whole, end if end != whole else None, count
@@ -153,7 +200,7 @@ def numbers(
         parts *= max(1, min(enough, rows // (_LONG * parts)))
         height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
     chunks = -(-rows // height)
-    depth = -(-inner // -(-inner // DEEPEST))
+    depth = -(-inner // -(-inner // deepest(form.whole.narrow)))
     depth = -(-depth // LANES) * LANES  # what is turned while it is packed are squares
     steps = zip(*((each.step, each.outer, each.row) for each in (x, y, out)), strict=True)
     return (
@@ -167,10 +214,10 @@ def share_of(sizes: tuple[int, int, int, int], tasks: int, threads: int) -> Shar
     return Share(threads, min(tasks, _TASKS * threads), math.prod(sizes) < BRIEF_PRODUCT)
 
 
-def _height(rows: int, inner: int, vectors: int) -> tuple[int, bool]:
-    """Rows of a tile, and whether the last ones have one fewer: any number from ``most * (most - 1)`` on is made of
-    both. For few rows, and a short inner axis, somewhat lower tiles, where the last would be nearly empty."""
-    most = ROWS[vectors]
+def _height(rows: int, inner: int, most: int) -> tuple[int, bool]:
+    """Rows of a tile, at best ``most``, and whether the last ones have one fewer: any number from
+    ``most * (most - 1)`` on is made of both. For few rows, and a short inner axis, somewhat lower tiles, where the last
+    would be nearly empty."""
     heights = range(most, most * 2 // 3 - 1, -1)
     wasted = {height: (-rows % height) / rows for height in heights}
     if inner >= _MIXED and rows >= most * (most - 1) and wasted[most] > _WASTE:
@@ -192,6 +239,9 @@ class Writer:
 
     def __init__(self, form: Form, threaded: bool) -> None:
         self.form, self.code, self.threaded = form, Code(), threaded
+        self.narrow, self.deepest = form.whole.narrow, deepest(form.whole.narrow)
+        self.stacked = HALF * self.deepest + _LINE
+        """Elements from the packed rows of one tile to those of the next, which lie in other sets of the cache."""
         self.y_ahead: tuple[str, str] | None = None
         """Where the panel of the next task begins, and 1, or 0 if there is none."""
         self.x_ahead = "%x_step", "1"
@@ -199,8 +249,11 @@ class Writer:
 
     def text(self) -> str:
         form, code = self.form, self.code
-        room = code.do(f"alloca i8, i64 {4 * form.whole.width * DEEPEST}, align 64")
+        room = code.do(f"alloca i8, i64 {4 * form.whole.width * self.deepest}, align 64")
         self.buffer = code.hidden("ptr", room)  # a tenth slower with addresses that begin with the stack's
+        if self.narrow and form.x_turned:
+            lines = code.do(f"alloca i8, i64 {4 * _STACKED * self.stacked}, align 64")
+            self.x_buffer = code.hidden("ptr", lines)
         self.ahead = code.multiply("%y_row", str(_AHEAD))
         if form.shared:
             self._shared_tasks()
@@ -213,7 +266,10 @@ class Writer:
                 self._panels(number, lambda panel: self._panel(panel, first, last))
         declarations = [
             f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
-            f"declare {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr, i32, <{LANES} x i1>, {VECTOR})",
+            *(
+                f"declare <{n} x float> @llvm.masked.load.v{n}f32.p0(ptr, i32, <{n} x i1>, <{n} x float>)"
+                for n in (LANES, HALF)
+            ),
             f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, <{LANES} x i1>)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
@@ -290,7 +346,7 @@ class Writer:
             def work(panel: Panel) -> None:
                 with code.loop("0", fresh):
                     self._pack(panel, first, last, "0", "%inner")
-                begin = first if self.form.y_turned else code.add(first, code.multiply(fresh, str(panel.rows)))
+                begin = first if self.packs_apart else code.add(first, code.multiply(fresh, str(panel.rows)))
                 self._tiles(panel, begin, last, "0", "%inner")
 
             self._panels(code.do(f"sdiv i64 {task}, {places}"), work)
@@ -298,7 +354,7 @@ class Writer:
     def _panel(self, panel: Panel, first: str, last: str) -> None:
         """The rows of one panel."""
         code = self.code
-        following = first if self.form.y_turned else code.add(first, str(panel.rows))
+        following = first if self.packs_apart else code.add(first, str(panel.rows))
         if not self.form.deep:
             self._pack(panel, first, last, "0", "%inner")
             self._tiles(panel, following, last, "0", "%inner")
@@ -308,43 +364,62 @@ class Writer:
             self._pack(panel, first, last, begin, count)
             self._tiles(panel, following, last, begin, count)
 
+    @property
+    def packs_apart(self) -> bool:
+        """Is the buffer full before the first tile is made?"""
+        return self.form.y_turned or self.narrow
+
     def _pack(self, panel: Panel, first: str, last: str, begin: str, count: str) -> None:
-        """Fill the buffer; what is not turned on the way is also multiplied with the rows of the first tile."""
+        """Fill the buffer; what is not packed apart is also multiplied with the rows of the first tile."""
         if self.form.y_turned:
             self._pack_turned(panel, begin, count)
             return
         code = self.code
         source = code.at("float", self.y, code.multiply(begin, "%y_row"))
+        if self.narrow:
+            with code.loop("0", count) as (k, _):
+                places = [self._packed(panel, k, str(v * LANES)) for v in range(panel.vectors)]
+                self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
+            return
         self._rows_of_tile(panel, panel.rows, first, code.do(f"sub i64 {last}, 1"), begin, count, source)
 
     def _pack_turned(self, panel: Panel, begin: str, count: str) -> None:
-        """Squares of sixteen rows of the operand become sixteen rows of the panel; the last row stands in for those
-        that are not there."""
-        code = self.code
+        """Squares of rows of the operand, as large as registers, become rows of the panel; the last row stands in for
+        those that are not there."""
+        code, side = self.code, HALF if self.narrow else LANES
         most = str((panel.vectors - 1) * LANES + panel.last - 1)
-        with code.loop("0", count, str(LANES)) as (k, _), code.loop("0", str(panel.width), str(LANES)) as (first, _):
-            mask = _up_to(code, code.do(f"sub i64 {count}, {k}"))
-            square = []
-            for n in range(LANES):
-                row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
-                square.append(self._load(code.at("float", self.y, code.add(row, begin, k)), mask))
-            for j, value in enumerate(turned(code.do, square)):
-                target = code.multiply(code.add(k, str(j)), str(panel.width))
-                code.run(f"store {VECTOR} {value}, ptr {self._packed(target, first)}, align 64")
+        with code.loop("0", count, str(side)) as (k, _), code.loop("0", str(panel.width), str(LANES)) as (first, _):
+            mask = _up_to(code, code.do(f"sub i64 {count}, {k}"), side)
+            targets = [self._packed(panel, code.add(k, str(j)), first) for j in range(side)]
+            for part in range(0, LANES, side):
+                square = []
+                for n in range(part, part + side):
+                    row = code.multiply(code.least(code.add(first, str(n)), most), "%y_row")
+                    square.append(self._load(code.at("float", self.y, code.add(row, begin, k)), mask, side))
+                for target, value in zip(targets, turned(code.do, square), strict=True):
+                    place = code.at("float", target, str(part))
+                    code.run(f"store <{side} x float> {value}, ptr {place}, align {4 * side}")
 
     def _fetch(self, pointer: str, *, write: bool) -> None:
         """Have a line brought to the second-level cache, or for writing to the first."""
         self.code.run(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if write else 2}, i32 1)")
 
-    def _packed(self, row: str, column: str) -> str:
-        return self.code.at("float", self.buffer, self.code.add(row, column))
+    def _packed(self, panel: Panel, k: str, column: str) -> str:
+        """Where the vector from a column of the panel on lies for an inner element."""
+        code = self.code
+        if panel.narrow:
+            row, column = code.multiply(k, str(LANES)), code.multiply(column, str(self.deepest))
+        else:
+            row = code.multiply(k, str(panel.width))
+        return code.at("float", self.buffer, code.add(row, column))
 
-    def _load(self, pointer: str, mask: str | None) -> str:
+    def _load(self, pointer: str, mask: str | None, lanes: int = LANES) -> str:
+        vector = f"<{lanes} x float>"
         if mask is None:
-            return self.code.do(f"load {VECTOR}, ptr {pointer}, align 4")
+            return self.code.do(f"load {vector}, ptr {pointer}, align 4")
         return self.code.do(
-            f"call {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr {pointer}, i32 4, <{LANES} x i1> {mask}, "
-            f"{VECTOR} zeroinitializer)"
+            f"call {vector} @llvm.masked.load.v{lanes}f32.p0(ptr {pointer}, i32 4, <{lanes} x i1> {mask}, "
+            f"{vector} zeroinitializer)"
         )
 
     def _store(self, value: str, pointer: str, mask: str | None) -> None:
@@ -367,9 +442,51 @@ class Writer:
             fewer = code.do(f"srem i64 {code.multiply(left, str(panel.rows - 1))}, {panel.rows}")
             lower = code.do(f"sub i64 {last}, {code.least(code.multiply(fewer, str(panel.rows - 1)), left)}")
         for height, low, high in ((panel.rows, first, lower), (panel.rows - 1, lower, last))[: 1 + panel.mixed]:
+            if self.narrow:
+                self._narrow_tiles(panel, height, low, high, most, begin, count)
+                continue
             with code.loop(low, high, str(height)) as (row, _):
                 share = self._share(panel, height, row, first, last, begin, count)
                 self._rows_of_tile(panel, height, row, most, begin, count, None, share)
+
+    def _narrow_tiles(self, panel: Panel, height: int, low: str, high: str, most: str, begin: str, count: str) -> None:
+        """The tiles of some rows, some side by side. Of a turned first operand the rows of some are packed before."""
+        code, turned = self.code, self.form.x_turned
+        out, column, buffer = self.out, self.column, self.buffer
+        with code.loop(low, high, str(_STACKED * height) if turned else str(height)) as (stack, _):
+            end = code.least(code.add(stack, str(_STACKED * height)), high) if turned else code.add(stack, "1")
+            if turned:
+                self._pack_rows(height, stack, most, begin, count)
+            with code.loop(stack, end, str(height)) as (row, _):
+                if turned:
+                    number = code.do(f"sdiv i64 {code.do(f'sub i64 {row}, {stack}')}, {height}")
+                    self.x_lines = code.at("float", self.x_buffer, code.multiply(number, str(self.stacked)))
+                for tile, first, last in panel.tiles:
+                    with code.loop(str(first), str(last)) as (number, _):
+                        before = code.multiply(number, str(LANES))
+                        self.out, self.column = code.add(out, before), code.add(column, before)
+                        self.buffer = code.at("float", buffer, code.multiply(before, str(self.deepest)))
+                        self._rows_of_tile(tile, height, row, most, begin, count, None)
+        self.out, self.column, self.buffer = out, column, buffer
+
+    def _pack_rows(self, height: int, row: str, most: str, begin: str, count: str) -> None:
+        """Pack the rows of some tiles, from a row on, of a turned first operand, as many as a register holds for each:
+        the last ones where fewer are left."""
+        code = self.code
+        places = []
+        for n in range(_STACKED):
+            first = self._first_packed(code.add(row, str(n * height)), most)
+            places.append(code.at("float", self.x, code.add(code.multiply(begin, "%x_row"), first)))
+        with code.loop("0", count) as (k, _):
+            line, target = code.multiply(k, "%x_row"), code.at("float", self.x_buffer, code.multiply(k, str(HALF)))
+            for n, place in enumerate(places):
+                values = self._load(code.at("float", place, line), None, HALF)
+                to = code.at("float", target, str(n * self.stacked))
+                code.run(f"store <{HALF} x float> {values}, ptr {to}, align 32")
+
+    def _first_packed(self, row: str, most: str) -> str:
+        """The first of the rows that are packed for the tile that begins with a row."""
+        return self.code.least(row, self.code.add(most, str(1 - HALF)))
 
     def _rows_of_tile(
         self, panel: Panel, height: int, row: str, most: str, begin: str, count: str, source: str | None,
@@ -390,11 +507,12 @@ class Writer:
             with code.loop(low, code.least(code.add(low, at_once), str(expected))) as (number, _):
                 target = code.least(code.add(row, number), most)
                 self.expect(panel, code.add(self.out, code.multiply(target, "%out_row")))
-            self._ask_rows(height, row, begin, k, count)
+            if not self.narrow:
+                self._ask_rows(height, row, begin, k, count)
             if share is not None:
                 self._ask_panel(panel, share, k, count)
 
-        values = self._tile(panel, rows, begin, count, source, ask)
+        values = self._tile(panel, rows, most, begin, count, source, ask)
         there = code.least(str(height), code.add(code.do(f"sub i64 {most}, {row}"), "1"))
         self.deliver(panel, places, there, begin, values)
 
@@ -479,19 +597,23 @@ class Writer:
         return code.do(f"fadd {VECTOR} {old}, {value}")
 
     def _tile(
-        self, panel: Panel, rows: list[str], begin: str, count: str, source: str | None, ask: Callable[[str], None]
-    ) -> list[str]:
+        self, panel: Panel, rows: list[str], most: str, begin: str, count: str, source: str | None,
+        ask: Callable[[str], None],
+    ) -> list[str]:  # fmt: skip
         """The sums of one tile, row by row; ``source``: where the panel lies that is packed meanwhile; ``ask``: for
         what comes later, every so many inner elements."""
         code, form = self.code, self.form
-        if form.x_turned:
+        if form.x_turned and self.narrow:
+            first = self._first_packed(rows[0], most)
+            bases = [code.at("float", self.x_lines, code.do(f"sub i64 {row}, {first}")) for row in rows]
+        elif form.x_turned:
             line = code.at("float", self.x, code.multiply(begin, "%x_row"))
             bases = [code.at("float", line, row) for row in rows]
         else:
             bases = [code.at("float", self.x, code.add(code.multiply(row, "%x_row"), begin)) for row in rows]
         start = self._start(panel, begin) * len(rows)
 
-        unrolled = 1 if source is not None else _UNROLLED[form.x_turned]
+        unrolled = 1 if source is not None else _UNROLLED[form.x_turned and not self.narrow]
         with code.loop("0", count, str(_LOT), carried=[(VECTOR, value) for value in start]) as (first, sums):
             ask(first)
             end = code.least(code.add(first, str(_LOT)), count)
@@ -499,7 +621,7 @@ class Writer:
             for low, high, step in ((first, whole, unrolled), (whole, end, 1))[:unrolled]:
                 carried = [(VECTOR, value) for value in sums]
                 with code.loop(low, high, str(step), carried, hidden=source is None) as (k, held):
-                    packed = self._packed(code.multiply(k, str(panel.width)), "0")
+                    packed = self._packed(panel, k, "0")
                     for n in range(step):
                         place = code.at("float", packed, str(n * panel.width))
                         self._element(panel, bases, code.add(k, str(n)), held, place, source)
@@ -516,7 +638,7 @@ class Writer:
             y = [code.do(f"load {VECTOR}, ptr {place}, align 64") for place in places]
         else:
             y = self._copied(panel, code.at("float", source, code.multiply(k, "%y_row")), places)
-        step = code.multiply(k, "%x_row") if form.x_turned else k
+        step = code.multiply(k, str(HALF) if self.narrow else "%x_row") if form.x_turned else k
         if form.x_long:
             later = code.multiply(code.add(k, str(_LOT)), "%x_row")
             for base in {bases[0]: None, bases[-1]: None}:  # rows of a tile are in one line or in two
@@ -555,12 +677,12 @@ def _masks(panel: Panel) -> list[str | None]:
     return [None] * (panel.vectors - 1) + [last]
 
 
-def _up_to(code: Code, count: str) -> str:
+def _up_to(code: Code, count: str, lanes: int = LANES) -> str:
     """A mask of the first ``count`` lanes."""
-    numbers = f"<{LANES} x i64>"
+    numbers = f"<{lanes} x i64>"
     one = code.do(f"insertelement {numbers} poison, i64 {count}, i64 0")
-    every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{LANES} x i32> zeroinitializer")
-    return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(LANES))}>, {every}")
+    every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{lanes} x i32> zeroinitializer")
+    return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(lanes))}>, {every}")
 
 
 @functools.lru_cache(maxsize=256)

@@ -43,6 +43,8 @@ def updating(node: Node, threads: int) -> Program:
     form, count = products.form_of(sizes, (True, False), bias=False, shared=False)
     if form.deep:
         raise ValueError(f"{node.op}: sums in several parts")
+    if not products.reads(x.shape[1], True):
+        raise ValueError(f"{node.op}: fewer rows than a register holds")
     threads = threads if openmp() is not None else 1
     numbers = products.numbers(sizes, form, count, threads, Steps(x.shape[1]), Steps(columns), Steps(columns))
     return Program(
@@ -59,7 +61,8 @@ class _Writer(Writer):
     def __init__(self, form: Form, threaded: bool, region: Region, layout: Layout, aliases: Sequence[int]) -> None:
         super().__init__(form, threaded)
         self.region = region
-        panels = [each for each in (form.whole, form.end) if each is not None]
+        panels = [tile for each in (form.whole, form.end) if each is not None for tile, _, _ in each.tiles]
+        panels = list(dict.fromkeys(panels))
         self.height = max(panel.rows for panel in panels)
         self.names = {panel: f"update{k}" for k, panel in enumerate(panels)}
         self.functions = {panel: inner(region, layout, (-1, *aliases[2:]), name) for panel, name in self.names.items()}
@@ -98,7 +101,7 @@ class _Writer(Writer):
 
     def deliver(self, panel: Panel, places: list[str], count: str, begin: str, values: list[str]) -> None:
         """Have the region's code read a tile from the stack, and write what it makes of it."""
-        code, width = self.code, self.form.whole.width
+        code, width = self.code, panel.width
         for number, value in enumerate(values):
             row, vector = divmod(number, panel.vectors)
             place = code.at("float", self.tile, str(row * width + vector * LANES))
