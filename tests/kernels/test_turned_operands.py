@@ -99,9 +99,8 @@ def test_copies_of_views_are_numpys(case, threads, far):
 @given(views(["i4", "u1", "f8", "c8"]), st.sampled_from([1, 2]))
 @settings(max_examples=40, deadline=None)
 def test_regions_of_views_and_dense_arrays_are_numpys(case, threads):
-    found, node = view_of(*case)
-    if found.dtype.kind in "fc":
-        found = np.nan_to_num(found.copy()).astype(found.dtype).transpose().copy().transpose()
+    whole, axes, cuts = case
+    found, node = view_of(np.nan_to_num(whole), axes, cuts)
     dense = np.ascontiguousarray(found)[::-1].copy()
     row = param(Aval(found.shape[-1:], found.dtype), "row")
     kernel = region(
@@ -109,7 +108,7 @@ def test_regions_of_views_and_dense_arrays_are_numpys(case, threads):
         [node, param(Aval(dense.shape, dense.dtype), "y"), row], found.shape, threads,
     )  # fmt: skip
     out = np.empty(found.shape, found.dtype)
-    given_ = found if 0 in kernel.rows and lies_in_rows(found, kernel.rows[0]) else np.ascontiguousarray(found)
+    given_ = found if 0 in kernel.rows else np.ascontiguousarray(found)
     with np.errstate(all="ignore"):
         kernel.call(out, given_, dense, dense[(0,) * (dense.ndim - 1)].copy())
         expected = dense + found - dense[(0,) * (dense.ndim - 1)]
