@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.frontend.array import Array
 from futurex.frontend.donation import give_away, surrendered
+from futurex.kernels.copies import in_c_order
 from futurex.runtime.futures import Done, Future
 from futurex.runtime.habit import Call
 from futurex.runtime.local import LocalExecutor
@@ -64,7 +65,7 @@ def launched(
     if not waits:
         inputs = list(inputs)
         for k in copied:
-            inputs[k] = inputs[k].copy()
+            inputs[k] = in_c_order(inputs[k])
     futures = executor.submit(plan, inputs)
     for future in lent.values() if futures and not waits else ():
         future.lend(futures[-1])

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from futurex.kernels.contest import Contest
 from futurex.kernels.steps import Bound, Workspace
-from futurex.ops.strides import lies_in_rows
+from futurex.ops.strides import Lie, lies_in_rows
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
@@ -51,8 +51,8 @@ class Kernel:
     None and the kernel returns arrays of its own.
 
     ``inplace``: inputs whose buffer may be given as ``out``. ``view``: the result may share memory with that input.
-    ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie in
-    rows whose elements are so many elements apart (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call
+    ``contiguous``: array inputs must be C-contiguous and aligned, but for those in ``rows``, which only have to lie as
+    is said there (:func:`~futurex.ops.strides.lies_in_rows`). ``exclusive``: one call
     at a time per kernel object. ``threads``: how many one call uses, if that is not what was asked for. ``late``: what
     is compiled behind the first calls. ``ufunc``: ``ufunc(*inputs, out)`` is all that ``call`` does; ``written``: so is
     this Python expression, with the inputs in the place of its braces, and such a call in that of ``{call}``.
@@ -68,7 +68,7 @@ class Kernel:
     inplace: tuple[int, ...] = ()
     view: int | None = None
     contiguous: bool = False
-    rows: Mapping[int, int] = field(default_factory=dict)
+    rows: Mapping[int, Lie] = field(default_factory=dict)
     exclusive: bool = False
     threads: int | None = None
     late: Late | None = None

@@ -97,6 +97,11 @@ def _complex_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     return ((node.dtype, node.dtype), node.dtype) if known else None
 
 
+def is_generated(dtype: Dtype) -> bool:
+    """Does generated code know the dtype?"""
+    return loop_of(apply("cast", param(Aval((2,), np.dtype(bool)), "x"), dtype=dtype)) is not None
+
+
 def _integer_power(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:
     """With an exponent that is known, and for which NumPy raises no error."""
     base, exponent = node.inputs
@@ -219,10 +224,12 @@ def _fits(node: Node, loop: tuple[Dtype, ...]) -> bool:
 
 
 def op_of_graph(name: str, **fields: Any) -> None:
-    """Define an op whose meaning is its attribute ``graph``: what a backend computes of it in one kernel."""
+    """Define an op whose meaning is its attribute ``graph``: what a backend computes of it in one kernel. A result
+    that is an operand is a copy of it."""
 
     def run(*inputs: Any, graph: Graph) -> Any:
-        return _one_or_all(graph(*inputs))
+        found = zip(graph.outs, graph(*inputs), strict=True)
+        return _one_or_all(tuple(value.copy() if node.op == "param" else value for node, value in found))
 
     def aval(*avals: Aval, graph: Graph) -> Avals:
         if avals != tuple(node.aval for node in graph.params):

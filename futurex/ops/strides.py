@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +16,41 @@ LEAST_ROW = 16
 """Elements of a row below which a view is copied rather than read with its gaps."""
 _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
+_LEAST_TURNED, _LEAST_SIDE = 4096, 8
+"""Elements of an array, and along each of two axes, from which it is read in squares."""
+Lie = int | tuple[int, ...]
+"""How an operand lies: in rows with so many elements from one to the next, or in any way in which the axes that are
+named, counted from the end, go on where the axis before takes its next step."""
 
 
-def lies_in_rows(array: np.ndarray[Any, Any], step: int = 1) -> bool:
-    """Are the elements of a row ``step`` elements apart, and all rows whole numbers of elements?"""
+def lies_in_rows(array: np.ndarray[Any, Any], lie: Lie = 1) -> bool:
+    """Does it lie so, all steps whole numbers of elements?"""
     size = array.itemsize
-    return array.flags.aligned and array.strides[-1] == step * size and all(each % size == 0 for each in array.strides)
+    if not array.flags.aligned or any(each % size for each in array.strides):
+        return False
+    if isinstance(lie, tuple):
+        return dense_axes(array.shape, array.strides).issuperset(lie)
+    return array.strides[-1] == lie * size
+
+
+def dense_axes(shape: Sequence[int], strides: Sequence[int]) -> set[int]:
+    """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
+    axes = [axis for axis in range(-len(shape), 0) if shape[axis] > 1]
+    return {after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]}
+
+
+def turned(shape: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, tuple[int, ...]] | None:
+    """Of an array that is read in squares the axis, counted from the end, along which neighbours lie side by side, or
+    nearly, where those of a row do not, and how it lies (:data:`Lie`); None if it lies otherwise, or is small."""
+    if len(shape) < 2 or math.prod(shape) < _LEAST_TURNED or shape[-1] < _LEAST_SIDE:
+        return None
+    if not size or any(stride % size for stride in strides):
+        return None
+    steps = {axis: abs(strides[axis]) for axis in range(-len(shape), 0) if shape[axis] > 1 and strides[axis]}
+    axis = min(steps, key=lambda each: steps[each], default=-1)
+    if steps.get(-1, 0) <= _LONGEST_STEP * size or steps[axis] > _LONGEST_STEP * size or shape[axis] < _LEAST_SIDE:
+        return None
+    return axis, tuple(sorted(dense_axes(shape, strides)))
 
 
 def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
@@ -30,6 +62,12 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
         return None
     step = found.strides[-1] // found.itemsize
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
+
+
+def turned_along(node: Node) -> tuple[int, tuple[int, ...]] | None:
+    """:func:`turned` of a view of a dense array; None for what is none."""
+    found = _stand_in(node)
+    return None if found is None else turned(found.shape, found.strides, found.itemsize)
 
 
 def has_gaps(node: Node) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, function_of, loop_of
-from futurex.ops.strides import is_scattered, step_of
+from futurex.ops.strides import is_scattered, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -105,6 +105,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     if not working or not _is_region(group, fewest, few):
         return False
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
+    copied = {source for source in copied if not turned_along(source)}  # in squares
     if holds_reduction(group) is None:
         copied = {source for source in copied if not step_of(source)}
     largest = max(node.size for node in group)

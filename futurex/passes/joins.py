@@ -13,15 +13,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from futurex.ops.fusion import loop_of
+from futurex.ops.fusion import is_generated, loop_of
 from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, parts_of, slice_of
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, param
+from futurex.tree.node import Node
 
 MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
@@ -75,12 +73,7 @@ def _parts_suit(node: Node) -> bool:
 def _converts(part: Node, join: Node) -> bool:
     if not isinstance(part.aval, Aval) or not part.is_static:
         return False
-    return loop_of(as_part(part, join)) is not None if part.dtype != join.dtype else _is_copied(part)
-
-
-def _is_copied(part: Node) -> bool:
-    """Does generated code know the dtype?"""
-    return loop_of(apply("cast", param(Aval((2,), np.dtype(bool)), "x"), dtype=part.dtype)) is not None
+    return loop_of(as_part(part, join)) is not None if part.dtype != join.dtype else is_generated(part.dtype)
 
 
 class _Joins:

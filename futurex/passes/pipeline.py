@@ -29,6 +29,7 @@ from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
+from futurex.passes.turns import copy_turned
 from futurex.passes.winograd import tile_convolutions
 from futurex.passes.writes import write_through
 from futurex.tree.graph import Graph, same_lines
@@ -40,8 +41,12 @@ PASSES: tuple[Pass, ...] = (
     expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
     keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows, arrange_reductions, keep_orders,
     assemble, give_loops, join_in_place, fuse, join_updates, recompute, join_siblings, write_through,
+    copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
+
+_OUTSIDE = (assemble, give_loops, join_in_place, write_through, copy_turned)
+"""Those that bodies of loops do without: they deliver to views, and begin with arrays of their own, in their way."""
 
 VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
@@ -69,8 +74,7 @@ def optimise(graph: Graph, *, passes: Sequence[Pass] | None = None, check: bool 
     True
     """
     chosen = PASSES if passes is None else passes
-    # Loops deliver to views, and begin with arrays of their own, in their way.
-    inside = [each for each in chosen if each not in (assemble, give_loops, join_in_place, write_through)]
+    inside = [each for each in chosen if each not in _OUTSIDE]
     return _optimised(graph, chosen, _Inside(inside, check), check)
 
 

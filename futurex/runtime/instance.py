@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from futurex.kernels.recycling import LEAST_BYTES, kept, maker
+from futurex.kernels.copies import in_c_order
+from futurex.kernels.recycling import maker
 from futurex.kernels.registry import Kernel
-from futurex.ops.strides import lies_in_rows
+from futurex.ops.strides import Lie, lies_in_rows
 from futurex.runtime.arenas import LEAST_LENT, allocate, lent
 from futurex.runtime.counters import Counters
 from futurex.runtime.lower import Kind, Lowering, Slot
@@ -114,25 +115,20 @@ def dense(value: Any) -> Any:
     """``value`` as a C-contiguous aligned array; itself where it is one."""
     if isinstance(value, np.ndarray) and value.flags.c_contiguous and value.flags.aligned:
         return value
-    return _copy(value)
+    return in_c_order(value)
 
 
-def in_rows(value: Any, step: int) -> Any:
-    """``value`` as an aligned array of rows whose elements lie ``step`` elements apart; itself where it is one."""
+def in_rows(value: Any, step: Lie) -> Any:
+    """``value`` as an aligned array that lies so (:data:`~futurex.ops.strides.Lie`); itself where it is one."""
     if isinstance(value, np.ndarray) and lies_in_rows(value, step):
         return value
-    if step == 1:
-        return _copy(value)
+    if step == 1 or isinstance(step, tuple):
+        return in_c_order(value)
     value = np.asarray(value)
     nbytes, shape = value.nbytes * abs(step), (*value.shape[:-1], value.shape[-1] * abs(step))
     apart = maker(nbytes)(shape, value.dtype)[..., ::step]
     apart[...] = value
     return apart
-
-
-def _copy(value: Any) -> Any:
-    large = isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES
-    return kept(np.copy, value, "C") if large else np.array(value, order="C")
 
 
 def wanted(kernel: Kernel, place: int) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.copies import in_c_order
 from futurex.kernels.recycling import maker
 from futurex.runtime.futures import Resident
 from futurex.runtime.instance import Values
@@ -139,4 +140,4 @@ def given(array: Any, seen: Mapping[int, int], shape: tuple[int, ...], dtype: An
 
 def copied(value: Any) -> Any:
     """``value`` in memory of its own."""
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return in_c_order(value) if isinstance(value, np.ndarray) else value

@@ -356,11 +356,14 @@ def test_weak_scalars_stay_weak():
 
 
 def test_a_region_pays_beside_small_copies_and_not_beside_large_ones():
-    """A column is copied in no time; a matrix that lies turned is not, for one addition."""
+    """A column is copied in no time, every tenth one is not, for one addition; what lies turned is not copied."""
     x = param(Aval((500, 400), np.dtype("f4")))
     column = apply("load", x, chain=(("index", (("s", None, None, None), ("i", 3))), ("reshape", (500, 1))))
     row = apply("load", x, chain=(("index", (("i", 3),)),))
     square = param(Aval((500, 500), np.dtype("f4")))
-    for out, fused in ((column * row + 1.0, True), (square + apply("transpose", square, axes=(1, 0)), False)):
-        graph = fuse(Graph([x, square], [out]))
+    wide = param(Aval((500, 5000), np.dtype("f4")))
+    tenth = apply("load", wide, chain=(("index", (("s", None, None, None), ("s", None, None, 10))),))
+    turned = apply("transpose", square, axes=(1, 0))
+    for out, fused in ((column * row + 1.0, True), (square + tenth, False), (square + turned, True)):
+        graph = fuse(Graph([x, square, wide], [out]))
         assert any(node.op == "fused" for node in graph.nodes) == fused

@@ -16,7 +16,7 @@ import numpy as np
 from futurex.kernels.loops.arrays import Array, plus, times
 from futurex.kernels.loops.function import Function
 from futurex.kernels.numba_.compiler import has_fma, has_scale
-from futurex.kernels.numba_.vectors import turned
+from futurex.kernels.numba_.squares import turned
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter

@@ -38,7 +38,7 @@ from futurex.kernels.numba_.updates import RankUpdate
 from futurex.kernels.registry import Kernel
 from futurex.kernels.steps import Bound, Places, Step, Workspace, clearing, copying
 from futurex.ops.fusion import COMPLEX, HALF
-from futurex.ops.strides import LEAST_ROW, lies_in_rows
+from futurex.ops.strides import LEAST_ROW, Lie, lies_in_rows
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
@@ -54,8 +54,8 @@ _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
 _IN_ROWS = 0x100  # NPY_ARRAY_ALIGNED, and gaps between rows
 _INTO_ROWS = 0x500  # ... | NPY_ARRAY_WRITEABLE
-_Check = tuple[tuple[int, ...], Any, int, int]
-"""Shape, dtype, flags and elements from one to the next in a row of an array."""
+_Check = tuple[tuple[int, ...], Any, int, Lie]
+"""Shape, dtype and flags of an array, and how it lies."""
 
 
 class NumbaBackend:
@@ -113,7 +113,7 @@ class NumbaBackend:
         found = [kernel for kernel in kernels if kernel is not None]
         if len(found) < len(blocks):
             return None
-        rows: dict[int, int] = {}
+        rows: dict[int, Lie] = {}
         for each, kernel in zip(blocks, found, strict=True):
             rows |= {each.inputs[k]: step for k, step in kernel.rows.items() if k >= 0}
         call = Joined(node, blocks, found)
@@ -368,7 +368,8 @@ def _check(arrays: list[Any], checks: Sequence[_Check]) -> None:
         if not _fit([array], [check]):
             shape, dtype, flags, step = check
             wanted = {
-                _IN_ROWS: "dense rows of a" if step == 1 else f"rows with elements {step} apart of a",
+                _IN_ROWS: "whole steps in a" if isinstance(step, tuple) else
+                "dense rows of a" if step == 1 else f"rows with elements {step} apart of a",
                 _INTO_ROWS: "dense writable rows of a", _READABLE: "a C-contiguous",
                 _WRITABLE: "a C-contiguous writable",
             }  # fmt: skip

@@ -63,6 +63,10 @@ class Code:
         """A value of which LLVM does not see where it comes from."""
         return self.do(f'call {kind} asm "", "=r,0"({kind} {value})')
 
+    def label(self, name: str) -> None:
+        """Where a branch that is written by hand leads."""
+        self._start(name)
+
     def insert(self, lines: Sequence[str]) -> None:
         """Lines that end with a label, where the code goes on."""
         self.lines += lines[:-1]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import nearest, past
+from futurex.kernels.numba_ import nearest, past, squares
 from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
@@ -113,9 +113,11 @@ _LEAST_ASIDE = 1024
 
 
 def emit(
-    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = ()
+    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = (),
+    across: int | None = None,
 ) -> str:
     """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
+    ``across``: the loop along which operands that are read in squares are dense.
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     ``written``: arrays of which results are parts that are written one after the other, if they are.
@@ -123,7 +125,18 @@ def emit(
     apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
     aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
-    return _Emitter(region, layout, aliases, aside).module(threaded)
+    return _Emitter(region, layout, aliases, aside, across).module(threaded)
+
+
+def height(region: Region, layout: Layout) -> int:
+    """How many rows the tiles have in which operands are turned."""
+    return _tile(region, layout)[0][0]
+
+
+def _tile(region: Region, layout: Layout) -> tuple[tuple[int, int], int]:
+    turned = (region.graph.params[k] for k in region.arrays if not layout.apart[k])
+    size = max(node.dtype.itemsize for node in turned)
+    return squares.sides(size), squares.block(size)
 
 
 @dataclass(frozen=True)
@@ -143,11 +156,59 @@ def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> 
     return Inner(lines, emitter.passed(), sorted(emitter.body.intrinsics))
 
 
+class _Loops:
+    """Loops one inside the other, whose counters have names, in ``lines`` behind the block ``before``."""
+
+    def __init__(self, lines: list[str], before: str) -> None:
+        self.lines, self.before = lines, before
+        self.open: list[tuple[str, int]] = []
+
+    def enter(self, name: str, low: str, high: str, step: int = 1) -> None:
+        """``for name in range(low, high, step)``: what follows is its body."""
+        label = name[1:]
+        self.lines += [
+            f"  br label %head.{label}",
+            f"head.{label}:",
+            f"  {name} = phi i64 [ {low}, %{self.before} ], [ {name}.next, %end.{label} ]",
+            f"  {name}.go = icmp slt i64 {name}, {high}",
+            f"  br i1 {name}.go, label %body.{label}, label %done.{label}",
+            f"body.{label}:",
+        ]
+        self.before = f"body.{label}"
+        self.open.append((name, step))
+
+    def leave(self) -> None:
+        """End the innermost loop; what follows stands behind it."""
+        name, step = self.open.pop()
+        label = name[1:]
+        self.lines += [
+            f"  br label %end.{label}",
+            f"end.{label}:",
+            f"  {name}.next = add nsw i64 {name}, {step}",
+            f"  br label %head.{label}",
+            f"done.{label}:",
+        ]
+        self.before = f"done.{label}"
+
+    def least(self, name: str, step: int, end: str) -> str:
+        """Where ``step`` rounds that begin at a counter end, at the latest at ``end``."""
+        self.lines += [
+            f"  {name}.{step}.on = add nsw i64 {name}, {step}",
+            f"  {name}.{step}.in = icmp slt i64 {name}.{step}.on, {end}",
+            f"  {name}.{step}.to = select i1 {name}.{step}.in, i64 {name}.{step}.on, i64 {end}",
+        ]
+        return f"{name}.{step}.to"
+
+
 class _Emitter:
     """``layout``: of the operands, and last of the results."""
 
-    def __init__(self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool) -> None:
+    def __init__(
+        self, region: Region, layout: Layout, aliases: Sequence[int], aside: bool, across: int | None = None
+    ) -> None:
         self.region = region
+        self.across = across
+        self.tile, self.block = ((0, 0), 0) if across is None else _tile(region, layout)
         self.aside = aside
         self.layout = layout
         self.aliases = aliases
@@ -166,7 +227,14 @@ class _Emitter:
         declarations = sorted(self.body.intrinsics)
         if self.aside:
             declarations += past.DECLARATIONS
-        return "\n".join([*declarations, *part, *self._entry(threaded)]) + "\n"
+        functions = past.FUNCTION if self.aside and self.across is not None else []
+        for size in sorted({self.array_nodes[j].dtype.itemsize for j in self._turned()}):
+            functions = [*functions, *squares.function(size)]
+        return "\n".join([*declarations, *functions, *part, *self._entry(threaded)]) + "\n"
+
+    def _turned(self) -> list[int]:
+        """The operands that are read in squares."""
+        return [j for j, step in enumerate(self.steps) if not step]
 
     def _parameters(self) -> list[tuple[str, str]]:
         """Type and name of every slot of the block, in order; operands shared with results have a slot, unread."""
@@ -190,7 +258,7 @@ class _Emitter:
             lines.append(f"  {name} = load {kind}, ptr {name}.at, align 8")
         low, high = "0", "%n0"
         if threaded:
-            lines += share("%n0", PIECE if self.depth == 1 else 1)
+            lines += share("%n0", PIECE if self.depth == 1 else self.tile[0] if self.across == 0 else 1)
             low, high = "%low", "%high"
         arguments = ", ".join(f"{kind} {name}" for kind, name in self.passed())
         return [*lines, f"  call void @part(i64 {low}, i64 {high}, {arguments})", "  ret void", "}"]
@@ -203,9 +271,14 @@ class _Emitter:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         if any(abs(step) > 1 for step in self.steps):
             lines += _NOTHING
+        room = PIECE if self.across is None else self.tile[1]
         for k, node in enumerate(self.outs if self.aside else ()):
-            lines.append(f"  %w{k} = alloca [{PIECE} x {memory_type(node.dtype)}], align 64")
+            lines.append(f"  %w{k} = alloca [{room} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
+        if self.across is not None:
+            lines += self._in_tiles(self.across, values)
+            lines += [f"  {past.FENCE}"] if self.aside else []
+            return [*lines, *self._report(), "  ret void", "}"]
         if self.depth == 1:
             self._first_rows()
         lines += self._flush()
@@ -233,6 +306,78 @@ class _Emitter:
             lines.append(f"done{d}:")
         lines += [f"  {past.FENCE}"] if self.aside else []
         return [*lines, *self._report(), "  ret void", "}"]
+
+    def _in_tiles(self, across: int, values: dict[tuple[Node, Dtype], str]) -> list[str]:
+        """All loops, in tiles of the rows along loop ``across`` and the columns: of each, operands that lie the other
+        way round are turned into buffers, then its rows are computed."""
+        last, (tall, wide) = self.depth - 1, self.tile
+        lines = [
+            f"  %b{j} = alloca i8, i64 {tall * wide * self.array_nodes[j].dtype.itemsize}, align 64"
+            for j in self._turned()
+        ] + self._flush()
+        loops = _Loops(lines, "entry")
+        for d in range(last):
+            low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
+            loops.enter(f"%block{d}" if d == across else f"%i{d}", low, high, self.block if d == across else 1)
+        end, columns = "%high" if across == 0 else f"%n{across}", f"%n{last}"
+        loops.enter("%columns", "0", columns, self.block)
+        loops.enter(f"%from{across}", f"%block{across}", loops.least(f"%block{across}", self.block, end), tall)
+        loops.enter("%column", "%columns", loops.least("%columns", self.block, columns), wide)
+        until = loops.least(f"%from{across}", tall, end)
+        lines += [
+            f"  %count = sub nsw i64 {until}, %from{across}",
+            f"  %wide = sub nsw i64 {loops.least('%column', wide, columns)}, %column",
+        ]
+        for j in self._turned():
+            self._turn(j, across, wide)
+        lines += self._flush()
+        loops.enter(f"%i{across}", f"%from{across}", until)
+        self._rows_of_tile(across, values)
+        lines += self._flush()
+        self.targets = [f"%w{k}" for k in range(len(self.outs))] if self.aside else []
+        loops.enter("%within", "0", "%wide")
+        lines.append(f"  %i{last} = add nsw i64 %within, 0")
+        self._element(values)
+        lines += self._flush()
+        loops.leave()
+        for k, node in enumerate(self.outs if self.aside else ()):
+            lines += [
+                f"  %bytes{k} = mul nsw i64 %wide, {node.dtype.itemsize}",
+                f"  {past.row_sent(self.rows[f'%o{k}'], f'%w{k}', f'%bytes{k}')}",
+            ]
+        while loops.open:
+            loops.leave()
+        return lines
+
+    def _turn(self, j: int, across: int, wide: int) -> None:
+        """Have the tile of an operand turned into its buffer."""
+        dtype, axes = self.array_nodes[j].dtype, self.axes[j]
+        offset, steps = "0", [f"%t{j}.{d}" if axis else "0" for d, axis in enumerate(axes)]
+        places = [f"%from{d}" if d == across else f"%i{d}" for d in range(self.depth - 1)]
+        for place, step in zip([*places, "%column"], steps, strict=True):
+            if step != "0":
+                offset = self.body.emit(f"add nsw i64 {offset}, {self.body.emit(f'mul nsw i64 {place}, {step}')}")
+        source = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr %a{j}, i64 {offset}")
+        pitch = wide * dtype.itemsize
+        self.body.lines.append(
+            squares.call(dtype.itemsize, f"%b{j}", pitch, source, "%count", steps[across], "%wide", steps[-1])
+        )
+
+    def _rows_of_tile(self, across: int, values: dict[tuple[Node, Dtype], str]) -> None:
+        """Where a row of a tile begins in each array, and in each buffer."""
+        self._rows(values)
+        for name, dtype, mask in self._pointers():
+            if mask[-1] and self._step(name):
+                step = self._step(name)
+                place = "%column" if step == 1 else self.body.emit(f"mul nsw i64 %column, {step}")
+                self.rows[name] = self.body.emit(
+                    f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {place}"
+                )
+        row = self.body.emit(f"sub nsw i64 %i{across}, %from{across}")
+        for j in self._turned():
+            place = self.body.emit(f"mul nsw i64 {row}, {self.tile[1]}")
+            kind = memory_type(self.array_nodes[j].dtype)
+            self.rows[f"%a{j}"] = self.body.emit(f"getelementptr inbounds {kind}, ptr %b{j}, i64 {place}")
 
     def _pieces(self, low: str, high: str, before: str, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """A loop over the pieces of a row that are whole lines of the first result, which asks for what operands hold
@@ -400,6 +545,8 @@ class _Emitter:
         """Before the innermost loop: where each array's row begins; what does not move along the row is loaded here."""
         self.rows = {}
         for name, dtype, mask in self._pointers():
+            if not self._step(name):
+                continue
             offset = self._over_gaps(name) if self._axes(name) else self._densely(mask)
             pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
             if mask[-1]:
@@ -430,19 +577,19 @@ class _Emitter:
         return offset
 
     def _step(self, name: str) -> int:
-        """How many elements lie from one to the next in a row of an operand, or a result."""
+        """How many elements lie from one to the next in a row of an operand, or a result; 0 for what is turned."""
         return self.steps[int(name[2:])] if name.startswith("%a") else 1
 
     def _at(self, name: str, dtype: Dtype) -> str:
         step = self._step(name)
-        place = self.index if step == 1 else self.body.emit(f"mul nsw i64 {self.index}, {step}")
+        place = self.index if step in (0, 1) else self.body.emit(f"mul nsw i64 {self.index}, {step}")
         return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows[name]}, i64 {place}")
 
     def _load(self, name: str, dtype: Dtype) -> str:
         """An element of an array. Of vectors of which every third number, say, is meant, the compiler would compute
         all, and choose among the results: so bits are changed, by nothing, that it has to choose before."""
         value, size = self.body.load(dtype, self._at(name, dtype)), dtype.itemsize
-        if abs(self._step(name)) == 1 or dtype.kind != "f" or size == 2:
+        if abs(self._step(name)) <= 1 or dtype.kind != "f" or size == 2:
             return value
         kind = memory_type(dtype)
         bits = self.body.emit(f"bitcast {kind} {value} to i{8 * size}")

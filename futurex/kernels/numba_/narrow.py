@@ -20,8 +20,8 @@ from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.places import Elements, Values, in_order, literal, parameters_of, report, start_of, watch
 from futurex.kernels.numba_.rowwise import abreast, shown
 from futurex.kernels.numba_.scalar import memory_type
+from futurex.kernels.numba_.squares import turned
 from futurex.kernels.numba_.sweep import Operand, Sweep
-from futurex.kernels.numba_.vectors import turned
 from futurex.ops.sweeps import REDUCTIONS, Level
 from futurex.tree.node import Node
 

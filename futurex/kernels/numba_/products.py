@@ -22,8 +22,9 @@ from typing import NamedTuple
 from futurex.kernels.numba_ import nearest
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
 from futurex.kernels.numba_.compiler import has_fma, has_scale
+from futurex.kernels.numba_.squares import turned
 from futurex.kernels.numba_.team import BRIEF_PRODUCT, Share
-from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread, turned
+from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread
 
 ROWS = {1: 16, 2: 12, 3: 8, 4: 6, 5: 5}
 """Rows of a tile by its vectors: as many as leave registers for a row of the panel."""

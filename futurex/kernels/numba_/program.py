@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ import numpy as np
 
 from futurex.kernels.numba_ import crossings, narrow, nearest, past
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
-from futurex.kernels.numba_.emit import Scalar, analyse, emit
+from futurex.kernels.numba_.emit import Scalar, analyse, emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
-from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.layout import MOST_LOOPS, collapse
 from futurex.kernels.numba_.places import in_order
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
@@ -23,7 +22,7 @@ from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.fusion import function_of
-from futurex.ops.strides import LEAST_ROW, step_of
+from futurex.ops.strides import LEAST_ROW, Lie, dense_axes, step_of, turned_along
 from futurex.ops.sweeps import Level
 from futurex.tree.node import Node
 
@@ -33,7 +32,6 @@ LONG = 128 * 1024
 """Elements of a single row that the threads share."""
 _FUNCTION = 2
 """Times the bytes of a function's results, what is moved in the time that it takes."""
-_MOST_LOOPS = 4
 _TOGETHER, _NARROW = 2, 2048
 """Threads, and bytes of rows in memory, of which one thread adds up the columns where few lines may be on their way to
 the nearest cache: 41 GB/s of 64 columns, and 14 by two threads, which both have what lies between their columns brought
@@ -46,16 +44,15 @@ class Program:
 
     ``numbers`` come first, then addresses of results and of the inputs ``arrays``, ``steps`` in elements along the
     axes of inputs with gaps between their rows (input -1: of the result), ``scalars``, and the address of ``scratch``
-    bytes, of which the head is zeros. ``rows``: those that have gaps, and how many elements lie from one to the next
-    in a row of them. ``text`` is the IR for operands that share memory with results
-    (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of arguments beyond an
-    approximation's bounds.
+    bytes, of which the head is zeros. ``rows``: those that have gaps, and how they lie. ``text`` is the IR for operands
+    that share memory with results (-1: with none). ``inplace``: may they? ``guarded``: the scratch memory tells of
+    arguments beyond an approximation's bounds.
     """
 
     numbers: tuple[int, ...]
     arrays: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
-    rows: Mapping[int, int]
+    rows: Mapping[int, Lie]
     scalars: tuple[Scalar, ...]
     text: Callable[[tuple[int, ...]], str]
     share: Share
@@ -84,31 +81,32 @@ def elementwise(
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
-    result, dense = ({}, ()) if target is None else ({len(graph.params): 1}, _dense_axes(target))
+    result = {} if target is None else {len(graph.params): 1}
+    dense = {} if target is None else {len(graph.params): dense_axes(target.shape, target.strides)}
     views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
-    layout = collapse(shape, operands, views | result, dense)
-    if len(layout.extents) > _MOST_LOOPS:
-        views = {}
-        layout = collapse(shape, operands, result, dense)
-    if not 1 <= len(layout.extents) <= _MOST_LOOPS or 0 in layout.extents:
+    turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
+    for gaps in (views | dict.fromkeys(turned, 0), views, {}):
+        lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
+        layout = collapse(shape, operands, gaps | result, {**lies, **dense})
+        if len(layout.extents) <= MOST_LOOPS:
+            break
+    if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
     region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
+    across = None
+    if lies:
+        most = max(lies, key=lambda k: node.inputs[k].size)
+        across = layout.axes[most].index(turned[most][0])
+    pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
-        layout.extents, region.arrays, steps, views | ({} if target is None else {-1: 1}), region.scalars,
-        lambda aliases: emit(region, layout, aliases, openmp() is not None, written),
-        _share(node, threads, layout.extents[0]), crossings.HEAD if region.guarded else 0, region.approximate,
+        layout.extents, region.arrays, steps, gaps | lies | ({} if target is None else {-1: 1}), region.scalars,
+        lambda aliases: emit(region, layout, aliases, openmp() is not None, written, across),
+        _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,
     )  # fmt: skip
-
-
-def _dense_axes(target: np.ndarray[Any, Any]) -> list[int]:
-    """Axes, counted from the end, along which an array goes on where the axis before them takes its next step."""
-    axes = [axis for axis in range(-target.ndim, 0) if target.shape[axis] > 1]
-    strides, shape = target.strides, target.shape
-    return [after for axis, after in itertools.pairwise(axes) if strides[axis] == strides[after] * shape[after]]
 
 
 def reducing(node: Node, threads: int) -> Program:

@@ -20,7 +20,7 @@ import numpy as np
 from futurex.kernels.numba_ import compiler, pairwise
 from futurex.kernels.numba_.channels import VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.vectors import turned
+from futurex.kernels.numba_.squares import turned
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,32 +46,6 @@ def spread(code: Code, value: str) -> str:
     """The vector of one number."""
     one = code.do(f"insertelement {VECTOR} poison, float {value}, i64 0")
     return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
-
-
-def turned(emit: Callable[[str], str], rows: Sequence[str], element: str = "float") -> list[str]:
-    """A square of registers with rows and columns exchanged: at each level the off-diagonal halves of pairs change.
-
-    ``emit`` writes an instruction and returns its register.
-    """
-    held, lanes = list(rows), len(rows)
-    kind = f"<{lanes} x {element}>"
-    size = lanes // 2
-    while size:
-        for k in range(lanes):
-            if k & size:
-                continue
-            first, second = held[k], held[k + size]
-            low = [j if not j & size else lanes + j - size for j in range(lanes)]
-            high = [j + size if not j & size else lanes + j for j in range(lanes)]
-            held[k], held[k + size] = (
-                emit(
-                    f"shufflevector {kind} {first}, {kind} {second}, "
-                    f"<{lanes} x i32> <{', '.join(f'i32 {j}' for j in order)}>"
-                )
-                for order in (low, high)
-            )
-        size //= 2
-    return held
 
 
 def slot(scalar: Scalar, value: Any) -> bytes:
