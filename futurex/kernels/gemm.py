@@ -17,10 +17,10 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
-from futurex.kernels.numba_ import nearest, products
+from futurex.kernels.numba_ import nearest, panels, products
 from futurex.kernels.numba_.backend import kernel_of
 from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.products import Steps
+from futurex.kernels.numba_.panels import Steps
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.tiled import updating
 from futurex.kernels.registry import Kernel
@@ -46,7 +46,7 @@ _NARROW_ROWS = 8
 """Rows from which narrow tiles are as fast as the library, whichever operand is turned."""
 _LEAST_THIN = 1 << 17
 """Multiply-adds from which a thin product is no longer NumPy's, whose BLAS is slower at those."""
-_DEEPEST_TURNED = products.LONG_TURNED, 256
+_DEEPEST_TURNED = panels.LONG_TURNED, 256
 """Inner elements of a first and of a second operand that is turned above which the library is faster, but not where the
 nearest cache is small: of the first a tile reads as many lines; the second is packed on its own."""
 _MANY_TILES = 1 << 17
@@ -70,7 +70,7 @@ class GemmBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
-        if not node.is_static or not products.is_made():
+        if not node.is_static or not panels.is_made():
             return None
         if node.op == "rank_update":
             return self._update(node, threads)
@@ -90,7 +90,7 @@ class GemmBackend:
         if sizes is None or len(lies) < 2 or _steps(lies, sizes[0]) is None:
             return None
         turned = lies[0].turned, lies[1].turned
-        if not products.reads(sizes[1], turned[0]):
+        if not panels.reads(sizes[1], turned[0]):
             return None
         if not (math.prod(sizes) > LEAST_PRODUCT if self.alone else suits(*sizes, turned)):
             return None
@@ -117,7 +117,7 @@ class GemmBackend:
 
 def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bool:
     """Is a product faster here than in the library?"""
-    small, narrow = nearest.small(), products.is_narrow()
+    small, narrow = nearest.small(), panels.is_narrow()
     fewest = _NARROW_ROWS if narrow else _FEWEST if small else _ROWS
     fits = rows >= fewest or (rows >= _FEW_ROWS and columns >= _WIDE)
     count = batch * rows * inner * columns
@@ -216,7 +216,7 @@ class Product:
         """The code for operands that lie so."""
         entry = self.entries.get(turned)
         if entry is None or (wait and not entry.ready and entry.error is None):
-            form, _ = products.form_of(self.sizes, turned, bias=len(self.shapes) > 3, shared=self.shared)
+            form, _ = panels.form_of(self.sizes, turned, bias=len(self.shapes) > 3, shared=self.shared)
             text = products.text_of(form, openmp() is not None)
             entry = self.entries[turned] = compiled(text, wait=wait)
         return entry
@@ -232,14 +232,14 @@ class Product:
     def block(self, lies: Lies, arrays: Sequence[Any]) -> bytes:
         """The parameters for arrays that lie so."""
         turned = lies[1].turned, lies[2].turned
-        form, count = products.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
+        form, count = panels.form_of(self.sizes, turned, bias=len(arrays) > 3, shared=self.shared)
         out, x, y = _steps(lies, self.sizes[0])  # type: ignore[misc]
-        numbers = products.numbers(self.sizes, form, count, self.threads, x, y, out, together(lies))
+        numbers = panels.numbers(self.sizes, form, count, self.threads, x, y, out, together(lies))
         return struct.pack(f"={len(numbers) + len(arrays)}q", *numbers, *map(address_of, arrays))
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
-        return products.share_of(self.sizes, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
+        return panels.share_of(self.sizes, int(np.frombuffer(block, np.int64, 1)[0]), self.threads)
 
     def lies(self, arrays: Sequence[Any]) -> Lies | None:
         """How the result and the operands lie; None where the code cannot read one of them."""
@@ -254,7 +254,7 @@ class Product:
         out, x, y = map(lie, arrays[:3])
         if out is None or out.turned or x is None or y is None or _steps((out, x, y), self.sizes[0]) is None:
             return None
-        if not products.reads(self.sizes[1], x.turned):
+        if not panels.reads(self.sizes[1], x.turned):
             return None
         return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
 

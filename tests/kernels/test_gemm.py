@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 import futurex as fx
 from futurex.kernels.backends import default_backends
 from futurex.kernels.gemm import GemmBackend, suits
-from futurex.kernels.numba_ import compiler, nearest, products
-from futurex.kernels.numba_.products import DEEPEST, HALF, NARROW_ROWS, ROWS, form_of, panels_of, text_of
+from futurex.kernels.numba_ import compiler, nearest, panels
+from futurex.kernels.numba_.panels import DEEPEST, HALF, NARROW_ROWS, ROWS, form_of, panels_of
+from futurex.kernels.numba_.products import text_of
 from futurex.kernels.registry import kernel_for
 from futurex.kernels.steps import Row, Workspace
 from futurex.tree import Aval, apply, param
 
 pytestmark = [
     pytest.mark.onednn,
-    pytest.mark.skipif(not products.is_made(), reason="the processor has none"),
+    pytest.mark.skipif(not panels.is_made(), reason="the processor has none"),
     pytest.mark.skipif(all(each.name != "gemm" for each in default_backends()), reason="FUTUREX_BACKENDS has no gemm"),
 ]
 FLOAT32 = np.dtype("f4")
@@ -27,7 +28,7 @@ FLOAT32 = np.dtype("f4")
 @pytest.fixture(autouse=True, params=[False, True], ids=["wide", "narrow"])
 def narrow(request, monkeypatch):
     """Tiles as on processors with 32 registers of sixteen numbers, and with 16 of eight. Both run on both."""
-    monkeypatch.setattr(products, "has_scale", lambda: not request.param)
+    monkeypatch.setattr(panels, "has_scale", lambda: not request.param)
     return request.param
 
 

@@ -8,6 +8,7 @@ from blockwise import close, planned, spread_alike, trained
 
 import futurex as fx
 from futurex.kernels.backends import default_backends
+from futurex.kernels.numba_ import panels
 from futurex.kernels.numpy_ import NumpyBackend
 from futurex.runtime.plan import compile_plan
 
@@ -105,7 +106,7 @@ def test_states_do_not_add_to_the_lines_that_are_asked_for_at_once():
         return w - m * rate, m
 
     plain = asked(lambda w, m, x, g, rate: w - (x.T @ g) * rate, {0: 0})
-    assert plain == [6 * 4, 6 * 4]
+    assert plain == ([6] if panels.is_narrow() else [6 * 4, 6 * 4])
     assert asked(momentum, {0: 0, 1: 1}) == plain
 
 

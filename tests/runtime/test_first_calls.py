@@ -13,7 +13,7 @@ import pytest
 
 import futurex as fx
 from futurex.kernels import compiling, steps, store
-from futurex.kernels.numba_ import compiler, products, tickets
+from futurex.kernels.numba_ import compiler, panels, products, tickets
 from futurex.kernels.numba_.code import WRITTEN_OUT
 from futurex.runtime import config, whole
 from futurex.tree.graph import evaluate
@@ -377,14 +377,14 @@ def test_who_waits_for_the_compiler_comes_between_two_jobs():
 def test_what_runs_kernels_is_compiled_before_them(compiler_at_work, monkeypatch):
     order = []
     monkeypatch.setattr(compiler.background, "submit", order.append)
-    text = products.text_of(products.form_of((1, 64, 64, 64), (False, False), bias=False, shared=False)[0], True)
+    text = products.text_of(panels.form_of((1, 64, 64, 64), (False, False), bias=False, shared=False)[0], True)
     kernel = compiler.compiled(text, wait=False)
     runners = [compiler.compiled(each, wait=False) for each in (steps.PLAYER, tickets.RUN, tickets.HELP)]
     assert order == [each.build for each in (*runners, kernel)]
 
 
 def test_what_is_written_out_is_not_unrolled_again():
-    form, _ = products.form_of((1, 128, 512, 512), (False, False), bias=False, shared=False)
+    form, _ = panels.form_of((1, 128, 512, 512), (False, False), bias=False, shared=False)
     text = products.text_of(form, True)
     assert text.startswith(WRITTEN_OUT)
     written, unrolled = (compiler._compile(each) for each in (text, text.removeprefix(WRITTEN_OUT)))

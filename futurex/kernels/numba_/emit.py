@@ -19,6 +19,7 @@ from futurex.kernels.numba_.code import ENTRY, share
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Axes, Layout
+from futurex.kernels.numba_.nests import Nest
 from futurex.kernels.numba_.pairwise import AHEAD, LINE, PREFETCH, prefetch
 from futurex.kernels.numba_.scalar import Body, joined, memory_type, part_of
 from futurex.ops.fusion import function_of
@@ -156,50 +157,6 @@ def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> 
     return Inner(lines, emitter.passed(), sorted(emitter.body.intrinsics))
 
 
-class _Loops:
-    """Loops one inside the other, whose counters have names, in ``lines`` behind the block ``before``."""
-
-    def __init__(self, lines: list[str], before: str) -> None:
-        self.lines, self.before = lines, before
-        self.open: list[tuple[str, int]] = []
-
-    def enter(self, name: str, low: str, high: str, step: int = 1) -> None:
-        """``for name in range(low, high, step)``: what follows is its body."""
-        label = name[1:]
-        self.lines += [
-            f"  br label %head.{label}",
-            f"head.{label}:",
-            f"  {name} = phi i64 [ {low}, %{self.before} ], [ {name}.next, %end.{label} ]",
-            f"  {name}.go = icmp slt i64 {name}, {high}",
-            f"  br i1 {name}.go, label %body.{label}, label %done.{label}",
-            f"body.{label}:",
-        ]
-        self.before = f"body.{label}"
-        self.open.append((name, step))
-
-    def leave(self) -> None:
-        """End the innermost loop; what follows stands behind it."""
-        name, step = self.open.pop()
-        label = name[1:]
-        self.lines += [
-            f"  br label %end.{label}",
-            f"end.{label}:",
-            f"  {name}.next = add nsw i64 {name}, {step}",
-            f"  br label %head.{label}",
-            f"done.{label}:",
-        ]
-        self.before = f"done.{label}"
-
-    def least(self, name: str, step: int, end: str) -> str:
-        """Where ``step`` rounds that begin at a counter end, at the latest at ``end``."""
-        self.lines += [
-            f"  {name}.{step}.on = add nsw i64 {name}, {step}",
-            f"  {name}.{step}.in = icmp slt i64 {name}.{step}.on, {end}",
-            f"  {name}.{step}.to = select i1 {name}.{step}.in, i64 {name}.{step}.on, i64 {end}",
-        ]
-        return f"{name}.{step}.to"
-
-
 class _Emitter:
     """``layout``: of the operands, and last of the results."""
 
@@ -315,7 +272,7 @@ class _Emitter:
             f"  %b{j} = alloca i8, i64 {tall * wide * self.array_nodes[j].dtype.itemsize}, align 64"
             for j in self._turned()
         ] + self._flush()
-        loops = _Loops(lines, "entry")
+        loops = Nest(lines, "entry")
         for d in range(last):
             low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
             loops.enter(f"%block{d}" if d == across else f"%i{d}", low, high, self.block if d == across else 1)

@@ -20,7 +20,8 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import Written
-from futurex.kernels.numba_.code import Code, module
+from futurex.kernels.numba_.code import module
+from futurex.kernels.numba_.searching import ABREAST, HELD, TABLES, Searching
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.library import Hole
@@ -37,20 +38,15 @@ QUICK, SLOW = 30, 100
 """Such bytes for each number, where a table is short, or a quotient tells the place; and where it is halved."""
 LARGEST_TABLE = 16
 """Entries of a table for each number that is looked for, at most: all are looked at, whether they are in order."""
-_ABREAST = 16
-"""Numbers that are looked for side by side."""
 MOST_BINS = 1 << 14
 """More have no tables for each thread."""
 _MOST_EDGES = {4: 128, 8: 2048}
 """By their bytes; with more NumPy is as fast, which sorts in vectors."""
 SHORT = 512
 """Bytes of a table to which a look at all of it takes less than halves of it."""
-_TABLES = 4
-"""Counts that lie apart, so that equal neighbours do not wait for each other."""
 _TABLE_WORTH = 16
 """Numbers that are counted for each entry of a ticket's tables, which is cleared and added up."""
 _BLOCK = 1 << 16
-_HELD = {np.dtype("f4"): "float", np.dtype("f8"): "double", np.dtype("i4"): "i32", np.dtype("i8"): "i64"}
 _FLOAT, _INT = np.dtype("f8"), np.dtype("i8")
 
 
@@ -197,7 +193,7 @@ def _claim_places(
     if entries is None or keys is None or not 0 < entries.size <= LARGEST_TABLE * keys.size:
         return None
     dtype = np.promote_types(entries.dtype, keys.dtype)
-    if dtype not in _HELD:
+    if dtype not in HELD:
         return None
     short = _is_short(entries, dtype)
     text = _places_text(dtype, keys.dtype, left, short, openmp() is not None)
@@ -237,7 +233,7 @@ class _Places(_Search):
 
 @functools.cache
 def _places_text(dtype: Dtype, source: Dtype, left: bool, short: bool, threaded: bool) -> str:
-    writer = _Writer(dtype, source, short)
+    writer = Searching(dtype, source, short)
     code = writer.code
 
     def places(at: list[str]) -> None:
@@ -295,7 +291,7 @@ def interpolates_alike() -> bool:
 
 @functools.cache
 def _lines_text(source: Dtype, short: bool, threaded: bool) -> str:
-    writer = _Writer(_FLOAT, source, short)
+    writer = Searching(_FLOAT, source, short)
     code = writer.code
     final, before = code.do("sub i64 %n, 1"), code.do("sub i64 %n, 2")
 
@@ -356,7 +352,7 @@ def _claim_histogram(node: Node, threads: int) -> Written | None:
     if edges is None or span is not None or not 2 <= edges.size <= most:
         return None
     dtype = np.promote_types(a.dtype, edges.dtype)
-    if dtype not in _HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
+    if dtype not in HELD or edges.size > _MOST_EDGES[dtype.itemsize]:
         return None
     short = _is_short(edges, dtype)
     text = _between_text(dtype, a.dtype, short, openmp() is not None)
@@ -370,14 +366,14 @@ class _Counts(_Search):
         self, node: Node, threads: int, text: str, count: int, asked: dict[str, Any], quick: bool, slots: int
     ) -> None:  # fmt: skip
         super().__init__(node, threads, text, count, asked, quick)
-        room = count // (_TABLES * slots * _TABLE_WORTH)
+        room = count // (TABLES * slots * _TABLE_WORTH)
         if room < self.threads:
             self.threads, self.share = 1, Share(1, 1)
         self.share = replace(self.share, tickets=min(self.share.tickets, max(room, 1)))
 
     def told(self, out: Any, words: bytes, arrays: Sequence[Any], slots: slice, edges: Any) -> bool:
         """Run the code, and write the results."""
-        tables = np.zeros((self.share.tickets, _TABLES, slots.stop + 1), np.int64)
+        tables = np.zeros((self.share.tickets, TABLES, slots.stop + 1), np.int64)
         self.run(words + struct.pack(f"={len(arrays) + 1}q", *map(address_of, (tables, *arrays))))
         found = tables.sum(axis=(0, 1))[slots]
         if self.asked["density"]:
@@ -409,7 +405,7 @@ class _Between(_Counts):
 @functools.cache
 def _between_text(dtype: Dtype, source: Dtype, short: bool, threaded: bool) -> str:
     """What is smaller than all edges is counted first, what is larger last."""
-    writer = _Writer(dtype, source, short)
+    writer = Searching(dtype, source, short)
     code, kind = writer.code, writer.element
     at = code.at(kind, "%table", code.do("sub i64 %n, 1"))
     last = code.do(f"load {kind}, ptr {at}, align {writer.align}")
@@ -468,11 +464,11 @@ def _quotients(first: Any, last: Any, dtype: Dtype) -> tuple[Dtype, Dtype]:
 @functools.cache
 def _equal_text(dtype: Dtype, wide: Dtype, source: Dtype, threaded: bool) -> str:
     """What lies outside is counted last."""
-    writer = _Writer(dtype, source)
-    code, element, quotient = writer.code, writer.element, _HELD[wide]
+    writer = Searching(dtype, source)
+    code, element, quotient = writer.code, writer.element, HELD[wide]
     most = code.do("trunc i64 %n to i32")
     known = (element, "%first"), (element, "%last"), (quotient, "%width"), (quotient, "%bins"), ("i32", most)
-    spread = {lanes: [writer.spread(kind, value, lanes) for kind, value in known] for lanes in (1, _ABREAST)}
+    spread = {lanes: [writer.spread(kind, value, lanes) for kind, value in known] for lanes in (1, ABREAST)}
 
     def counts(at: list[str]) -> None:
         lanes = len(at)
@@ -504,104 +500,6 @@ def _equal_text(dtype: Dtype, wide: Dtype, source: Dtype, threaded: bool) -> str
     parameters = [("i64", each) for each in ("count", "n", "slots")]
     parameters += [(element, "first"), (element, "last"), (quotient, "width"), (quotient, "bins")]
     return module([*parameters, *(("ptr", each) for each in ("tables", "x", "table"))], code, threaded)
-
-
-# -- code ------------------------------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """Writes the body of a kernel whose tables hold ``dtype``, and which looks for numbers of ``source``; ``short``:
-    the tables are."""
-
-    def __init__(self, dtype: Dtype, source: Dtype, short: bool = False) -> None:
-        self.code, self.short = Code(), short
-        self.dtype, self.source = dtype, source
-        self.element, self.floating, self.align = _HELD[dtype], dtype.kind == "f", dtype.itemsize
-
-    def side_by_side(self, body: Callable[[list[str]], None]) -> None:
-        """The body for so many places at a time, and for each that is left."""
-        code = self.code
-        count = code.do("sub i64 %high, %low")
-        whole = code.add("%low", code.do(f"and i64 {count}, -{_ABREAST}"))
-        with code.loop("%low", whole, str(_ABREAST)) as (place, _):
-            body([code.add(place, str(k)) for k in range(_ABREAST)])
-        with code.loop(whole, "%high") as (place, _):
-            body([place])
-
-    def kind(self, element: str, lanes: int) -> str:
-        """The type of so many of these side by side."""
-        return f"<{lanes} x {element}>" if lanes > 1 else element
-
-    def spread(self, element: str, value: str, lanes: int) -> str:
-        """The same in all lanes."""
-        if lanes == 1:
-            return value
-        kind = self.kind(element, lanes)
-        one = self.code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-        return self.code.do(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-
-    def taken(self, place: str, lanes: int = 1) -> str:
-        """A number, or neighbours from there on, as the table has them."""
-        code, source, size = self.code, self.source, self.source.itemsize
-        element = _HELD[source] if source.kind == "f" else f"i{8 * size}"
-        kind, held = self.kind(element, lanes), self.kind(self.element, lanes)
-        value = code.do(f"load {kind}, ptr {code.at(element, '%x', place)}, align {size}")
-        if source == self.dtype:
-            return value
-        sign = "u" if source.kind == "u" else "s"
-        word = "fpext" if source.kind == "f" else f"{sign}itofp" if self.floating else {"u": "zext", "s": "sext"}[sign]
-        return code.do(f"{word} {kind} {value} to {held}")
-
-    def count(self, slot: str, k: int) -> None:
-        """One more in this slot of the ticket's tables, for the k-th of neighbours."""
-        code = self.code
-        table = code.add(code.multiply("%ticket", str(_TABLES)), str(k % _TABLES))
-        at = code.at("i64", "%tables", code.add(code.multiply(table, "%slots"), slot))
-        code.run(f"store i64 {code.add(code.do(f'load i64, ptr {at}, align 8'), '1')}, ptr {at}, align 8")
-
-    def searched(self, at: Sequence[str], left: bool) -> list[tuple[str, str]]:
-        """The numbers, each with how many entries of the table are smaller, or not larger; none, where it is none."""
-        word = f"{'fcmp o' if self.floating else 'icmp s'}{'lt' if left else 'le'}"
-        return self._compared(at, word) if self.short else self._halved(at, f"{word} {self.element}")
-
-    def _compared(self, at: Sequence[str], word: str) -> list[tuple[str, str]]:
-        """By a look at all entries, at each for all of the numbers."""
-        code, lanes, index = self.code, len(at), f"i{8 * self.align}"
-        kind, places, truth = (self.kind(each, lanes) for each in (self.element, index, "i1"))
-        keys = self.taken(at[0], lanes)
-        with code.loop("0", "%n", carried=[(places, "zeroinitializer" if lanes > 1 else "0")]) as (number, held):
-            entry = self.spread(self.element, self._entry("%table", number), lanes)
-            before = code.do(f"{word} {kind} {entry}, {keys}")
-            held[0] = code.do(f"sub {places} {held[0]}, {code.do(f'sext {truth} {before} to {places}')}")
-        pairs = [(self.lane(kind, keys, k), self.lane(places, held[0], k)) for k in range(lanes)]
-        return pairs if index == "i64" else [(key, code.do(f"zext {index} {found} to i64")) for key, found in pairs]
-
-    def _halved(self, at: Sequence[str], word: str) -> list[tuple[str, str]]:
-        """By halves of what is left of the table."""
-        code, keys = self.code, [self.taken(each) for each in at]
-        begun = [("i64", "%n"), *(("i64", "0") for _ in keys)]
-        with code.loop("0", "%rounds", carried=begun) as (_, held):
-            rest, *places = held
-            half = code.do(f"lshr i64 {rest}, 1")
-            middle = code.at(self.element, "%table", code.do(f"sub i64 {half}, 1"))
-            for k, (place, key) in enumerate(zip(places, keys, strict=True), 1):
-                before = code.do(f"{word} {self._entry(middle, place)}, {key}")
-                # hidden: LLVM would make a branch of it, which is guessed
-                mask = code.hidden("i64", code.do(f"sext i1 {before} to i64"))
-                held[k] = code.add(place, code.do(f"and i64 {mask}, {half}"))
-            held[0] = code.do(f"sub i64 {rest}, {half}")
-        found = []
-        for place, key in zip(held[1:], keys, strict=True):
-            before = code.do(f"{word} {self._entry('%table', place)}, {key}")
-            found.append((key, code.add(place, code.do(f"zext i1 {before} to i64"))))
-        return found
-
-    def _entry(self, table: str, place: str) -> str:
-        return self.code.do(f"load {self.element}, ptr {self.code.at(self.element, table, place)}, align {self.align}")
-
-    def lane(self, kind: str, value: str, k: int) -> str:
-        """One of these side by side."""
-        return self.code.do(f"extractelement {kind} {value}, i64 {k}") if kind.startswith("<") else value
 
 
 _CLAIMS: dict[str, Callable[[Node, int], Written | None]] = {

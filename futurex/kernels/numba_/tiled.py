@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from futurex.kernels.numba_ import products
+from futurex.kernels.numba_ import panels
 from futurex.kernels.numba_.emit import Region, analyse, inner
 from futurex.kernels.numba_.layout import Layout, collapse
-from futurex.kernels.numba_.products import Form, Panel, Steps, Writer
+from futurex.kernels.numba_.panels import Form, Panel, Steps
+from futurex.kernels.numba_.products import Writer
 from futurex.kernels.numba_.program import Program
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.vectors import LANES, VECTOR
@@ -40,18 +41,18 @@ def updating(node: Node, threads: int) -> Program:
         raise ValueError(f"{node.op}: the region is not a loop over the tiles of a product")
     inner_size, columns = g.shape
     sizes = 1, x.shape[1], inner_size, columns
-    form, count = products.form_of(sizes, (True, False), bias=False, shared=False)
+    form, count = panels.form_of(sizes, (True, False), bias=False, shared=False)
     if form.deep:
         raise ValueError(f"{node.op}: sums in several parts")
-    if not products.reads(x.shape[1], True):
+    if not panels.reads(x.shape[1], True):
         raise ValueError(f"{node.op}: fewer rows than a register holds")
     threads = threads if openmp() is not None else 1
-    numbers = products.numbers(sizes, form, count, threads, Steps(x.shape[1]), Steps(columns), Steps(columns))
+    numbers = panels.numbers(sizes, form, count, threads, Steps(x.shape[1]), Steps(columns), Steps(columns))
     return Program(
         numbers, (0, 1, *(k + 1 for k in region.arrays[1:])), (), {},
         tuple(replace(each, position=None if each.position is None else each.position + 1) for each in region.scalars),
         lambda aliases: _Writer(form, openmp() is not None, region, layout, aliases).text(),
-        products.share_of(sizes, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
+        panels.share_of(sizes, numbers[0], threads), 0, region.approximate, inplace=True, guarded=False,
     )  # fmt: skip
 
 
@@ -61,11 +62,10 @@ class _Writer(Writer):
     def __init__(self, form: Form, threaded: bool, region: Region, layout: Layout, aliases: Sequence[int]) -> None:
         super().__init__(form, threaded)
         self.region = region
-        panels = [tile for each in (form.whole, form.end) if each is not None for tile, _, _ in each.tiles]
-        panels = list(dict.fromkeys(panels))
-        self.height = max(panel.rows for panel in panels)
-        self.names = {panel: f"update{k}" for k, panel in enumerate(panels)}
-        self.functions = {panel: inner(region, layout, (-1, *aliases[2:]), name) for panel, name in self.names.items()}
+        tiles = dict.fromkeys(tile for each in (form.whole, form.end) if each for tile, _, _ in each.tiles)
+        self.height = max(tile.rows for tile in tiles)
+        self.names = {tile: f"update{k}" for k, tile in enumerate(tiles)}
+        self.functions = {tile: inner(region, layout, (-1, *aliases[2:]), name) for tile, name in self.names.items()}
         self.matrices = {f"%o{k}": each.dtype for k, each in enumerate(region.graph.outs)}
         """Those that tiles go to, and are read from where they are not the same."""
         for j, (k, alias) in enumerate(zip(region.arrays[1:], aliases[2:], strict=True), 1):
