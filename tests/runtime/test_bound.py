@@ -540,7 +540,10 @@ print("one team")
 @pytest.mark.skipif("onednn" not in {each.name for each in default_backends()}, reason="no other kernels use OpenMP")
 def test_one_thread_at_a_time_has_openmp_helpers():
     """Whoever runs primitives of oneDNN: beside Python's threads there is one, the helper of the one that runs them."""
-    environment = {**os.environ, "FUTUREX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "FUTUREX_COMPILE": "wait"}
+    environment = {
+        **os.environ, "FUTUREX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "FUTUREX_COMPILE": "wait",
+        "FUTUREX_BACKENDS": "onednn,blas,numba,loops,numpy",
+    }  # fmt: skip
     command = [sys.executable, "-c", ONE_TEAM]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "one team\n", done.stderr

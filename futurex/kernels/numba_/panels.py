@@ -121,7 +121,7 @@ def form_of(
     """The form of a product of these sizes (batch, rows, inner size and columns), and how many panels it has;
     ``shared``: of a stack and one matrix; ``narrow``: with narrow tiles, as this processor's registers say if None.
 
-    >>> form_of((64, 32, 256, 1024), (False, False), bias=False, shared=True)[1]
+    >>> form_of((64, 32, 256, 1024), (False, False), bias=False, shared=True, narrow=False)[1]
     16
     """
     batch, rows, inner, columns = sizes
