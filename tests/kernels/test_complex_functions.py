@@ -5,13 +5,14 @@ import itertools
 
 import numpy as np
 import pytest
+from complex_regions import compute, made, units
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend, complexes, real
+from futurex.kernels.numba_ import complexes, real
 from futurex.ops.fusion import loop_of
-from futurex.tree import Aval, Graph, apply, param
+from futurex.tree import Aval, apply, param
 
 pytestmark = [
     pytest.mark.skipif(not complexes.known(), reason="NumPy multiplies without fused multiply-add here"),
@@ -23,27 +24,6 @@ BOUND = 4.0
 DTYPES = [np.dtype("F"), np.dtype("D")]
 NAMES = ["log", "log2", "log10", "sqrt", "sign"]
 N = 1 << 15
-
-
-def compute(name, z, *more):
-    x = param(Aval(z.shape, z.dtype))
-    graph = Graph([x], [apply(name, x, *more)], "region")
-    kernel = NumbaBackend().claim(apply("fused", param(x.aval), graph=graph), 1)
-    return kernel.call(np.full(z.shape, 77, z.dtype), z)
-
-
-def made(a, b, dtype):
-    z = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), dtype)
-    z.real, z.imag = a, b
-    return z
-
-
-def units(actual, true):
-    """Of parts."""
-    limits = np.finfo(actual.dtype)
-    size = np.maximum(np.abs(true), np.longdouble(limits.smallest_normal))
-    distance = np.abs(actual - true) / np.exp2(np.floor(np.log2(size)) - limits.nmant)
-    return np.where(actual == true.astype(actual.dtype), 0, distance)
 
 
 def numbers(dtype, rng):

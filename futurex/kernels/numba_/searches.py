@@ -8,6 +8,7 @@ call looks at its table, and leaves such a one, and what NumPy refuses, to NumPy
 
 from __future__ import annotations
 
+import abc
 import ast
 import functools
 import inspect
@@ -110,7 +111,7 @@ def _is_real(dtype: Dtype) -> bool:
     return dtype.kind in "iuf" and dtype.itemsize <= 8 and dtype.isnative
 
 
-class _Search(Written):
+class _Search(Written, abc.ABC):
     """The kernel of one node, whose ``table`` is looked at before each call."""
 
     bind = None
@@ -129,9 +130,9 @@ class _Search(Written):
             return self.interpret(out, *inputs)
         return out
 
+    @abc.abstractmethod
     def search(self, out: Any, inputs: Sequence[Any]) -> bool:
         """Write the result; False for what is NumPy's."""
-        raise NotImplementedError
 
     def interpret(self, out: Any, *inputs: Any) -> Any:
         """NumPy computes the node, and says what it has to say."""
