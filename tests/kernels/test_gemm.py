@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from guarded import before_a_guard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,17 @@ def test_every_inner_element_counts_once(turned):
         x[:], y[:] = np.rint(8 * x), np.rint(8 * y)
         found = kernel.call(np.empty((130, 70), FLOAT32), x, y)
         np.testing.assert_array_equal(found, x.astype("i8") @ y.astype("i8"))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_nothing_behind_an_operand_is_read(turned):
+    for rows, inner, columns in ((16, 140, 140), (21, 130, 100), (53, 80, 65)):
+        lying = [before_a_guard(np.ones((b, a) if turn else (a, b), FLOAT32))
+                 for (a, b), turn in zip(((rows, inner), (inner, columns)), turned, strict=True)]  # fmt: skip
+        x, y = (each.T if turn else each for each, turn in zip(lying, turned, strict=True))
+        _, kernel = claimed(x.shape, y.shape, turned, alone=True)
+        found = kernel.call(np.empty((rows, columns), FLOAT32), x, y)
+        assert (found == inner).all()
 
 
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])

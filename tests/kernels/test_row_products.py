@@ -1,11 +1,10 @@
 """Both products with a matrix in one trip through it: found in trees of any form, right in every block of rows."""
 
-import ctypes
-import mmap
 
 import numpy as np
 import pytest
 from blockwise import precisely
+from guarded import before_a_guard
 
 import futurex as fx
 from futurex.kernels.numba_ import compiler, nearest
@@ -114,17 +113,6 @@ def test_what_is_left_alone(function, shape, dtype):
         compile_plan(program.graph).run(program.flatten(*arguments)), flat([function(*arguments)]), strict=True
     ):
         np.testing.assert_allclose(actual, value, rtol=1e-3, atol=1e-3)
-
-
-def before_a_guard(array):
-    """A copy behind which nothing may be read: the next page is protected."""
-    size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    block = mmap.mmap(-1, size + mmap.PAGESIZE)
-    guard = ctypes.addressof(ctypes.c_char.from_buffer(block)) + size
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, 0) == 0
-    copy = np.frombuffer(block, array.dtype, array.size, size - array.nbytes).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def node_of(width):
