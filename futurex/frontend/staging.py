@@ -99,9 +99,8 @@ class Futurized(Standing, Generic[P, R]):
         if ((disabling and disabled()) or floating.strict()) and not self._strict:
             return call_plainly(self.plain, args, kwargs)
         try:
-            raising = self._strict and floating.strict()
             lane = self._lane
-            if lane is not None and not raising:
+            if lane is not None and not (self._strict and floating.strict()):
                 found = lane.match(args, kwargs)
                 if found is not None and lane.valid():
                     if lane.plain is not None:
@@ -149,16 +148,18 @@ class Futurized(Standing, Generic[P, R]):
         if variant.captures:
             inputs = inputs + variant.captured()
         taken = lane.take(inputs) if lane.take is not None else (inputs, ())
-        if taken is None:
-            return self._run(variant, leaves, args, kwargs)
-        values, owners = taken
-        try:
-            if lane.fits and (results := run_quickly(plan, inputs)) is not None:
-                return lane.pack(results)
-            found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
-        except Exception as error:
-            return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
-        return self._run(variant, leaves, args, kwargs) if found is None else lane.pack(*found)
+        if taken is not None:
+            values, owners = taken
+            try:
+                if lane.fits and (results := run_quickly(plan, inputs)) is not None:
+                    return lane.pack(results)
+                found = run_at_once(executor(), plan, values, lane.read, owners, lane.names)
+            except Exception as error:
+                return left_behind(variant, leaves, [], failed(plan, error), (args, kwargs))
+            if found is not None:
+                return lane.pack(*found)
+            del taken, values  # what is given away is copied where others hold it
+        return self._run(variant, leaves, args, kwargs)
 
     def _run_either_way(self, lane: Lane, choice: Choice, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """A call of a trace that may go as plain NumPy, and does where that is faster."""
@@ -174,10 +175,8 @@ class Futurized(Standing, Generic[P, R]):
             choice.open = False
             return misfit.result
         except Exception:
-            if choice.acts:
-                raise
-            choice.open = False
-            if lane.variant.has_log:
+            choice.open = choice.acts
+            if choice.acts or lane.variant.has_log:
                 raise
             return self._run_again(lane, leaves, args, kwargs)  # whose results tell of the error
         if not settled:

@@ -36,12 +36,17 @@ def address(array: Any) -> int:
     return int(np.asarray(array).ctypes.data)
 
 
-def test_a_loop_of_steps_stays_in_its_memory_and_gives_numpys_values() -> None:
+@pytest.mark.parametrize("handed_over", [0, 4, 6], ids=["by workers", "by workers later", "here"])
+def test_a_loop_of_steps_stays_in_its_memory_and_gives_numpys_values(
+    monkeypatch: pytest.MonkeyPatch, handed_over: int
+) -> None:
+    monkeypatch.setattr(inflight, "WORTH", 0.0)
     step = fx.futurize(descend, donate=("params", "state"))
     params, state, x = start()
     wanted, moment, _ = start()
     seen = set()
     for k in range(6):
+        monkeypatch.setattr(inflight, "SHORT", 0.0 if k >= handed_over else 1.0)
         params, state, loss = step(params, state, x)
         wanted, moment, loss_wanted = descend(wanted, moment, x)
         np.testing.assert_array_equal(np.asarray(params["w"]), wanted["w"])
