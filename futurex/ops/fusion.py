@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.introspect import opt_func_info
 
 from futurex.ops import casts
 from futurex.ops.special import PREFIX
@@ -127,6 +128,27 @@ def function_of(node: Node) -> str:
     if node.op == "load":
         return _VIEWS.get(node.attrs["chain"], node.op)
     return str(node.attrs["ufunc"]).removeprefix(PREFIX) if node.op == "ufunc_call" else node.op
+
+
+@functools.cache
+def _in_wide_registers() -> frozenset[str]:
+    """NumPy's functions whose loops on this processor take 16 or 8 numbers at once, at 0.2 to 2 ns each."""
+    targets = opt_func_info(func_name=f"^({'|'.join(APPROXIMATE | OF_TWO)})$")
+    wide = ("X86_V4", "AVX512")
+    return frozenset(
+        name for name, loops in targets.items()
+        if any(loops[kinds]["current"].startswith(wide) for kinds in loops.keys() & {"ff", "fff", "dd", "ddd"})
+    )  # fmt: skip
+
+
+def is_slow(node: Node) -> bool:
+    """Is it a function that NumPy or SciPy compute at 2 to 30 ns a number, where a kernel takes 0.2 to 2?"""
+    function = function_of(node)
+    if function in REMAINDERS:
+        return node.dtype.kind == "f"
+    return function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc" and (
+        function not in _in_wide_registers()
+    )
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:

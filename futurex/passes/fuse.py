@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, REMAINDERS, function_of, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, is_slow, loop_of
 from futurex.ops.strides import is_scattered, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
@@ -28,7 +28,7 @@ BESIDE_LARGE, SEVERAL = 2, 2
 """Elements of an array, and operations on it, from which a region pays beside arrays of ``ALONE_ELEMENTS``, as the
 update of a bias does: what runs between two large kernels finds nothing of the interpreter in the caches."""
 ALONE_ELEMENTS = 64 * 1024
-"""From here on a region of a single operation pays, because its kernel may use several threads."""
+"""From here on a region of a single operation that NumPy has in registers pays: its kernel may use several threads."""
 BESIDE_ALONE = 2048
 """The same beside arrays of ``ALONE_ELEMENTS``: a call of NumPy's that finds the caches full of them takes 20 to
 100 µs."""
@@ -117,8 +117,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
         return True
     only = working[0]
-    by_one = only.op in REMAINDERS and only.dtype.kind == "f"
-    return max(node.size for node in (only, *only.inputs)) >= (few if by_one else alone)
+    return max(node.size for node in (only, *only.inputs)) >= (few if is_slow(only) else alone)
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:

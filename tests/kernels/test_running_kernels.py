@@ -57,11 +57,9 @@ def test_places(name, shape, axis, dtype, threads):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-@pytest.mark.parametrize("squares", [False, True])
-def test_running_sums_and_products(shape, axis, dtype, threads, squares, monkeypatch):
-    if squares and not compiler.has_scale():
-        pytest.skip("squares of registers are made with AVX-512")
-    monkeypatch.setattr(compiler, "has_scale", lambda: squares)
+@pytest.mark.parametrize("wide", [False, True])
+def test_running_sums_and_products(shape, axis, dtype, threads, wide, monkeypatch):
+    monkeypatch.setattr(compiler, "has_scale", lambda: wide)
     x = draw(shape, np.dtype(dtype))
     source = param(Aval(shape, x.dtype))
     with np.errstate(all="ignore"):

@@ -124,13 +124,18 @@ def _grown(r: Real) -> Real:
     return (r * r).fma(r.in_pairs(*_OF[r.format].exp), r) + 1.0
 
 
-def within(x: Real, halvings: int = 0, *, closely: bool = False) -> Real:
-    """e^x, halved so often, for x that neither overflows nor underflows the reduction; ``closely``: rounded once, for
-    who rounds it again."""
-    grown, n, bits = _factors(x, closely=closely)
+def within(x: Real, halvings: int = 0) -> Real:
+    """e^x, halved so often, for x that neither overflows nor underflows the reduction."""
+    grown, n, bits = _factors(x, closely=False)
     if x.has_lanes:
         return grown.scaled(n - halvings if halvings else n)
     return (bits.op("sub", halvings) if halvings else bits).scale(grown)
+
+
+def _below(x: Real, *, closely: bool = False) -> Real:
+    """e^x for x up to some fifty; ``closely``: rounded once, for who rounds it again."""
+    grown, n, bits = _factors(x.at_least(_OF[x.format].low), closely=closely)
+    return grown.scaled(n) if x.has_lanes else bits.lower(grown)
 
 
 def times_power(x: Real, factors: Sequence[Real]) -> list[Real]:
@@ -182,7 +187,7 @@ def exp(x: Real) -> Real:
 
 def decayed(x: Real) -> Real:
     """e^x for x that is not above zero."""
-    return within(x.at_least(_OF[x.format].low))
+    return _below(x)
 
 
 def exp2(x: Real) -> Real:
@@ -276,6 +281,5 @@ def _beyond(size: Real, near: Real) -> Real:
 
 def expit(x: Real) -> Real:
     """e^x / (e^x + 1), in which neither end loses digits; where x is so large that the quotient is one, x is held."""
-    own = _OF[x.format]
-    grown = within(x.at_most(own.flat).at_least(own.low), closely=True)
+    grown = _below(x.at_most(_OF[x.format].flat), closely=True)
     return grown / (grown + 1.0)

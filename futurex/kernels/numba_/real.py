@@ -250,6 +250,14 @@ class Bits:
         first, second = (each.op("sub", offset // 2).power_of_two() for each in (half, rest))
         return x * first * second
 
+    def lower(self, x: Real) -> Real:
+        """:meth:`scale` of x between 1/2 and 2 by at most 100, or 900 in double precision: one step is two to a power
+        that is as much larger as makes it normal, the other takes that back, and rounds."""
+        if has_scale():
+            return self.scale(x)
+        lifted = self.format.digits + 4
+        return x * self.op("add", lifted).power_of_two() * 2.0**-lifted
+
     def pick(self, table: Instruction) -> Real:
         """The number of a table in a register that the last four bits say."""
         return Real(self.body, self.format, called(self.body, table, self.name))

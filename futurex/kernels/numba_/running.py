@@ -28,8 +28,8 @@ Dtype = np.dtype[Any]
 
 FEWEST_ELEMENTS = 16 * 1024
 """Smaller arrays stay with NumPy."""
-ROWS = 8
-"""Rows that are worked on at once where they are no square, since an addition waits for the one before it."""
+_ROWS = 8
+"""Rows that are added up at once where they fill no square, since an addition waits for the one before it."""
 _CHAINS = 4
 """Vectors of a row that do not wait for each other."""
 ROW_BLOCK = 4096
@@ -62,23 +62,23 @@ def claim(node: Node, threads: int) -> Written | None:
     lanes = VECTOR // source.dtype.itemsize
     abreast = place and inner == 1 and count < SHORT and outer >= lanes and compiler.has_scale()
     if place:
-        if source.dtype not in _TYPES or outer * inner < ROWS or (inner == 1 and count < lanes and not abreast):
+        if source.dtype not in _TYPES or outer * inner < _ROWS or (inner == 1 and count < lanes and not abreast):
             return None
         what, held = node.op, source.dtype
     else:
         what, held = node.attrs.get("ufunc", "add"), node.dtype
-        if (inner != 1 and outer * inner < ROWS) or not _adds_up(node, what, source.dtype):
+        if (inner != 1 and outer * inner < _ROWS) or not _adds_up(node, what, source.dtype):
             return None
-    threads, square = threads_for(node, threads), compiler.has_scale()
+    threads, register = threads_for(node, threads), VECTOR if compiler.has_scale() else VECTOR // 2
     if inner == 1:
-        together = VECTOR // held.itemsize if square else ROWS
+        together = register // held.itemsize
         alone = what in _EXTREMES or (place and not abreast)
         geometry: tuple[int, ...] = (outer if alone else -(-outer // together), count, outer)
     else:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    text = _text(what, held, source.dtype, inner == 1, chains, square, abreast, openmp() is not None)
+    text = _text(what, held, source.dtype, inner == 1, chains, register, abreast, openmp() is not None)
     return Written(node, min(threads, geometry[0]), text, geometry)
 
 
@@ -97,10 +97,10 @@ def _adds_up(node: Node, what: str, source: Dtype) -> bool:
 
 @functools.cache
 def _text(
-    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, square: bool, abreast: bool, threaded: bool
+    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, register: int, abreast: bool, threaded: bool
 ) -> str:
-    """``square``: registers are many and wide enough for squares of them; ``abreast``: places of short rows."""
-    writer = _Writer(dtype, source, chains, square)
+    """``register``: bytes of one; ``abreast``: places of short rows."""
+    writer = _Writer(dtype, source, chains, register)
     if what in ("argmax", "argmin"):
         of_rows = writer.short_row_places if abreast else writer.row_places
         body: Callable[[str], None] = of_rows if rows else writer.column_places
@@ -115,12 +115,12 @@ def _text(
 
 
 class _Writer(Writer):
-    def __init__(self, dtype: Dtype, source: Dtype, chains: int, square: bool) -> None:
+    def __init__(self, dtype: Dtype, source: Dtype, chains: int, register: int) -> None:
         self.code = Code()
         self.source, self.converts = source, source != dtype
         self.chains = chains
         self.floating, self.sign = dtype.kind == "f", "u" if dtype.kind == "u" else "s"
-        self.square = square
+        self.side = register // dtype.itemsize
         self.element, self.index = _TOTALS[dtype]
         self.align, self.lanes, self.vectors = dtype.itemsize, VECTOR // dtype.itemsize, 4
         self.read = self.element if not self.converts else "float" if self.floating else f"i{8 * source.itemsize}"
@@ -155,41 +155,45 @@ class _Writer(Writer):
 
     def row_totals(self, word: str) -> None:
         """Each row's totals; the rows of a task side by side."""
-        code, together = self.code, self.lanes if self.square else ROWS
+        code, self.lanes = self.code, self.side
         with code.loop("%low", "%high") as (task, _):
-            first = code.multiply(task, str(together))
-            last = code.least(code.add(first, str(together)), "%rows")
-            if self.square:
-                whole = code.do(f"icmp eq i64 {code.do(f'sub i64 {last}, {first}')}, {together}")
-                with code.loop("0", code.do(f"zext i1 {whole} to i64")):
-                    self._in_squares(word, [code.add(first, str(k)) for k in range(together)])
-                first = code.do(f"select i1 {whole}, i64 {last}, i64 {first}")
-            rest = code.do(f"srem i64 {code.do(f'sub i64 {last}, {first}')}, {ROWS}")
+            first = code.multiply(task, str(self.side))
+            last = code.least(code.add(first, str(self.side)), "%rows")
+            whole = code.do(f"icmp eq i64 {code.do(f'sub i64 {last}, {first}')}, {self.side}")
+            with code.loop("0", code.do(f"zext i1 {whole} to i64")):
+                self._in_squares(word, [code.add(first, str(k)) for k in range(self.side)])
+            first = code.do(f"select i1 {whole}, i64 {last}, i64 {first}")
+            rest = code.do(f"srem i64 {code.do(f'sub i64 {last}, {first}')}, {_ROWS}")
             alone = code.do(f"sub i64 {last}, {rest}")
-            with code.loop(first, alone, str(ROWS)) as (row, _):
-                self._rows(word, [code.add(row, str(k)) for k in range(ROWS)])
+            with code.loop(first, alone, str(_ROWS)) as (row, _):
+                self._rows(word, [code.add(row, str(k)) for k in range(_ROWS)])
             with code.loop(alone, last) as (row, _):
                 self._rows(word, [row])
 
     def _in_squares(self, word: str, rows: list[str]) -> None:
-        """As many columns of rows as there are rows, turned, added up one after the other, and turned back."""
-        code, kind, size = self.code, self.kind(1), str(len(rows))
+        """As many columns of rows as there are rows, turned, added up one after the other, and turned back. A line of
+        each row is read at once: rows that begin a page apart have one place in the nearest cache together, from which
+        results drive them out."""
+        code, kind, side = self.code, self.kind(1), self.side
         neutral = {"fadd": "-0.0", "add": "0", "fmul": "1.0", "mul": "1"}[word]
         begins = [code.multiply(row, "%n") for row in rows]
-        whole = code.do(f"and i64 %n, -{size}")
-        with code.loop("0", whole, size, [(kind, splat(kind, neutral))]) as (place, held):
+        squares = VECTOR // (side * self.align)
+        whole = code.do(f"and i64 %n, -{squares * side}")
+        with code.loop("0", whole, str(squares * side), [(kind, splat(kind, neutral))]) as (place, held):
             lines = []
             for begin in begins:
                 at = code.add(begin, place)
                 code.run(pairwise.prefetch(code.at("i8", code.at(self.read, "%x", at), str(_NEXT))))
-                lines += self.taken(1, at)
-            columns = turned(code.do, lines, self.element)
-            for k, column in enumerate(columns):
-                held[0] = columns[k] = self.joined(word, kind, held[0], column)
-            for begin, line in zip(begins, turned(code.do, columns, self.element), strict=True):
-                self.store(1, [line], "%y", code.add(begin, place))
+                lines.append(self.taken(squares, at))
+            for n, square in enumerate(zip(*lines, strict=True)):
+                columns = turned(code.do, square, self.element)
+                for k, column in enumerate(columns):
+                    held[0] = columns[k] = self.joined(word, kind, held[0], column)
+                at = code.add(place, str(n * side))
+                for begin, line in zip(begins, turned(code.do, columns, self.element), strict=True):
+                    self.store(1, [line], "%y", code.add(begin, at))
         self.declared.add(pairwise.PREFETCH)
-        each = [code.do(f"extractelement {kind} {held[0]}, i64 {k}") for k in range(len(rows))]
+        each = [code.do(f"extractelement {kind} {held[0]}, i64 {k}") for k in range(side)]
         self._on(word, begins, whole, each)
 
     def _rows(self, word: str, rows: list[str]) -> None:
