@@ -16,7 +16,17 @@ from __future__ import annotations
 
 from futurex.kernels.numba_ import crossings, nearest, pairwise, past
 from futurex.kernels.numba_.code import Code, module
-from futurex.kernels.numba_.places import Elements, Values, added, literal, parameters_of, report, start_of, watch
+from futurex.kernels.numba_.places import (
+    Elements,
+    Values,
+    added,
+    literal,
+    parameters_of,
+    report,
+    start_of,
+    total_at,
+    watch,
+)
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.sweep import Operand, Sweep
 from futurex.ops.sweeps import REDUCTIONS, Level
@@ -172,7 +182,7 @@ class Columns:
         body = rows[0].body
         for node, pointer in totals.items():
             place = code.at(memory_type(node.dtype), pointer, column)
-            held[node] = place, body.load(node.dtype, place)
+            held[node] = place, total_at(body, node, place)
         for each in rows:
             each.begin(column)
             for k, node in enumerate(sweep.graph.outs):

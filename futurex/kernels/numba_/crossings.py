@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.pairwise import LINE
-from futurex.kernels.numba_.places import InCode, added
+from futurex.kernels.numba_.places import InCode, added, total_at
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.tree.node import Node
 
@@ -87,4 +87,4 @@ class Totals:
 def add(body: InCode, node: Node, totals: str, place: str, terms: tuple[str, ...]) -> None:
     """Add a value, or a product, to one element of totals."""
     pointer = body.code.at(memory_type(node.dtype), totals, place)
-    body.store(node.dtype, added(body, node, body.load(node.dtype, pointer), terms), pointer)
+    body.store(node.dtype, added(body, node, total_at(body, node, pointer), terms), pointer)

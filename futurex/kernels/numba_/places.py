@@ -79,6 +79,12 @@ def joined(body: Body, node: Node, total: str, value: str) -> str:
     return operate(body, _WORDS[node.op], node.dtype, [total, value])
 
 
+def total_at(body: InCode, node: Node, pointer: str) -> str:
+    """What lies there of a reduction, and will with one more element. Frozen, or LLVM stores only where an extreme is
+    another one: by masked stores, which are 40 instructions inside AMD's processors before Zen 4."""
+    return body.emit(f"freeze {register_type(node.dtype)} {body.load(node.dtype, pointer)}")
+
+
 def added(body: Body, node: Node, total: str, terms: tuple[str, ...]) -> str:
     """One more element, as :meth:`Elements.terms` has it."""
     if len(terms) == 1:

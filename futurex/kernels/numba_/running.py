@@ -276,8 +276,9 @@ class _Writer(Writer):
                 for vectors, column in self.channels("0", width):
                     kind, number = self.kind(vectors), self._spread(row, self.kind(vectors, self.index))
                     values = self.load(vectors, "%x", code.add(here, column))
-                    held = self.load(vectors, "%best", column)
+                    held = self._frozen(kind, self.load(vectors, "%best", column))
                     places = self.load(vectors, "%place", column, self.index)
+                    places = self._frozen(self.kind(vectors, self.index), places)
                     for k, (value, best, place) in enumerate(zip(values, held, places, strict=True)):
                         taken = self._better(op, kind, value, best)
                         held[k], places[k] = self._chosen(kind, taken, (value, number), (best, place))
@@ -286,6 +287,10 @@ class _Writer(Writer):
             with code.loop("0", width) as (column, _):
                 place = self.load(0, "%place", column, self.index)[0]
                 self._number(place, code.add(self.begin, column))
+
+    def _frozen(self, kind: str, values: list[str]) -> list[str]:
+        """Where a part of them is stored again: as all of them (:func:`.places.total_at`)."""
+        return [self.code.do(f"freeze {kind} {value}") for value in values]
 
     def short_row_places(self, op: str) -> None:
         """The best of as many rows as a vector holds, a lane each, in squares that are turned; where the rows end, what
