@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.kernels.numba_ import nearest, past, squares
 from futurex.kernels.numba_.code import ENTRY, share
+from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Axes, Layout
@@ -111,6 +112,11 @@ PIECE = 64
 """Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
 _LEAST_ASIDE = 1024
 """Elements of rows that are not whole pieces: what lies beside these is stored apart."""
+_ABREAST, _LEAST_ABREAST = 4, 256
+"""Vectors side by side, in rows of so many elements, where there are functions and sixteen registers: left alone, LLVM
+keeps to one vector, whose steps wait for each other. Four, part of which lie on the stack, take 0.6 to 0.95 of the
+time."""
+_FIRST_NOTE = 500
 
 
 def emit(
@@ -178,6 +184,7 @@ class _Emitter:
         self.index = f"%i{self.depth - 1}"
         self.targets: list[str] = []
         """Where the elements of results go, if not to the results."""
+        self.notes: list[str] = []
 
     def module(self, threaded: bool) -> str:
         part = self.part()
@@ -235,7 +242,7 @@ class _Emitter:
         if self.across is not None:
             lines += self._in_tiles(self.across, values)
             lines += [f"  {past.FENCE}"] if self.aside else []
-            return [*lines, *self._report(), "  ret void", "}"]
+            return [*lines, *self._report(), "  ret void", "}", *self.notes]
         if self.depth == 1:
             self._first_rows()
         lines += self._flush()
@@ -259,10 +266,20 @@ class _Emitter:
         self._element(values)
         lines += self._flush()
         for d in reversed(range(self.depth)):
-            lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  br label %head{d}"]
+            again = f"br label %head{d}{self._abreast() if d == self.depth - 1 else ''}"
+            lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  {again}"]
             lines.append(f"done{d}:")
         lines += [f"  {past.FENCE}"] if self.aside else []
-        return [*lines, *self._report(), "  ret void", "}"]
+        return [*lines, *self._report(), "  ret void", "}", *self.notes]
+
+    def _abreast(self) -> str:
+        """What the vectoriser is told of a loop along rows."""
+        if has_scale() or not self.region.approximate or self.layout.extents[-1] < _LEAST_ABREAST:
+            return ""
+        loop = _FIRST_NOTE + len(self.notes)
+        word = f'"llvm.loop.interleave.count", i32 {_ABREAST}'
+        self.notes += [f"!{loop} = distinct !{{!{loop}, !{loop + 1}}}", f"!{loop + 1} = !{{!{word}}}"]
+        return f", !llvm.loop !{loop}"
 
     def _in_tiles(self, across: int, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """All loops, in tiles of the rows along loop ``across`` and the columns: of each, operands that lie the other
@@ -378,7 +395,7 @@ class _Emitter:
             *element,
             "  %onward = add nsw i64 %within, 1",
             f"  %again = icmp slt i64 %onward, {PIECE}",
-            "  br i1 %again, label %each, label %gone",
+            f"  br i1 %again, label %each, label %gone{self._abreast()}",
             "gone:",
         ]
         if rows:
