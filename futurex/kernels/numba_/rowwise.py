@@ -44,8 +44,9 @@ vector at their end does not count; ``LONGEST_ROW`` where a row is read again by
 one."""
 PIECES = 16
 """Subtrees of a long row."""
-_WIDE = 4
-"""Vectors of a function that are computed side by side where there are 32 registers of 16 numbers."""
+_WIDE, _NARROW_WIDE = 4, 2
+"""Vectors of a function, of 16 numbers, that are computed side by side where there are 32 registers of as many, and
+where there are 16 of half as many."""
 _ALIGN = 64
 _MOST_BUFFERS = 16
 """Of up to 64 KiB each on a thread's stack."""
@@ -537,7 +538,8 @@ class Rows:
 def abreast(sweep: Sweep) -> int:
     """How many vectors the registers hold side by side."""
     size = max(node.dtype.itemsize for node in sweep.nodes)
-    return max(1, _WIDE * 4 // max(size, 4)) if has_scale() else 1
+    most = _WIDE if has_scale() else _NARROW_WIDE if sweep.approximate else 1
+    return max(1, most * 4 // max(size, 4))
 
 
 def shown(given: list[tuple[str, str]]) -> str:

@@ -1,0 +1,67 @@
+"""Functions alone: which are kernels, how their loops are made where registers are few, and how extremes are stored."""
+
+import platform
+import re
+
+import numpy as np
+import pytest
+
+from futurex.kernels.numba_ import NumbaBackend, compiler, emit
+from futurex.ops import fusion
+from futurex.passes.fuse import ALONE_ELEMENTS, FEWEST_ELEMENTS, fuse
+from futurex.tree import Aval, Graph, apply, param
+
+F4 = np.dtype("f4")
+
+
+def lone(name, size):
+    x = param(Aval((size,), F4))
+    node = apply("ufunc_call", x, ufunc="scipy.special.erf") if name == "erf" else apply(name, x)
+    return fuse(Graph([x], [node])).outs[0].op
+
+
+def region(make, shape):
+    x, outside = param(Aval(shape, F4)), param(Aval(shape, F4))
+    return NumbaBackend().claim(apply("fused", outside, graph=Graph([x], [make(x)], "region")), 1).call.text
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_functions_that_numpy_computes_one_by_one_are_regions_from_few_elements_on(wide, monkeypatch):
+    monkeypatch.setattr(fusion, "_in_wide_registers", lambda: frozenset(["exp"] if wide else []))
+    assert lone("exp", FEWEST_ELEMENTS) == ("exp" if wide else "fused")
+    assert lone("erf", FEWEST_ELEMENTS) == "fused"
+    assert lone("erf", FEWEST_ELEMENTS - 1) == "ufunc_call"
+    assert lone("sqrt", FEWEST_ELEMENTS) == "sqrt"
+    assert lone("exp", ALONE_ELEMENTS) == "fused"
+
+
+def test_numpy_tells_which_of_its_functions_are_in_wide_registers():
+    known = fusion._in_wide_registers()
+    assert known <= fusion.APPROXIMATE | fusion.OF_TWO
+    assert not known & {"erf", "expit", "hypot"}  # which have one loop on all processors
+    features = np._core._multiarray_umath.__cpu_features__
+    assert ("expm1" in known) == bool(features.get("X86_V4"))
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_loops_of_functions_take_vectors_side_by_side_where_registers_are_few(narrow, monkeypatch):
+    monkeypatch.setattr(emit, "has_scale", lambda: not narrow)
+    note = '"llvm.loop.interleave.count"'
+    assert (note in region(lambda x: apply("tanh", x), (1000,))) == narrow
+    assert note not in region(lambda x: apply("tanh", x), (200,))
+    assert note not in region(lambda x: apply("square", x), (1000,))
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instructions of x86")
+@pytest.mark.parametrize(("op", "axis"), [("max", 0), ("min", 0), ("free_max", 1)])
+def test_extremes_are_stored_whole(op, axis):
+    """LLVM would store only where another one is larger, which some processors take 40 instructions for."""
+    x = param(Aval((512, 1024), F4))
+    outside = param(Aval((512, 1024), F4))
+    peak = apply(op, x, axis=(axis,), keepdims=True)
+    graph = Graph([x], [apply("exp", apply("subtract", x, peak)) if axis else peak], "region")
+    node = apply("fused_reduction", outside, graph=graph)
+    machine, module = compiler.optimised(NumbaBackend().claim(node, 1).call.text)
+    code = machine.emit_assembly(module)
+    assert re.search(r"v(max|min|cmp\w+)ps", code)
+    assert not re.search(r"vmaskmovps\s+%ymm\d+, %ymm\d+, [-\w]*\(", code)
