@@ -22,7 +22,7 @@ def test_identities(case):
     check(case.function, *case.args, staged=case.staged)
 
 
-@pytest.mark.parametrize(("writer", "programs", "share"), [(IdentityWriter, 60, 0.6), (MovingWriter, 30, 0.4)])
+@pytest.mark.parametrize(("writer", "programs", "share"), [(IdentityWriter, 60, 0.6), (MovingWriter, 20, 0.4)])
 def test_a_fixed_set_of_programs(writer, programs, share, tmp_path):
     assert share_staged(writer, programs, tmp_path) > share
 
