@@ -52,6 +52,32 @@ def test_loops_of_functions_take_vectors_side_by_side_where_registers_are_few(na
     assert note not in region(lambda x: apply("square", x), (1000,))
 
 
+@pytest.mark.parametrize(("dtype", "least"), [("f4", -110.0), ("f8", -760.0)])
+def test_exponentials_below_the_largest_of_a_row_are_close_down_to_the_smallest_number(dtype, least):
+    x = np.linspace(least, 0.0, 64 * 1024).astype(dtype).reshape(64, 1024)
+    x[:, -1], x[3, 5], x[4, 6] = 0.0, -np.inf, np.nan
+    source, outside = (param(Aval(x.shape, x.dtype)) for _ in range(2))
+    peak = apply("free_max", source, axis=(1,), keepdims=True)
+    graph = Graph([source], [apply("exp", apply("subtract", source, peak))], "region")
+    kernel = NumbaBackend().claim(apply("fused_reduction", outside, graph=graph), 1)
+    found = kernel.call(np.empty_like(x), x)
+    true = np.exp(x.astype(np.longdouble))
+    known = ~np.isnan(x)
+    assert np.isnan(found[~known]).all()
+    units = np.abs(found - true)[known] / np.spacing(true.astype(dtype))[known]
+    assert units.max() <= 2.5
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4"])
+def test_sums_and_integers_are_joined_as_they_lie(dtype):
+    """LLVM adds up what does not move in registers, unless it is frozen."""
+    x, outside = (param(Aval((10_000, 7), np.dtype(dtype))) for _ in range(2))
+    for op in ("sum", "max"):
+        graph = Graph([x], [apply(op, apply("square", x), axis=(0,), keepdims=False)], "region")
+        text = NumbaBackend().claim(apply("fused_reduction", outside, graph=graph), 1).call.text
+        assert ("freeze" in text) == (op == "max" and dtype == "f4")
+
+
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instructions of x86")
 @pytest.mark.parametrize(("op", "axis"), [("max", 0), ("min", 0), ("free_max", 1)])
 def test_extremes_are_stored_whole(op, axis):

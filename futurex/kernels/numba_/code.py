@@ -111,19 +111,25 @@ class Code:
 
     def _note(self, lanes: int, abreast: int) -> str:
         """What the vectoriser is told: left alone, it unrolls a short loop before it makes vectors."""
-        first = self._first_note + len(self.notes)
         words = [
             '"llvm.loop.vectorize.enable", i1 true', f'"llvm.loop.vectorize.width", i32 {lanes}',
             f'"llvm.loop.interleave.count", i32 {abreast}', '"llvm.loop.unroll.disable"',
         ]  # fmt: skip
-        ids = ", ".join(f"!{first + k}" for k in range(len(words) + 1))
-        self.notes.append(f"!{first} = distinct !{{{ids}}}")
-        self.notes += [f"!{first + k} = !{{!{word}}}" for k, word in enumerate(words, 1)]
-        return f", !llvm.loop !{first}"
+        mark, lines = loop_note(self._first_note + len(self.notes), *words)
+        self.notes += lines
+        return mark
 
     def _start(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self._block = label
+
+
+def loop_note(first: int, *words: str) -> tuple[str, list[str]]:
+    """What the branch back to a loop's head ends with, and what it names, numbered from ``first`` on: LLVM is told
+    these words of the loop."""
+    ids = ", ".join(f"!{first + k}" for k in range(len(words) + 1))
+    named = [f"!{first + k} = !{{!{word}}}" for k, word in enumerate(words, 1)]
+    return f", !llvm.loop !{first}", [f"!{first} = distinct !{{{ids}}}", *named]
 
 
 def module(parameters: Sequence[tuple[str, str]], code: Code, threaded: bool, declarations: Sequence[str] = ()) -> str:

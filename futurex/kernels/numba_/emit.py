@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_ import nearest, past, squares
-from futurex.kernels.numba_.code import ENTRY, share
+from futurex.kernels.numba_.code import ENTRY, loop_note, share
 from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.element import computed, helds_of
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
@@ -117,6 +117,7 @@ _ABREAST, _LEAST_ABREAST = 4, 256
 keeps to one vector, whose steps wait for each other. Four, part of which lie on the stack, take 0.6 to 0.95 of the
 time."""
 _FIRST_NOTE = 500
+"""The number of the first note of a loop: others that a module has begin elsewhere."""
 
 
 def emit(
@@ -276,10 +277,10 @@ class _Emitter:
         """What the vectoriser is told of a loop along rows."""
         if has_scale() or not self.region.approximate or self.layout.extents[-1] < _LEAST_ABREAST:
             return ""
-        loop = _FIRST_NOTE + len(self.notes)
         word = f'"llvm.loop.interleave.count", i32 {_ABREAST}'
-        self.notes += [f"!{loop} = distinct !{{!{loop}, !{loop + 1}}}", f"!{loop + 1} = !{{!{word}}}"]
-        return f", !llvm.loop !{loop}"
+        mark, lines = loop_note(_FIRST_NOTE + len(self.notes), word)
+        self.notes += lines
+        return mark
 
     def _in_tiles(self, across: int, values: dict[tuple[Node, Dtype], str]) -> list[str]:
         """All loops, in tiles of the rows along loop ``across`` and the columns: of each, operands that lie the other

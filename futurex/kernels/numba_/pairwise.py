@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_.code import loop_note
 
 BLOCK = 128
 LINE = 64
@@ -27,11 +28,7 @@ def in_turns(number: int) -> tuple[str, list[str]]:
 
     In several rounds at once it would ask for all their lines first, and what is read now would wait behind them.
     """
-    first = 100 + 2 * number
-    return f", !llvm.loop !{first}", [
-        f"!{first} = distinct !{{!{first}, !{first + 1}}}",
-        f'!{first + 1} = !{{!"llvm.loop.unroll.disable"}}',
-    ]
+    return loop_note(100 + 2 * number, '"llvm.loop.unroll.disable"')
 
 
 def prefetch(pointer: str, write: bool = False, second: bool = False) -> str:

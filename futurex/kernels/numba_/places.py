@@ -80,9 +80,11 @@ def joined(body: Body, node: Node, total: str, value: str) -> str:
 
 
 def total_at(body: InCode, node: Node, pointer: str) -> str:
-    """What lies there of a reduction, and will with one more element. Frozen, or LLVM stores only where an extreme is
-    another one: by masked stores, which are 40 instructions inside AMD's processors before Zen 4."""
-    return body.emit(f"freeze {register_type(node.dtype)} {body.load(node.dtype, pointer)}")
+    """What lies there of a reduction, and will with one more element. A floating extreme is frozen, or LLVM stores only
+    where it is another one: by masked stores, which are 40 instructions inside AMD's processors before Zen 4."""
+    total = body.load(node.dtype, pointer)
+    chosen = node.op in ("max", "free_max", "min") and node.dtype.kind == "f"
+    return body.emit(f"freeze {register_type(node.dtype)} {total}") if chosen else total
 
 
 def added(body: Body, node: Node, total: str, terms: tuple[str, ...]) -> str:
