@@ -141,14 +141,14 @@ def _in_wide_registers() -> frozenset[str]:
     )  # fmt: skip
 
 
-def is_slow(node: Node) -> bool:
-    """Is it a function that NumPy or SciPy compute at 2 to 30 ns a number, where a kernel takes 0.2 to 2?"""
+def is_slow(node: Node, *, here: bool) -> bool:
+    """Is it a function that whoever computes it alone takes much longer for than a kernel? ``here``, at 2 to 30 ns a
+    number, NumPy and SciPy; of a device's own functions only remainders are known to be slow."""
     function = function_of(node)
     if function in REMAINDERS:
         return node.dtype.kind == "f"
-    return function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc" and (
-        function not in _in_wide_registers()
-    )
+    known = here and function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc"
+    return known and function not in _in_wide_registers()
 
 
 def _approximate_loop(node: Node) -> tuple[tuple[Dtype, ...], Dtype] | None:

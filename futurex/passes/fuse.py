@@ -41,9 +41,10 @@ MOST_NODES, MOST_ARRAYS = 64, 24
 def fuse(graph: Graph, few: int | None = None) -> Graph:
     """The graph with its elementwise regions, and those that end in or pass through reductions, as single nodes.
 
-    ``few``: elements from which a region of several operations pays (default: ``FEWEST_ELEMENTS``).
+    ``few``: elements from which a region of several operations pays on a device. Without, NumPy computes what is in no
+    region: there several pay from ``FEWEST_ELEMENTS`` on, and one that NumPy is slow at.
     """
-    few = FEWEST_ELEMENTS if few is None else few
+    here, few = few is None, FEWEST_ELEMENTS if few is None else few
     order = program_order(graph)
     large = any(isinstance(node.aval, Aval) and node.is_static and node.size >= ALONE_ELEMENTS for node in order)
     fewest = BESIDE_LARGE if large else few
@@ -60,7 +61,7 @@ def fuse(graph: Graph, few: int | None = None) -> Graph:
             for user in filter(_may_join, dict.fromkeys(users[node.inputs[0]])):
                 regions.merge(user, node)
     alone = min(BESIDE_ALONE, ALONE_ELEMENTS) if large else ALONE_ELEMENTS
-    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few)]
+    groups = [group for group in regions.groups(_may_join) if _pays(group, fewest, alone, few, here)]
     return rebuild(graph, order, groups, _make_region) if groups else graph
 
 
@@ -100,7 +101,7 @@ def _is_within_units(node: Node) -> bool:
     return not _is_view(node) and node.op not in REDUCTIONS and function_of(node) not in CORRECTLY_ROUNDED | PARTS
 
 
-def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
+def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> bool:
     working = [node for node in group if not _is_view(node)]
     if not working or not _is_region(group, fewest, few):
         return False
@@ -117,7 +118,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int) -> bool:
     if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
         return True
     only = working[0]
-    return max(node.size for node in (only, *only.inputs)) >= (few if is_slow(only) else alone)
+    return max(node.size for node in (only, *only.inputs)) >= (few if is_slow(only, here=here) else alone)
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:
