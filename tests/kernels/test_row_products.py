@@ -1,5 +1,6 @@
 """Both products with a matrix in one trip through it: found in trees of any form, right in every block of rows."""
 
+import re
 
 import numpy as np
 import pytest
@@ -42,15 +43,24 @@ def power_step(x, w, b, y):
     return x.T @ (x @ w * 1.0)
 
 
-CACHES = [{"small": False, "wide": False}, {"small": True, "wide": False}, {"small": False, "wide": True}]
+CACHES = [
+    {"small": False, "wide": False, "lines": False},
+    {"small": True, "wide": False, "lines": False},
+    {"small": True, "wide": False, "lines": True},
+    {"small": False, "wide": True, "lines": True},
+]
+"""The kinds of nearest caches, and whether a vector is a whole line."""
+SMALL, WIDE = CACHES[2:]
 
 
-def pretend(monkeypatch, *, small, wide):
+def pretend(monkeypatch, *, small, wide, lines):
     """Have kernels made for a nearest cache of this kind."""
-    if wide and not compiler.has_scale():
+    if lines and not compiler.has_scale():
         pytest.skip("lines are put together by AVX-512")
     monkeypatch.setattr(nearest, "small", lambda: small)
     monkeypatch.setattr(nearest, "wide", lambda: wide)
+    if small and not lines:
+        monkeypatch.setattr(compiler, "has_scale", lambda: False)
 
 
 def data(rows, width):
@@ -121,38 +131,54 @@ def node_of(width):
     return node
 
 
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_small_cache_is_read_in_half_vectors(cache, monkeypatch):
+@pytest.mark.parametrize(("cache", "halves"), [(CACHES[0], False), (CACHES[1], True), (WIDE, False)])
+def test_a_small_cache_is_read_in_half_vectors(cache, halves, monkeypatch):
     pretend(monkeypatch, **cache)
     text = RowProducts.text_for(node_of(1000))
-    assert ('"prefer-vector-width"="256"' in text) == cache["small"]
+    assert ('"prefer-vector-width"="256"' in text) == halves
 
 
-@pytest.mark.parametrize(("width", "by_lines"), [(256, False), (257, True), (1024, True), (1025, False)])
-def test_rows_that_are_read_by_lines(width, by_lines, monkeypatch):
-    pretend(monkeypatch, small=False, wide=True)
+@pytest.mark.parametrize(
+    ("cache", "width", "by_lines"),
+    [
+        *((WIDE, width, by_lines) for width, by_lines in ((256, False), (257, True), (1024, True), (1025, False))),
+        *((SMALL, width, by_lines) for width, by_lines in ((512, False), (513, True), (3000, True))),
+    ],
+)
+def test_rows_that_are_read_by_lines(cache, width, by_lines, monkeypatch):
+    pretend(monkeypatch, **cache)
     assert RowProducts.way_of(node_of(width)).by_lines == by_lines
     assert ("vpermi2var" in RowProducts.text_for(node_of(width))) == by_lines
 
 
+@pytest.mark.parametrize("width", [512, 1000, 3000])
+def test_a_small_cache_that_loads_lines_is_asked_past(width, monkeypatch):
+    """The rows of two trips fill it: what comes next is asked for into the second cache."""
+    pretend(monkeypatch, **SMALL)
+    text = RowProducts.text_for(node_of(width))
+    assert set(re.findall(r"@llvm\.prefetch\.p0\(ptr %\S+, i32 0, i32 (\d), i32 1\)", text)) == {"2"}
+
+
 @pytest.mark.parametrize("offset", [0, 4, 16, 60])
 @pytest.mark.parametrize("width", [528, 1000, 1009])
-def test_lines_give_the_same_bits_wherever_a_matrix_begins(offset, width, monkeypatch):
+@pytest.mark.parametrize("cache", [SMALL, WIDE])
+def test_lines_give_the_same_bits_wherever_a_matrix_begins(cache, offset, width, monkeypatch):
     x, w, b, y = data(1003, width)
     memory = np.empty(x.nbytes + 128, np.uint8)
     first = -memory.ctypes.data % 64 + offset
     moved = memory[first : first + x.nbytes].view(np.float32).reshape(x.shape)
     moved[...] = x
     found = []
-    for cache in (CACHES[0], CACHES[-1]):
-        pretend(monkeypatch, **cache)
+    for each in (CACHES[0], cache):
+        pretend(monkeypatch, **each)
         found.append(compile_plan(fx.lower(from_the_left, moved, w, b, y).graph, threads=2).run([moved, w, b, y]))
     assert all((one == other).all() for one, other in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("width", [512, 1008])
-def test_no_line_is_read_that_holds_nothing_of_the_matrix(width, monkeypatch):
-    pretend(monkeypatch, small=False, wide=True)
+@pytest.mark.parametrize("cache", [SMALL, WIDE])
+def test_no_line_is_read_that_holds_nothing_of_the_matrix(cache, width, monkeypatch):
+    pretend(monkeypatch, **cache)
     x, w, b, y = data(2048, width)
     found = []
     for matrix in (before_a_guard(x), x):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.numba_ import nearest
+from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.blocks import BlockKernel, call_region, finished, started
 from futurex.kernels.numba_.code import Code, in_half_vectors, module
 from futurex.kernels.numba_.compiler import Entry, compiled
@@ -41,6 +41,9 @@ _LINE = 64
 _FAR, _BESIDE_FOUR, _BESIDE_TWO = 12 * 1024, 1024, 4096
 """Where the nearest cache is wide: what is asked for ahead of a trip, in the order of memory; and bytes of rows that
 are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
+_SECOND, _TINY, _BESIDE_FOUR_SMALL = 24 * 1024, 512, 2048
+"""The same where the nearest cache is small, but vectors are whole lines: what is asked for into the second cache, for
+the nearest one is full of the rows of two trips; bytes of rows that are read in order, and by four."""
 _TAIL = f"@llvm.masked.load.v{LANES}f32.p0"
 _NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
@@ -53,7 +56,7 @@ class Way(NamedTuple):
 
     ``halves``: by half vectors, of which fewer cross the end of a line where rows begin anywhere. ``far``: so many
     bytes ahead of a trip lines are asked for, in the order of memory; 0: a few ahead in each row. ``by_lines``: whole
-    lines are read, and vectors put together from two of them.
+    lines are read, and vectors put together from two of them. ``second``: they are asked for into the second cache.
     """
 
     rows: int
@@ -61,6 +64,7 @@ class Way(NamedTuple):
     halves: bool = False
     far: int = 0
     by_lines: bool = False
+    second: bool = False
 
 
 class RowProducts(BlockKernel):
@@ -88,7 +92,7 @@ class RowProducts(BlockKernel):
     def way_of(node: Node) -> Way:
         """How this processor reads the matrix."""
         row = node.inputs[0].shape[1] * node.inputs[0].dtype.itemsize
-        return _way(row, nearest.small(), nearest.wide())
+        return _way(row, nearest.small(), nearest.wide(), compiler.has_scale())
 
     @staticmethod
     def matrices(node: Node) -> Sequence[Node]:
@@ -103,19 +107,28 @@ class RowProducts(BlockKernel):
         return self.adding, (columns, len(self.room), stride, address_of(self.room), address_of(out[0]))
 
 
-def _way(row: int, small: bool, wide: bool) -> Way:
-    """How rows of so many bytes are read where the nearest cache is of this kind, or neither.
+def _way(row: int, small: bool, wide: bool, lines: bool) -> Way:
+    """How rows of so many bytes are read where the nearest cache is of this kind, or neither; ``lines``: is a vector a
+    whole line?
 
-    >>> _way(4000, small=True, wide=False)
-    Way(rows=2, in_order=True, halves=True, far=0, by_lines=False)
-    >>> _way(4000, small=False, wide=True)
-    Way(rows=2, in_order=False, halves=False, far=12288, by_lines=True)
-    >>> _way(4000, small=False, wide=False), _way(1024, small=False, wide=False).in_order
-    (Way(rows=4, in_order=False, halves=False, far=0, by_lines=False), True)
+    >>> _way(4000, small=True, wide=False, lines=True)
+    Way(rows=2, in_order=False, halves=False, far=24576, by_lines=True, second=True)
+    >>> _way(4000, small=True, wide=False, lines=False)
+    Way(rows=2, in_order=True, halves=True, far=0, by_lines=False, second=False)
+    >>> _way(4000, small=False, wide=True, lines=True)
+    Way(rows=2, in_order=False, halves=False, far=12288, by_lines=True, second=False)
+    >>> _way(4000, small=False, wide=False, lines=True).rows
+    4
+    >>> _way(1024, small=False, wide=False, lines=True).in_order
+    True
     """
     if wide:
         by_lines = _BESIDE_FOUR < row <= _BESIDE_TWO
         return Way(_UNIT // 2 if by_lines else _UNIT, far=_FAR, by_lines=by_lines)
+    if small and lines and row >= _TINY:
+        if row <= _BESIDE_FOUR_SMALL:
+            return Way(_UNIT, halves=True, far=_SECOND, second=True)
+        return Way(_UNIT // 2 if row <= _BESIDE_TWO else _UNIT, far=_SECOND, by_lines=True, second=True)
     if row <= _SHORT:
         return Way(_UNIT, in_order=True, halves=small)
     if row <= _PAGE // (1 if small else 2):
@@ -248,7 +261,7 @@ def _ask(code: Code, way: Way, rows: list[str], column: str) -> None:
         return
     place = code.at("i8", code.at("float", rows[0], code.multiply(column, str(len(rows)))), str(way.far))
     for k in range(len(rows)):
-        fetch(code, code.at("i8", place, str(_LINE * k)))
+        fetch(code, code.at("i8", place, str(_LINE * k)), second=way.second)
 
 
 def _multiplied(code: Code, vectors: list[str], dots: list[str], column: str, inside: str = "") -> list[str]:

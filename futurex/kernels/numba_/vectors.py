@@ -32,9 +32,9 @@ def load(code: Code, kind: str, pointer: str, offset: str) -> str:
     return code.do(f"load {kind}, ptr {code.at('float', pointer, offset)}, align 4")
 
 
-def fetch(code: Code, pointer: str) -> None:
-    """Have a line brought to the first-level cache; there need not be memory."""
-    code.run(prefetch(pointer))
+def fetch(code: Code, pointer: str, second: bool = False) -> None:
+    """Have a line brought to the first-level cache, or to the second one; there need not be memory."""
+    code.run(prefetch(pointer, second=second))
 
 
 def total(code: Code, vector: str) -> str:
