@@ -132,6 +132,22 @@ def test_a_wide_cache_is_asked_into_from_farther_away(make, distances, caches):
         assert distance in {int(each) for each in near if each.isdigit()}
 
 
+def test_places_of_extremes_ask_for_nothing_where_the_cache_is_small(caches):
+    node = apply("argmax", p((64, 1024), "f4"), axis=1, keepdims=False)
+    for small in (False, True):
+        caches(small, 1 << 62)
+        assert ("@llvm.prefetch" in NumbaBackend().claim(node, 1).call.text) is not small
+
+
+def test_running_sums_ask_into_the_second_cache_where_the_first_is_small(caches):
+    node = apply("cumsum", p((64, 1024), "f4"), axis=1, dtype=None)
+    for small in (False, True):
+        caches(small, 1 << 62)
+        text = NumbaBackend().claim(node, 1).call.text
+        assert set(re.findall(r"prefetch.p0\(ptr \S+, i32 0, i32 (\d)", text)) == {"2" if small else "3"}
+        assert ("<8 x float>" in text) >= small
+
+
 def test_columns_ask_for_later_rows_into_a_wide_cache(caches):
     graph = of_columns((64, 1024), "f4")
     for wide in (False, True):

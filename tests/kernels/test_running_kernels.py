@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
-from futurex.kernels.numba_ import NumbaBackend, compiler
+from futurex.kernels.numba_ import NumbaBackend, compiler, nearest, past, running
 from futurex.tree import Aval, apply, param
 
 SHAPES = [((40, 700), 1), ((43, 701), 1), ((40, 700), 0), ((19, 1100), 0), ((3, 70, 130), 1), ((9, 17, 190), 2),
@@ -68,6 +68,28 @@ def test_running_sums_and_products(shape, axis, dtype, threads, wide, monkeypatc
         for ufunc in (np.add, np.multiply):
             node = apply("accumulate", source, ufunc=ufunc.__name__, axis=axis, dtype=None, out=None)
             assert bits(run(node, threads, x)) == bits(ufunc.accumulate(x, axis=axis))
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("shape", [(64, 1024), (37, 1000), (16, 1027), (9, 4096), (8, 63), (300, 64)], ids=str)
+def test_totals_of_rows_that_go_past_the_caches(shape, dtype, small, monkeypatch):
+    monkeypatch.setattr(nearest, "small", lambda: small)
+    monkeypatch.setattr(past, "outgrows", lambda results, operands: True)
+    monkeypatch.setattr(running, "FEWEST_ELEMENTS", 0)
+    x = draw(shape, np.dtype(dtype))
+    with np.errstate(all="ignore"):
+        for ufunc in (np.add, np.multiply):
+            node = apply("accumulate", param(Aval(shape, x.dtype)), ufunc=ufunc.__name__, axis=1, dtype=None, out=None)
+            for threads in (1, 2):
+                assert bits(run(node, threads, x)) == bits(ufunc.accumulate(x, axis=1))
+
+
+def test_what_goes_past_the_caches_is_said_in_the_code(monkeypatch):
+    node = apply("cumsum", param(Aval((4096, 1024), np.dtype("f4"))), axis=1, dtype=None)
+    for outgrown in (False, True):
+        monkeypatch.setattr(past, "outgrows", lambda results, operands, outgrown=outgrown: outgrown)
+        assert ("!nontemporal" in running.claim(node, 2).text) == outgrown
 
 
 @pytest.mark.parametrize("threads", [1, 3])

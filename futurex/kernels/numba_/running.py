@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import compiler, pairwise
+from futurex.kernels.numba_ import compiler, nearest, pairwise, past
 from futurex.kernels.numba_.channels import VECTOR, Writer, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.squares import turned
@@ -34,8 +34,8 @@ _CHAINS = 4
 """Vectors of a row that do not wait for each other."""
 ROW_BLOCK = 4096
 """Elements of a row whose best one is looked for again, while they lie in the nearest cache."""
-_NEXT = 256
-"""Bytes ahead in each row of a square that are asked for."""
+_NEXT, _SENT = 256, 256
+"""Bytes ahead in each row of a square that are asked for; of each row that are sent past the caches at once."""
 TILE = 1024
 """Columns of one task at most."""
 SHORT = 64
@@ -69,7 +69,9 @@ def claim(node: Node, threads: int) -> Written | None:
         what, held = node.attrs.get("ufunc", "add"), node.dtype
         if (inner != 1 and outer * inner < _ROWS) or not _adds_up(node, what, source.dtype):
             return None
-    threads, register = threads_for(node, threads), VECTOR if compiler.has_scale() else VECTOR // 2
+    # rows that begin a page apart have one place in the nearest cache together, a small one no room for whole squares
+    register = VECTOR if compiler.has_scale() and not nearest.small() else VECTOR // 2
+    threads, aside = threads_for(node, threads), not place and inner == 1 and past.outgrows([node], [source])
     if inner == 1:
         together = register // held.itemsize
         alone = what in _EXTREMES or (place and not abreast)
@@ -78,7 +80,7 @@ def claim(node: Node, threads: int) -> Written | None:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    text = _text(what, held, source.dtype, inner == 1, chains, register, abreast, openmp() is not None)
+    text = _text(what, held, source.dtype, inner == 1, chains, register, abreast, aside, openmp() is not None)
     return Written(node, min(threads, geometry[0]), text, geometry)
 
 
@@ -97,10 +99,11 @@ def _adds_up(node: Node, what: str, source: Dtype) -> bool:
 
 @functools.cache
 def _text(
-    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, register: int, abreast: bool, threaded: bool
-) -> str:
-    """``register``: bytes of one; ``abreast``: places of short rows."""
-    writer = _Writer(dtype, source, chains, register)
+    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, register: int, abreast: bool, aside: bool,
+    threaded: bool,
+) -> str:  # fmt: skip
+    """``register``: bytes of one; ``abreast``: places of short rows; ``aside``: totals of rows go past the caches."""
+    writer = _Writer(dtype, source, chains, register, aside)
     if what in ("argmax", "argmin"):
         of_rows = writer.short_row_places if abreast else writer.row_places
         body: Callable[[str], None] = of_rows if rows else writer.column_places
@@ -115,8 +118,8 @@ def _text(
 
 
 class _Writer(Writer):
-    def __init__(self, dtype: Dtype, source: Dtype, chains: int, register: int) -> None:
-        self.code = Code()
+    def __init__(self, dtype: Dtype, source: Dtype, chains: int, register: int, aside: bool) -> None:
+        self.code, self.aside = Code(), aside
         self.source, self.converts = source, source != dtype
         self.chains = chains
         self.floating, self.sign = dtype.kind == "f", "u" if dtype.kind == "u" else "s"
@@ -156,6 +159,8 @@ class _Writer(Writer):
     def row_totals(self, word: str) -> None:
         """Each row's totals; the rows of a task side by side."""
         code, self.lanes = self.code, self.side
+        for k in range(self.side if self.aside else 0):
+            code.run(f"%sent{k} = alloca [{_SENT} x i8], align {VECTOR}")
         with code.loop("%low", "%high") as (task, _):
             first = code.multiply(task, str(self.side))
             last = code.least(code.add(first, str(self.side)), "%rows")
@@ -169,32 +174,54 @@ class _Writer(Writer):
                 self._rows(word, [code.add(row, str(k)) for k in range(_ROWS)])
             with code.loop(alone, last) as (row, _):
                 self._rows(word, [row])
+        if self.aside:
+            code.run(past.FENCE)
 
     def _in_squares(self, word: str, rows: list[str]) -> None:
         """As many columns of rows as there are rows, turned, added up one after the other, and turned back. A line of
         each row is read at once: rows that begin a page apart have one place in the nearest cache together, from which
-        results drive them out."""
-        code, kind, side = self.code, self.kind(1), self.side
+        results drive them out. Results that go past the caches are a few lines of each row."""
+        code, kind, line = self.code, self.kind(1), VECTOR // self.align
         neutral = {"fadd": "-0.0", "add": "0", "fmul": "1.0", "mul": "1"}[word]
         begins = [code.multiply(row, "%n") for row in rows]
-        squares = VECTOR // (side * self.align)
-        whole = code.do(f"and i64 %n, -{squares * side}")
-        with code.loop("0", whole, str(squares * side), [(kind, splat(kind, neutral))]) as (place, held):
-            lines = []
-            for begin in begins:
-                at = code.add(begin, place)
-                code.run(pairwise.prefetch(code.at("i8", code.at(self.read, "%x", at), str(_NEXT))))
-                lines.append(self.taken(squares, at))
-            for n, square in enumerate(zip(*lines, strict=True)):
-                columns = turned(code.do, square, self.element)
-                for k, column in enumerate(columns):
-                    held[0] = columns[k] = self.joined(word, kind, held[0], column)
-                at = code.add(place, str(n * side))
-                for begin, line in zip(begins, turned(code.do, columns, self.element), strict=True):
-                    self.store(1, [line], "%y", code.add(begin, at))
+        whole, done, total = code.do(f"and i64 %n, -{line}"), "0", splat(kind, neutral)
+        if self.aside:
+            span = _SENT // self.align
+            sent = code.do(f"and i64 %n, -{span}")
+            with code.loop("0", sent, str(span), [(kind, total)]) as (block, held):
+                with code.loop("0", str(span), str(line), [(kind, held[0])]) as (place, inside):
+                    targets = [code.at(self.element, f"%sent{k}", place) for k in range(self.side)]
+                    inside[0] = self._line(word, begins, code.add(block, place), targets, inside[0])
+                held[0] = inside[0]
+                for k, begin in enumerate(begins):
+                    target = f"getelementptr inbounds {self.element}, ptr %y, i64 {code.add(begin, block)}"
+                    code.insert(past.sent(f".{k}", target, f"%sent{k}", _SENT))
+            done, total = sent, held[0]
+            self.declared.add(past.MARK)
+        with code.loop(done, whole, str(line), [(kind, total)]) as (place, held):
+            targets = [code.at(self.element, "%y", code.add(begin, place)) for begin in begins]
+            held[0] = self._line(word, begins, place, targets, held[0])
         self.declared.add(pairwise.PREFETCH)
-        each = [code.do(f"extractelement {kind} {held[0]}, i64 {k}") for k in range(side)]
+        each = [code.do(f"extractelement {kind} {held[0]}, i64 {k}") for k in range(self.side)]
         self._on(word, begins, whole, each)
+
+    def _line(self, word: str, begins: list[str], place: str, targets: list[str], total: str) -> str:
+        """Add up the columns of one line of each row, and store them at addresses; the totals behind it."""
+        code, kind, side = self.code, self.kind(1), self.side
+        lines = []
+        for begin in begins:
+            at = code.add(begin, place)
+            ahead = code.at("i8", code.at(self.read, "%x", at), str(_NEXT))
+            code.run(pairwise.prefetch(ahead, second=nearest.small()))
+            lines.append(self.taken(VECTOR // (side * self.align), at))
+        for n, square in enumerate(zip(*lines, strict=True)):
+            columns = turned(code.do, square, self.element)
+            for k, column in enumerate(columns):
+                total = columns[k] = self.joined(word, kind, total, column)
+            for target, values in zip(targets, turned(code.do, columns, self.element), strict=True):
+                spot = code.at(self.element, target, str(n * side)) if n else target
+                code.run(f"store {kind} {values}, ptr {spot}, align {self.align}")
+        return total
 
     def _rows(self, word: str, rows: list[str]) -> None:
         begins = [self.code.multiply(row, "%n") for row in rows]
@@ -375,13 +402,14 @@ class _Writer(Writer):
         return self.code.do(f"fcmp uno {kind} {value}, {value}") if self.floating else ""
 
     def _step(self, op: str, kind: str, at: str, held: list[str]) -> list[str]:
-        """The best of these vectors and those before, and behind them where something was no number."""
+        """The best of these vectors and those before, and behind them where something was no number. What comes later
+        is asked for, unless the nearest cache is small: so near a processor foresees it."""
         code, relation = self.code, op[3:].replace("max", "gt").replace("min", "lt")
         word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
-        ahead = code.at("i8", code.at(self.element, "%x", at), str(pairwise.ahead()))
-        for byte in range(0, self.chains * VECTOR, pairwise.LINE):
-            code.run(pairwise.prefetch(code.at("i8", ahead, str(byte))))
-        self.declared.add(pairwise.PREFETCH)
+        for byte in range(0, 0 if nearest.small() else self.chains * VECTOR, pairwise.LINE):
+            ahead = code.at("i8", code.at(self.element, "%x", at), str(pairwise.ahead() + byte))
+            code.run(pairwise.prefetch(ahead))
+            self.declared.add(pairwise.PREFETCH)
         values, truth, found = self._vectors(at), _truth(kind), []
         for value, best in zip(values, held, strict=False):
             wins = code.do(f"{word} {kind} {value}, {best}")
