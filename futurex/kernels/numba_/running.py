@@ -80,7 +80,8 @@ def claim(node: Node, threads: int) -> Written | None:
         tile = min(TILE, -(-inner // (16 * max(1, threads // outer))) * 16)
         geometry = (outer * -(-inner // tile), count, inner, tile, -(-inner // tile))
     chains = _CHAINS if not place or count >= _CHAINS * lanes else 1
-    text = _text(what, held, source.dtype, inner == 1, chains, register, abreast, aside, openmp() is not None)
+    short, threaded = count if abreast else 0, openmp() is not None
+    text = _text(what, held, source.dtype, inner == 1, chains, register, short, aside, threaded)
     return Written(node, min(threads, geometry[0]), text, geometry)
 
 
@@ -99,13 +100,14 @@ def _adds_up(node: Node, what: str, source: Dtype) -> bool:
 
 @functools.cache
 def _text(
-    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, register: int, abreast: bool, aside: bool,
+    what: str, dtype: Dtype, source: Dtype, rows: bool, chains: int, register: int, short: int, aside: bool,
     threaded: bool,
 ) -> str:  # fmt: skip
-    """``register``: bytes of one; ``abreast``: places of short rows; ``aside``: totals of rows go past the caches."""
-    writer = _Writer(dtype, source, chains, register, aside)
+    """``register``: bytes of one; ``short``: elements of short rows whose places are looked for, else 0; ``aside``:
+    totals of rows go past the caches."""
+    writer = _Writer(dtype, source, chains, register, aside, short)
     if what in ("argmax", "argmin"):
-        of_rows = writer.short_row_places if abreast else writer.row_places
+        of_rows = writer.short_row_places if short else writer.row_places
         body: Callable[[str], None] = of_rows if rows else writer.column_places
     elif what in _EXTREMES:
         body = writer.row_extremes if rows else writer.column_totals
@@ -118,8 +120,8 @@ def _text(
 
 
 class _Writer(Writer):
-    def __init__(self, dtype: Dtype, source: Dtype, chains: int, register: int, aside: bool) -> None:
-        self.code, self.aside = Code(), aside
+    def __init__(self, dtype: Dtype, source: Dtype, chains: int, register: int, aside: bool, short: int) -> None:
+        self.code, self.aside, self.count = Code(), aside, short
         self.source, self.converts = source, source != dtype
         self.chains = chains
         self.floating, self.sign = dtype.kind == "f", "u" if dtype.kind == "u" else "s"
@@ -320,34 +322,62 @@ class _Writer(Writer):
         return [self.code.do(f"freeze {kind} {value}") for value in values]
 
     def short_row_places(self, op: str) -> None:
-        """The best of as many rows as a vector holds, a lane each, in squares that are turned; where the rows end, what
-        is no better than anything stands in for the next column. The last rows are looked through twice."""
+        """The best of as many rows as a vector holds, a lane each, in squares that are turned, and the first place in
+        the square that has it. Rows with what is no number are looked through once more, element by element. The last
+        rows are looked through twice."""
         code, kind, lanes = self.code, self.kind(1), self.lanes
-        index = self.kind(1, self.index)
+        index, truth = self.kind(1, self.index), _truth(self.kind(1))
         worst = splat(kind, self._worst(op))
-        masks = f"<{lanes} x i1>"
         name = f"@llvm.masked.load.v{lanes}{'f' if self.floating else 'i'}{8 * self.align}.p0"
-        self.declared.add(f"declare {kind} {name}(ptr, i32, {masks}, {kind})")
-        steps = f"<{', '.join(f'{self.index} {k}' for k in range(lanes))}>"
+        self.declared.add(f"declare {kind} {name}(ptr, i32, {truth}, {kind})")
         with code.loop("%low", "%high") as (task, _):
             first = code.least(code.multiply(task, str(lanes)), code.do(f"sub nsw i64 %rows, {lanes}"))
-            begun = [(kind, worst), (index, "zeroinitializer")]
-            with code.loop("0", "%n", str(lanes), begun) as (place, held):
-                left = self._spread(code.do(f"sub nsw i64 %n, {place}"), index)
-                inside = code.do(f"icmp slt {index} {steps}, {left}")
-                lines = []
-                for k in range(lanes):
-                    at = code.add(code.multiply(code.add(first, str(k)), "%n"), place)
-                    masked = (
-                        f"ptr {code.at(self.element, '%x', at)}, i32 {self.align}, {masks} {inside}, {kind} {worst}"
-                    )
-                    lines.append(code.do(f"call {kind} {name}({masked})"))
-                for k, column in enumerate(turned(code.do, lines, self.element)):
-                    number = self._spread(code.add(place, str(k)), index)
-                    taken = self._better(op, kind, column, held[0])
-                    held[:] = self._chosen(kind, taken, (column, number), (held[0], held[1]))
-            for k in range(lanes):
-                self._number(code.do(f"extractelement {index} {held[1]}, i64 {k}"), code.add(first, str(k)))
+            begins = [code.multiply(code.add(first, str(k)), "%n") for k in range(lanes)]
+            best, places, odd = "", "", []
+            for begin in range(0, self.count, lanes):
+                inside = f"<{', '.join(f'i1 {int(begin + k < self.count)}' for k in range(lanes))}>"
+                pointers = [code.at(self.element, "%x", code.add(row, str(begin))) for row in begins]
+                lines = [
+                    code.do(f"call {kind} {name}(ptr {pointer}, i32 {self.align}, {truth} {inside}, {kind} {worst})")
+                    for pointer in pointers
+                ]
+                columns = turned(code.do, lines, self.element)[: self.count - begin]
+                odd += self._odds(kind, columns)
+                here, there = self._first_best(op, kind, columns, begin)
+                if begin:
+                    taken = self._beyond(op, kind, here, best)
+                    here, there = self._chosen(kind, taken, (here, there), (best, places))
+                best, places = here, there
+            wide = places if self.index == "i64" else code.do(f"sext {index} {places} to <{lanes} x i64>")
+            code.run(f"store <{lanes} x i64> {wide}, ptr {code.at('i64', '%y', first)}, align 8")
+            if odd:
+                met = self._reduced(f"or.v{lanes}i1", "i1", truth, self._any(truth, odd))
+                with code.loop("0", code.do(f"select i1 {met}, i64 {lanes}, i64 0")) as (k, _):
+                    self._place_of_row(op, code.add(first, k))
+
+    def _first_best(self, op: str, kind: str, columns: list[str], begin: int) -> tuple[str, str]:
+        """The best of some columns in each lane, and the number of the first that has it, counted from ``begin``."""
+        code, index, held = self.code, kind.replace(self.element, self.index), list(columns)
+        while len(held) > 1:  # a tree: nothing waits for all before it
+            pairs = [held[k : k + 2] for k in range(0, len(held), 2)]
+            held = [pair[0] if len(pair) == 1 else self._best_of(op, kind, *pair) for pair in pairs]
+        same = "fcmp oeq" if self.floating else "icmp eq"
+        place = splat(index, str(begin + len(columns) - 1))
+        for k in reversed(range(len(columns) - 1)):
+            hit = code.do(f"{same} {kind} {columns[k]}, {held[0]}")
+            place = code.do(f"select {_truth(kind)} {hit}, {index} {splat(index, str(begin + k))}, {index} {place}")
+        return held[0], place
+
+    def _place_of_row(self, op: str, row: str) -> None:
+        """Element by element, with the rules for what is no number."""
+        code, begin = self.code, self.code.multiply(row, "%n")
+        start = code.do(f"load {self.element}, ptr {code.at(self.element, '%x', begin)}, align {self.align}")
+        with code.loop("1", "%n", carried=[(self.element, start), (self.index, "0")]) as (place, held):
+            here = code.at(self.element, "%x", code.add(begin, place))
+            value = code.do(f"load {self.element}, ptr {here}, align {self.align}")
+            taken = self._better(op, self.element, value, held[0])
+            held[:] = self._chosen(self.element, taken, (value, self._spread(place, self.index)), (held[0], held[1]))
+        self._number(held[1], row)
 
     def _worst(self, op: str) -> str:
         """What no element is worse than."""
@@ -404,16 +434,13 @@ class _Writer(Writer):
     def _step(self, op: str, kind: str, at: str, held: list[str]) -> list[str]:
         """The best of these vectors and those before, and behind them where something was no number. What comes later
         is asked for, unless the nearest cache is small: so near a processor foresees it."""
-        code, relation = self.code, op[3:].replace("max", "gt").replace("min", "lt")
-        word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
+        code = self.code
         for byte in range(0, 0 if nearest.small() else self.chains * VECTOR, pairwise.LINE):
             ahead = code.at("i8", code.at(self.element, "%x", at), str(pairwise.ahead() + byte))
             code.run(pairwise.prefetch(ahead))
             self.declared.add(pairwise.PREFETCH)
-        values, truth, found = self._vectors(at), _truth(kind), []
-        for value, best in zip(values, held, strict=False):
-            wins = code.do(f"{word} {kind} {value}, {best}")
-            found.append(code.do(f"select {truth} {wins}, {kind} {value}, {kind} {best}"))
+        values, truth = self._vectors(at), _truth(kind)
+        found = [self._best_of(op, kind, value, best) for value, best in zip(values, held, strict=False)]
         for value, before in zip(values, held[self.chains :], strict=False):
             found.append(code.do(f"or {truth} {before}, {self._odd(kind, value)}"))
         return found
@@ -421,21 +448,37 @@ class _Writer(Writer):
     def _best(self, op: str, kind: str, held: list[str]) -> str:
         """The best of all lanes; NaN where one was met."""
         code, element, truth = self.code, self.element, _truth(kind)
-        relation = op[3:].replace("max", "gt").replace("min", "lt")
-        word = f"fcmp o{relation}" if self.floating else f"icmp s{relation}"
         best, odd = held[0], held[self.chains :]
         for value in held[1 : self.chains]:
-            wins = code.do(f"{word} {kind} {value}, {best}")
-            best = code.do(f"select {truth} {wins}, {kind} {value}, {kind} {best}")
+            best = self._best_of(op, kind, value, best)
         name = f"{'f' if self.floating else 's'}{op[3:]}.v{self.lanes}{'f' if self.floating else 'i'}{8 * self.align}"
         value = self._reduced(name, element, kind, best)
         if not odd:
             return value
-        any_odd = odd[0]
-        for each in odd[1:]:
-            any_odd = code.do(f"or {truth} {any_odd}, {each}")
-        met = self._reduced(f"or.v{self.lanes}i1", "i1", truth, any_odd)
+        met = self._reduced(f"or.v{self.lanes}i1", "i1", truth, self._any(truth, odd))
         return code.do(f"select i1 {met}, {element} 0x7FF8000000000000, {element} {value}")
+
+    def _beyond(self, op: str, kind: str, value: str, best: str) -> str:
+        """Is a value beyond the best one? What is no number is not."""
+        relation = "gt" if op == "argmax" else "lt"
+        return self.code.do(f"{'fcmp o' if self.floating else 'icmp s'}{relation} {kind} {value}, {best}")
+
+    def _best_of(self, op: str, kind: str, value: str, best: str) -> str:
+        """The value if it is beyond the best one, else that."""
+        wins = self._beyond(op, kind, value, best)
+        return self.code.do(f"select {_truth(kind)} {wins}, {kind} {value}, {kind} {best}")
+
+    def _odds(self, kind: str, values: list[str]) -> list[str]:
+        """Which lanes hold what is no number? Two vectors in one comparison; nothing for integers."""
+        pairs = [(values[k], values[min(k + 1, len(values) - 1)]) for k in range(0, len(values), 2)]
+        return [self.code.do(f"fcmp uno {kind} {x}, {y}") for x, y in pairs if self.floating]
+
+    def _any(self, truth: str, conditions: list[str]) -> str:
+        """In which lanes one of them holds."""
+        found = conditions[0]
+        for each in conditions[1:]:
+            found = self.code.do(f"or {truth} {found}, {each}")
+        return found
 
     def _place_of(self, kind: str, pointer: str, count: str, best: str) -> str:
         """The first place of a block that holds its best element, or what is no number where that is none."""
