@@ -28,7 +28,7 @@ def updates(seed):
 
 def rows(seed):
     rng = np.random.default_rng(seed)
-    return [rng.standard_normal(shape, np.float32) for shape in ((3001, 100), 100, 3001)]
+    return [rng.standard_normal(shape, np.float32) for shape in ((3001, 600), 600, 3001)]
 
 
 CASES = {"rank_update": (rank_update, updates), "row_products": (row_products, rows)}

@@ -4,20 +4,27 @@ import re
 
 import numpy as np
 import pytest
-from blockwise import precisely
+from blockwise import planned, precisely
 from guarded import before_a_guard
 
 import futurex as fx
 from futurex.kernels.numba_ import compiler, nearest
 from futurex.kernels.numba_.rows import RowProducts
+from futurex.passes import rows
 from futurex.passes.pipeline import optimise
 from futurex.runtime.plan import compile_plan
+
+
+@pytest.fixture(autouse=True)
+def _however_small(monkeypatch):
+    """Matrices of some megabytes do for what the kernel computes."""
+    monkeypatch.setattr(rows, "LEAST_BYTES", 1 << 20)
 
 
 def logistic(x, w, b, y):
     z = x @ w + b
     p = 1 / (1 + np.exp(-z))
-    return x.T @ (p - y), (np.logaddexp(np.float32(0), z) - z * y).mean(), z
+    return x.T @ (p - y), (np.logaddexp(0, z) - z * y).mean(), z
 
 
 def from_the_left(x, w, b, y):
@@ -34,7 +41,7 @@ def columns(x, w, b, y):
 def gradient(x, w, b, y):
     def loss(w, b):
         z = x @ w + b
-        return (np.logaddexp(np.float32(0), z) - z * y).mean()
+        return (np.logaddexp(0, z) - z * y).mean()
 
     return fx.value_and_grad(loss, argnums=(0, 1))(w, b)
 
@@ -86,6 +93,23 @@ def test_values_are_those_of_double_precision(function, shape, threads, cache, m
     precisely("row_products", function, arguments, wanted, threads)
 
 
+@pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (3001, 65), (1003, 250), (1003, 500), (61, 5000)])
+@pytest.mark.parametrize("function", [logistic, from_the_left, columns, gradient])
+@pytest.mark.parametrize("cache", CACHES)
+def test_double_precision(function, shape, cache, monkeypatch):
+    pretend(monkeypatch, **cache)
+    arguments = [np.float64(each) for each in data(*shape)]
+    wide = fx.lower(function, *(np.longdouble(each) for each in arguments))
+    wanted = wide.graph(*wide.flatten(*(np.longdouble(each) for each in arguments)))
+    for threads in (1, 2):
+        program, plan, made = planned("row_products", function, arguments, threads=threads)
+        found = plan.run(program.flatten(*arguments))
+        assert made.kernel.backend == "numba"
+        assert made.kernel.late.interpreted == 0
+        for actual, value in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(actual, value, rtol=1e-12, atol=1e-14 * shape[0])
+
+
 @pytest.mark.parametrize("shape", [(5000, 100), (4097, 333), (61, 5000)])
 def test_results_do_not_depend_on_the_number_of_threads(shape):
     arguments = data(*shape)
@@ -111,7 +135,7 @@ def test_nan_and_infinity_pass_through():
         (lambda x, w, b, y: x.T @ (x @ w - (x @ w).mean()), (5000, 100), "f4"),  # needs all rows first
         (lambda x, w, b, y: (x + 1).T @ (x @ w + b), (5000, 100), "f4"),  # another matrix
         (logistic, (200, 100), "f4"),  # small
-        (logistic, (5000, 100), "f8"),
+        (power_step, (5000, 100), "c16"),
         (power_step, (5000, 8), "f4"),
     ],
 )

@@ -157,7 +157,7 @@ def test_instances_of_one_plan_run_in_threads():
 
 def regression():
     """A step of gradient descent: two products with one matrix, sums, numbers that come and go as arrays."""
-    x, w, y = array((1200, 300), "x"), array((300,), "w"), array((1200,), "y")
+    x, w, y = array((4100, 400), "x"), array((400,), "w"), array((4100,), "y")
     b, rate = array((), "b"), param(Aval((), np.dtype(float), weak=True), "rate")
     wrong = apply("tanh", x @ w + b) - y
     slope = apply("transpose", x, axes=(1, 0)) @ wrong
@@ -170,8 +170,8 @@ def test_a_step_of_gradient_descent_is_one_row(threads):
     plan = compile_plan(regression(), threads=threads, donate={0: 1})
     assert any(each.node.op == "row_products" for each in plan.instructions)
     rng = np.random.default_rng(3)
-    x, y = rng.standard_normal((1200, 300), dtype=F4), rng.standard_normal(1200, dtype=F4)
-    w, b = np.zeros(300, F4), np.zeros((), F4)
+    x, y = rng.standard_normal((4100, 400), dtype=F4), rng.standard_normal(4100, dtype=F4)
+    w, b = np.zeros(400, F4), np.zeros((), F4)
     true_w, true_b = w.astype(float), 0.0
     for run in range(12):
         rate = 1e-4 * (1 + run % 3)

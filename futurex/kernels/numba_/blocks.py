@@ -26,7 +26,7 @@ from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
 
 BLOCK_BYTES = 256 * 1024
-_FLOAT32 = np.dtype(np.float32)
+_SINGLE = np.dtype(np.float32)
 _OWN = ("room", "template", "steps")
 
 
@@ -40,6 +40,8 @@ class BlockKernel(ABC):
     """
 
     ahead = 0
+    dtypes: tuple[np.dtype[Any], ...] = (_SINGLE,)
+    """Of the matrices, which all have one of them."""
     inplace: tuple[int, ...] = ()
     """Inputs whose memory a result may take."""
     fixed: tuple[int, ...]
@@ -75,7 +77,8 @@ class BlockKernel(ABC):
     def claim(cls, node: Node, threads: int) -> Self | None:
         """The kernel, or None for what is not compiled: another dtype, functions that hold up to a bound only."""
         static = node.is_static and bool(node.inputs[0].aval.size)
-        if not static or not compiler.has_fma() or any(each.dtype != _FLOAT32 for each in cls.matrices(node)):
+        found = {each.dtype for each in cls.matrices(node)}
+        if not static or not compiler.has_fma() or len(found) > 1 or found.isdisjoint(cls.dtypes):
             return None
         try:
             return cls(node, threads, cls.text_for(node))
@@ -90,7 +93,7 @@ class BlockKernel(ABC):
     @staticmethod
     @abstractmethod
     def matrices(node: Node) -> Sequence[Node]:
-        """What has to be of single precision."""
+        """What has to be of one of the kernel's dtypes."""
 
     @abstractmethod
     def memory(self, out: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:

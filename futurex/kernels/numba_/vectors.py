@@ -1,9 +1,10 @@
-"""Sixteen numbers of single precision as one vector: what kernels with products in them are written with."""
+"""Vectors of a line: sixteen numbers of single precision, or eight of double. What kernels with products in them are
+written with."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,25 +12,58 @@ from futurex.kernels.numba_.code import Code
 from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
 
-LANES = 16
-VECTOR = f"<{LANES} x float>"
+
+class Kind(NamedTuple):
+    """Numbers of one precision, and how many of them are a line.
+
+    >>> DOUBLE.vector, DOUBLE.name, DOUBLE.size
+    ('<8 x double>', 'v8f64', 8)
+    """
+
+    element: str
+    lanes: int
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.element}>"
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number."""
+        return 64 // self.lanes
+
+    @property
+    def name(self) -> str:
+        """What intrinsics call the vector."""
+        return f"v{self.lanes}f{8 * self.size}"
+
+
+SINGLE, DOUBLE = Kind("float", 16), Kind("double", 8)
+LANES, VECTOR = SINGLE.lanes, SINGLE.vector
 DECLARATIONS = (
-    f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})",
+    *(
+        line
+        for kind in (SINGLE, DOUBLE)
+        for line in (
+            f"declare {kind.vector} @llvm.fma.{kind.name}({kind.vector}, {kind.vector}, {kind.vector})",
+            f"declare {kind.element} @llvm.vector.reduce.fadd.{kind.name}({kind.element}, {kind.vector})",
+        )
+    ),
     "declare float @llvm.fma.f32(float, float, float)",
-    f"declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {VECTOR})",
     PREFETCH,
 )
 
 
 def fma(code: Code, kind: str, x: str, y: str, z: str) -> str:
-    """``x * y + z`` with one rounding, of vectors or of numbers."""
-    width = "f32" if kind == "float" else f"v{LANES}f32"
-    return code.do(f"call {kind} @llvm.fma.{width}({kind} {x}, {kind} {y}, {kind} {z})")
+    """``x * y + z`` with one rounding, of vectors or of numbers of single precision."""
+    name = {"float": "f32", SINGLE.vector: SINGLE.name, DOUBLE.vector: DOUBLE.name}[kind]
+    return code.do(f"call {kind} @llvm.fma.{name}({kind} {x}, {kind} {y}, {kind} {z})")
 
 
 def load(code: Code, kind: str, pointer: str, offset: str) -> str:
     """What begins at element ``offset`` behind a pointer."""
-    return code.do(f"load {kind}, ptr {code.at('float', pointer, offset)}, align 4")
+    of = DOUBLE if "double" in kind else SINGLE
+    return code.do(f"load {kind}, ptr {code.at(of.element, pointer, offset)}, align {of.size}")
 
 
 def fetch(code: Code, pointer: str, second: bool = False) -> None:
@@ -37,15 +71,17 @@ def fetch(code: Code, pointer: str, second: bool = False) -> None:
     code.run(prefetch(pointer, second=second))
 
 
-def total(code: Code, vector: str) -> str:
+def total(code: Code, vector: str, kind: Kind = SINGLE) -> str:
     """The sum of a vector's elements, in any order."""
-    return code.do(f"call reassoc float @llvm.vector.reduce.fadd.v{LANES}f32(float 0.0, {VECTOR} {vector})")
+    reduced = f"@llvm.vector.reduce.fadd.{kind.name}({kind.element} 0.0, {kind.vector} {vector})"
+    return code.do(f"call reassoc {kind.element} {reduced}")
 
 
-def spread(code: Code, value: str) -> str:
+def spread(code: Code, value: str, kind: Kind = SINGLE) -> str:
     """The vector of one number."""
-    one = code.do(f"insertelement {VECTOR} poison, float {value}, i64 0")
-    return code.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
+    one = code.do(f"insertelement {kind.vector} poison, {kind.element} {value}, i64 0")
+    every = f"<{kind.lanes} x i32> zeroinitializer"
+    return code.do(f"shufflevector {kind.vector} {one}, {kind.vector} poison, {every}")
 
 
 def slot(scalar: Scalar, value: Any) -> bytes:
