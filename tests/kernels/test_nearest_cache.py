@@ -58,7 +58,17 @@ def normalised(shape, dtype):
     return Graph([x], [apart * apply("free_sum", apart * apart, axis=(1,), keepdims=True)])
 
 
-GRAPHS = [of_rows, variance, of_columns, normalised]
+def of_squares(shape, dtype):
+    x = p(shape, dtype)
+    return Graph([x], [apply("sum", x * x, axis=None, keepdims=False, dtype=None)])
+
+
+def of_squares_of_rows(shape, dtype):
+    x = p(shape, dtype)
+    return Graph([x], [apply("sum", x * x, axis=(1,), keepdims=False, dtype=None)])
+
+
+GRAPHS = [of_rows, variance, of_columns, normalised, of_squares, of_squares_of_rows]
 
 
 def claimed(graph, threads):
@@ -118,6 +128,15 @@ def test_memory_is_asked_for_into_the_second_cache(make, caches, monkeypatch):
     for small, last in ((False, 1), (True, 1 << 62)):
         caches(small, last)
         assert not requests(claimed(graph, 2))[1]
+
+
+@pytest.mark.parametrize("make", [of_squares, of_squares_of_rows], ids=lambda each: each.__name__)
+def test_sums_of_what_is_computed_ask_for_nothing_of_what_they_read_in_order(make, caches):
+    graph = make((1024, 1024), "f4")
+    for small, last in ((False, 1), (True, 1 << 62), (True, 1)):
+        caches(small, last)
+        of_leaves = re.search(r"@leaves0\(i64.*?\n}", claimed(graph, 1).call.text, re.DOTALL)[0]
+        assert ("@llvm.prefetch" in of_leaves) is not (small and last == 1)
 
 
 @pytest.mark.parametrize(("make", "distances"), [(of_rows, (8192, 12288)), (normalised, (2048, 5120))])

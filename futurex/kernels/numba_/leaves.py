@@ -41,19 +41,21 @@ class Leaves:
             begun = f"<{_SLOTS} x {kind}> <{', '.join([f'{kind} -0.0'] * _SLOTS)}>"
             code.run(f"store {begun}, ptr %q{k}, align 64")
 
-    def run(self, element: Callable[[str, str], None], ask: Callable[[str, int], None]) -> None:
+    def run(self, element: Callable[[str, str], None], ask: Callable[[str, int], None], in_order: bool) -> None:
         """``element(place, slot)`` adds an element's terms to a slot of the running sums; ``ask(place, count)`` asks
-        for what lies ahead of so many elements."""
+        for what lies ahead of so many elements. ``in_order``: one leaf after the other, which the processor foresees,
+        and nothing is asked for."""
         code = self.code
         starts = ["%start"]
         for count in PARAMETERS[1:-1]:
             starts.append(code.add(starts[-1], f"%{count}"))
-        with code.loop("0", "%a", str(LANES)) as (at, _):
-            ask(code.add("%start", code.multiply(at, str(LEAVES))), _SLOTS)
-            for k, start in enumerate(starts):
-                self._vector(code.add(start, at), k, element)
+        if not in_order:
+            with code.loop("0", "%a", str(LANES)) as (at, _):
+                ask(code.add("%start", code.multiply(at, str(LEAVES))), _SLOTS)
+                for k, start in enumerate(starts):
+                    self._vector(code.add(start, at), k, element)
         for k, (start, count) in enumerate(zip(starts, PARAMETERS[1:], strict=True)):
-            with code.loop("%a", f"%{count}", str(LANES)) as (at, _):
+            with code.loop("0" if in_order else "%a", f"%{count}", str(LANES)) as (at, _):
                 self._vector(code.add(start, at), k, element)
 
     def _vector(self, begin: str, leaf: int, element: Callable[[str, str], None]) -> None:

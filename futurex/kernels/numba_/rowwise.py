@@ -277,7 +277,8 @@ class Rows:
                     value = elements.computed(node)
                     elements.body.store(node.dtype, value, code.at(memory_type(node.dtype), f"%k{k}", place))
 
-        sums.run(element, lambda place, count: self._ask_ahead(code, stage, sweep.operands, place, count))
+        in_order = self.distant and sweep.stages == 1  # else the next row is asked for while this one is computed
+        sums.run(element, lambda place, count: self._ask_ahead(code, stage, sweep.operands, place, count), in_order)
         result = sums.finish()
         if sweep.guarded:
             report(code)
