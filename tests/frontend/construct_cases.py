@@ -23,6 +23,13 @@ def a_chained_comparison(x):
     return 1 < x[1] < 3, (1 < x < 3) if x.size == 1 else 0, 0 < x[0] <= x[1] != x[2]
 
 
+@cases(V)
+def arrays_made_by_their_class(x):
+    a, b, c = np.ndarray(x.shape), np.ndarray((2, x.size), dtype=x.dtype), np.ndarray(3, int, order="F")
+    a[:], b[...], c[...] = x * 2, x, 1
+    return a, b, c, a.dtype == c.dtype
+
+
 @cases(V, 3.0)
 @cases(V, 30.0)
 def the_else_of_loops(x, limit):

@@ -82,7 +82,18 @@ def shapes(x):
     return out
 
 
-FUNCTIONS = [paths, blocks, backwards, every_other, views_are_views, cut_off, nested, shapes]
+def growing(x):
+    """Parts that get longer from round to round are changed in place by others, as in triangular solvers."""
+    x, y = x.copy(), np.linspace(0.1, 0.9, len(x))
+    for k in range(1, ROUNDS):
+        y[:k] += 0.01 * np.flip(y[:k]) - x[:k, 1] * y[ROUNDS - k : ROUNDS]
+        x[k, :2] *= x[:k, 0].mean()
+        np.multiply(x[:k, 3], y[k : 2 * k], out=x[:k, 4], where=y[:k] > 0.2)
+        np.maximum.at(y, np.arange(k), x[:k, 5])
+    return np.concatenate([x.ravel(), y])
+
+
+FUNCTIONS = [paths, blocks, backwards, every_other, views_are_views, cut_off, nested, shapes, growing]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
@@ -96,6 +107,24 @@ def test_parts_mean_what_they_mean_in_numpy(function, dtype):
         np.testing.assert_allclose(found, wanted, rtol=1e-5 if dtype == "f4" else 1e-12)
     assert ("unrolled" in f.explain()) == (function is views_are_views)  # which writes through a name of the loop
     assert "plain NumPy" not in f.explain()
+
+
+@pytest.mark.parametrize("late", [0, ROUNDS - 3])
+def test_parts_that_do_not_fit_raise_as_in_numpy(late):
+    def function(x):
+        for k in range(1, ROUNDS):
+            x[:k] += 0.5 * x[ROUNDS : ROUNDS + k + (k > late)]
+        return x
+
+    f = fx.futurize(function)
+    for _ in range(3):
+        mine, numpys = X.copy(), X.copy()
+        with pytest.raises(ValueError) as wanted:
+            function(numpys)
+        with pytest.raises(ValueError) as found:
+            np.asarray(f(mine))
+        assert str(found.value) == str(wanted.value)
+        np.testing.assert_array_equal(mine, numpys)
 
 
 def test_batches_are_arrays_of_known_shape():

@@ -45,6 +45,16 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
     return _filled(shape, 0, np.dtype(dtype or float), order)
 
 
+@handles(np.ndarray)
+def ndarray(
+    shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None
+) -> Tracer:
+    """NumPy's constructor, which makes what ``np.empty`` does."""
+    if buffer is not None or strides is not None:
+        raise Escape("numpy.ndarray over a buffer, or with strides", "it shows memory that somebody else has")
+    return zeros(shape, dtype, order or "C")
+
+
 @handles(np.ones)
 def ones(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
     return _filled(shape, 1, np.dtype(dtype or float), order)
