@@ -144,13 +144,14 @@ class Trace:
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.transforms = 0  # how many derivatives or maps are being taken of what is traced
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
-        self.recursions = 0
+        self.recursions = self.forks = 0
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
+        self.nests: set[Any] = set()  # the bodies of short loops that are staged although they could be unrolled
+        self.unrolled: list[tuple[Any, int]] = []  # the bodies of loops that are being unrolled, and their rounds
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
-        self.forks = 0
         self.generators: list[Any] = []  # those that the traced code made
         self.begun = made_here()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
@@ -162,7 +163,7 @@ class Trace:
         self.compares = False  # does it ask whether containers among the arguments are one?
         self.prints = False
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
-        self.waits = False  # a run may find out that only plain Python will do
+        self.waits = False  # may a run find out that only plain Python will do
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments = fragments  # what is known of opaque calls; None: there can be none
         self.in_library = False

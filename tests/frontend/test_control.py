@@ -35,6 +35,46 @@ def test_a_long_loop_is_one_node():
     assert len(fx.futurize(count_up).graph(np.ones(3), 1000).nodes) < 20
 
 
+def pairs(table, x):
+    """Short loops around a long one, five deep."""
+    out = np.zeros((2, 3, len(x)))
+    for a in range(2):
+        for b in range(3):
+            for c in range(2):
+                for d in range(2):
+                    for k in range(len(x)):
+                        if b >= c:
+                            out[a, b, k] += table[c, d] * x[k - d] + out[a, b - c, k - 1]
+    return out
+
+
+def test_short_loops_around_a_long_one_are_loops():
+    x, table = np.linspace(0, 1, 40), np.array([[1.0, 2.0], [0.5, 0.25]])
+    f = fx.futurize(pairs)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(table, x), pairs(table, x))
+    assert "unrolled" not in f.explain()
+    assert sum(node.op == "loop" for node in f.graph(table, x).nodes) == 1
+
+
+def test_short_loops_that_differ_from_round_to_round_are_unrolled_around_long_ones():
+    def stretched(x):
+        parts = []
+        for a in range(4):
+            for b in range(3):
+                for name in ("one", "two"):
+                    total = np.zeros(a + b + 1)
+                    for value in x:
+                        total[b] = 0.5 * total[b] + value * len(name)
+                    parts.append(total)
+        return parts
+
+    f, x = fx.futurize(stretched), np.linspace(0, 1, 40)
+    for mine, wanted in zip(f(x), stretched(x), strict=True):
+        np.testing.assert_allclose(mine, wanted)
+    assert "plain NumPy" not in f.explain()
+
+
 def test_a_handler_of_memory_errors_sees_them():
     """What a plan has no room for is plain Python's to handle, with what was written until then."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,10 +126,14 @@ def for_(
         if isinstance(n, Dim):
             loop.stage(TracedRange(0, as_number(n), 1, True), lambda i: array[i])
             return
-        if n > _few() and loop.attempt(range(n), lambda i: array[i]):
+        if loop.is_long(n) and loop.attempt(range(n), lambda i: array[i]):
             return
-        values = (array[k] for k in range(n))
-    elif isinstance(values, range) and len(values) > _few() and loop.attempt(values, lambda i: i):
+        loop.unroll((array[k] for k in range(n)), n)
+        return
+    if isinstance(values, range):
+        if loop.is_long(len(values)) and loop.attempt(values, lambda i: i):
+            return
+        loop.unroll(values, len(values))
         return
     loop.unroll(values)
 
@@ -165,6 +171,13 @@ class _Loop:
     names: Names
     left: Callable[[], Any] | None
 
+    def is_long(self, rounds: int) -> bool:
+        """Is it to be staged? Few rounds are unrolled, but not around others that are loops."""
+        return rounds > _few() or self._is_nest()
+
+    def _is_nest(self) -> bool:
+        return getattr(self.body, "__code__", None) in current().nests
+
     def attempt(self, rounds: range, item: Callable[[Any], Any]) -> bool:
         """Stage a loop over known values; on failure leave everything as it was, to unroll it.
 
@@ -178,7 +191,8 @@ class _Loop:
                     for k in rounds[:peeled]:
                         self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
-                    self.stage(rest, item, peels=peeled < PEELED, compact=len(rounds) <= UNROLL)
+                    compact = len(rounds) <= UNROLL and not self._is_nest()
+                    self.stage(rest, item, peels=peeled < PEELED, compact=compact)
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
@@ -198,8 +212,8 @@ class _Loop:
         """Rows that are known by number."""
         if isinstance(length, Tracer):
             self.stage(TracedRange(0, length, 1, True), row)
-        elif length <= _few() or not self.attempt(range(length), row):
-            self.unroll(row(k) for k in range(length))
+        elif not self.is_long(length) or not self.attempt(range(length), row):
+            self.unroll((row(k) for k in range(length)), length)
 
     def _round(self, value: Any) -> bool:
         """One round by itself; False once the loop was surely left."""
@@ -212,16 +226,20 @@ class _Loop:
             self.body(value)
         return True
 
-    def unroll(self, values: Iterable[Any]) -> None:
-        """Every round by itself."""
-        first = made_here()
-        for count, value in enumerate(values):
-            if count > UNROLL_CAP:
-                _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
-            if count > UNROLL and _is_large(first):
-                _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
-            if not self._round(value):
-                return
+    def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
+        """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
+        around, first = current().unrolled, made_here()
+        around.append((getattr(self.body, "__code__", None), rounds))
+        try:
+            for count, value in enumerate(values):
+                if count > UNROLL_CAP:
+                    _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
+                if count > UNROLL and _is_large(first):
+                    _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
+                if not self._round(value):
+                    return
+        finally:
+            around.pop()
 
     def stage(
         self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: bool = False
@@ -256,7 +274,25 @@ class _Loop:
             gone = self.left()
             runs = not is_unknown(gone) and not gone
         names = (*self.names, "the counter")
-        if runs:
-            stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
-        else:
-            _stage(test, step, get, set_, names)
+        with _inside_no_other():
+            if runs:
+                stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
+            else:
+                _stage(test, step, get, set_, names)
+
+
+@contextmanager
+def _inside_no_other() -> Iterator[None]:
+    """A loop of the tree begins. If short ones around it make many copies of it, the outermost is to be one, too: the
+    call is traced again. Derivatives would rather have the copies."""
+    trace = current()
+    around, trace.unrolled = trace.unrolled, []
+    if math.prod(rounds or 1 for _, rounds in around) > UNROLL and not trace.transforms:
+        outermost = next((body for body, rounds in around if rounds and body not in trace.nests), None)
+        if outermost is not None:
+            trace.nests.add(outermost)
+            raise Retrace
+    try:
+        yield
+    finally:
+        trace.unrolled = around
