@@ -139,8 +139,7 @@ class Trace:
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
-        self.protected = 0
-        self.walking = False  # inside NumPy's own source
+        self.protected, self.walking = 0, False  # is it inside NumPy's own source
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.transforms = 0  # how many derivatives or maps are being taken of what is traced
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called

@@ -262,8 +262,8 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 @dataclass
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
-    that call themselves until data says that it is enough, short loops that are to be loops, numbers in the caller's objects that change, and that arrays
-    are to be numbered."""
+    that call themselves until data says that it is enough, short loops that are to be loops of the tree, numbers in the
+    caller's objects that change, and that arrays are to be numbered."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)

@@ -185,14 +185,15 @@ class Calls:
         fragment raises, which is made once and for all: the run raises it."""
         compute, is_fragment, readers, writers = self._ready[number]
         try:
-            results = compute([read() for read in readers])
+            operands = [read() for read in readers]
+            results = compute(operands)
         except Exception:
             if is_fragment:
                 raise
             return False
         try:
             for write, value in zip(writers, results, strict=True):
-                write(value)
+                write(value, operands)
         except Exception:
             return False
         return True
@@ -224,19 +225,22 @@ class Calls:
             return lambda: self.arrays[array.place.index].reshape(array.shape)
         return (lambda: self.view(cell)) if array.shape else (lambda: self.view(cell)[()])
 
-    def _writer(self, cell: Cell | Opaque) -> Callable[[Any], None]:
+    def _writer(self, cell: Cell | Opaque) -> Callable[[Any, Sequence[Any]], None]:
+        """A function that keeps a result, given what it was made of."""
         if isinstance(cell, Opaque):
-            def keep(value: Any) -> None:
-                self.objects[cell.index] = value.copy() if isinstance(value, np.ndarray) else value  # no view of ours
+            def keep(value: Any, operands: Sequence[Any]) -> None:
+                if isinstance(value, np.ndarray) and not _is_new(value, operands):
+                    value = value.copy()  # no view of ours
+                self.objects[cell.index] = value
             return keep
         words = self._words
         whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)
         if not cell.extents:
-            def write(value: Any) -> None:
+            def write(value: Any, operands: Sequence[Any]) -> None:
                 whole[...] = value
             return write
 
-        def write_part(value: Any) -> None:
+        def write_part(value: Any, operands: Sequence[Any]) -> None:
             part = whole[tuple(map(slice, np.shape(value)))]
             if part.shape != np.shape(value):
                 raise MemoryError("a result that is larger than it can be")
@@ -245,3 +249,8 @@ class Calls:
                 words[word] = value.shape[axis]
 
         return write_part
+
+
+def _is_new(value: Any, operands: Sequence[Any]) -> bool:
+    """Has a computation made this array, so that its memory is nobody else's?"""
+    return value.flags.owndata and not any(value is each for each in operands)
