@@ -51,8 +51,8 @@ class Program:
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
     number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
     one part, which up to ``threads`` OpenMP threads run on all of them. What owned inputs with a number in ``refilled``
-    hold does not matter. Arrays of unknown extents are objects; those of which only the number of rows is not known,
-    and which are not owned, are read with ``open_rows``.
+    hold does not matter. Arrays of unknown extents are objects; those of which only the number of rows is not known
+    are arrays with ``open_rows``, of which nothing is overwritten.
     """
 
     def __init__(
@@ -100,10 +100,13 @@ class Program:
         inputs: list[Any] = []
         scalars: list[tuple[int, Any]] = []
         for k, aval in enumerate(avals):
-            if self._open_rows and k >= owned and _has_open_rows(aval) and (split is None or split.axes[k] is None):
+            if self._open_rows and _has_open_rows(aval) and (split is None or split.axes[k] is None):
                 slot = emitter.memory.slot((1, *aval.shape[1:]), aval.dtype, owned=False)
-                scalars.append((rows := emitter.memory.word(), _INT))
-                inputs.append(replace(slot, shape=(Extent(f"%in{rows}", _MOST_ROWS), *aval.shape[1:])))
+                scalars.append((word := emitter.memory.word(), _INT))
+                rows = Extent(f"%in{word}", emitter.most_rows(aval.shape[1:]) if k < owned else _MOST_ROWS)
+                if k < owned:  # it is carried, in memory that has to be set aside
+                    emitter.function.fail_if(emitter.function.emit(f"icmp ugt i64 {rows.register}, {rows.most}"))
+                inputs.append(replace(slot, shape=(rows, *aval.shape[1:])))
                 self.entries.append(Given(slot.place.index, aval.shape[1:], aval.dtype, False, open=True))
                 codes.append("qq")
             elif not aval.static or aval.dtype not in STORED:
