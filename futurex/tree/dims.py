@@ -356,6 +356,16 @@ def _broadcast_extent(extents: tuple[Any, ...], axis: int) -> Any:
     return unknown[0] if len(unknown) == 1 else Fresh(axis)
 
 
+def may_be_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Are two shapes equal, as far as that is known? The run checks the rest."""
+    try:
+        return len(a) == len(b) and all(
+            isinstance(one, Fresh) or isinstance(two, Fresh) or one == two for one, two in zip(a, b, strict=True)
+        )
+    except UnknownDimension:
+        return True
+
+
 def may_fill(shape: tuple[Any, ...], target: tuple[Any, ...]) -> bool:
     """Can an array of this shape be broadcast to ``target``, as far as that is known? The run checks the rest.
 
