@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import looking
+from futurex.kernels.loops import looking, streams
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Size
+from futurex.kernels.loops.streams import Drawer, Stream, Streams
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.tree.aval import Aval
@@ -58,6 +59,12 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if (node.record.effect and node.op != "fragment") or node.record.structured:
         raise Unsupported(node.op)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    streams.check(e, *inputs)
+    if node.op == "draw":
+        try:
+            return streams.one_number(e, node, inputs[0], inputs[1:])
+        except Unsupported:
+            pass
     cells: list[Cell | Opaque] = []
     for value in inputs:
         if isinstance(value, Opaque):
@@ -76,6 +83,10 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         cells.append(Cell(array, isinstance(value, Scalar) and value.weak, offset, extents))
     outs: list[Cell | Opaque] = []
     for aval in avals:
+        if streams.is_state(aval):
+            is_next = node.op == "draw" and isinstance(inputs[0], Stream)
+            outs.append(streams.drawn(e, inputs[0]) if is_next else streams.new(e))
+            continue
         try:
             array = e.fresh(_capacity(e, node, aval, inputs), aval.dtype)
         except Unsupported:
@@ -148,6 +159,8 @@ def guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
 
 def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     """What a call computes, as a function of its operands."""
+    if _draws_on(call):
+        return streams.drawing(call.node)
     rec, attrs = call.node.record, call.node.attrs
 
     def compute(operands: list[Any]) -> tuple[Any, ...]:
@@ -157,15 +170,20 @@ def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     return compute
 
 
+def _draws_on(call: Call) -> bool:
+    """Is it a draw from a generator that is live in the run?"""
+    return call.node.op == "draw" and isinstance(call.inputs[0], Stream)
+
+
 class Calls:
     """The calls of one instance of the code, over its memory."""
 
-    def __init__(self, calls: Sequence[Call], scratch: Any, words: Any) -> None:
-        self._scratch, self._words = scratch, words
+    def __init__(self, calls: Sequence[Call], drawers: Sequence[Drawer], scratch: Any, words: Any) -> None:
+        self._scratch, self._words, self._streams = scratch, words, Streams(drawers, words)
         self._ready = [
             (
                 computation(call), call.node.op == "fragment",
-                list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)),
+                [self._reader(cell, _draws_on(call)) for cell in call.inputs], list(map(self._writer, call.outs)),
             )
             for call in calls
         ]  # fmt: skip
@@ -175,6 +193,7 @@ class Calls:
     def begin(self, arrays: dict[int, Any], objects: dict[int, Any]) -> None:
         """A run starts."""
         self.arrays, self.objects = arrays, objects
+        self._streams.arm(objects, objects)
 
     def end(self) -> None:
         """A run is over: nothing of it is kept."""
@@ -212,7 +231,15 @@ class Calls:
             start += array.place.index
         return np.ndarray(shape, array.dtype, self._memory(array), start, array.strides)
 
-    def _reader(self, cell: Cell | Opaque) -> Callable[[], Any]:
+    def state(self, index: int) -> Any:
+        """What a random generator will draw."""
+        return streams.state_of(self.objects, index)
+
+    def _reader(self, cell: Cell | Opaque, draws: bool = False) -> Callable[[], Any]:
+        """A function that gives an operand; ``draws``: states as the generators that are in them."""
+        if isinstance(cell, Stream):
+            index = cell.index
+            return (lambda: self._streams.live(self.objects, index)) if draws else lambda: self.state(index)
         if isinstance(cell, Opaque):
             return lambda: self.objects[cell.index]
         array, fixed = cell.array, cell.offset is None and not cell.extents
@@ -227,11 +254,15 @@ class Calls:
 
     def _writer(self, cell: Cell | Opaque) -> Callable[[Any, Sequence[Any]], None]:
         """A function that keeps a result, given what it was made of."""
+        if isinstance(cell, Stream) and cell.draw:
+            return lambda value, operands: None  # the generator has drawn
         if isinstance(cell, Opaque):
             def keep(value: Any, operands: Sequence[Any]) -> None:
                 if isinstance(value, np.ndarray) and not _is_new(value, operands):
                     value = value.copy()  # no view of ours
                 self.objects[cell.index] = value
+                if isinstance(cell, Stream):
+                    self._streams.arm(self.objects, (cell.index,))
             return keep
         words = self._words
         whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)

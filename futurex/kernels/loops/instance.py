@@ -22,6 +22,7 @@ from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.loops.looking import CALLED, ENDED, FETCHED, FIRST_BLOCK
+from futurex.kernels.loops.streams import Stream
 from futurex.kernels.numba_.compiler import Entry
 from futurex.kernels.numba_.team import Share
 from futurex.tree.aval import PYTHON_SCALARS
@@ -45,7 +46,7 @@ class Source:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._looks = bool(program.calls) or any(
+        self._looks = bool(program.calls or program.drawers) or any(
             isinstance(cell, Opaque) or (cell is not None and not ours and not is_fixed(cell))
             for cell, _, ours in program.outs
         )
@@ -137,6 +138,8 @@ class Source:
                     lines += [f"else: r{k} = k{k}(r{k})"] * (kind is not None)
                 elif kind is not None:
                     result = f"k{k}(r{k})"
+            elif isinstance(cell, Stream):
+                result = f"calls.state({cell.index})"
             elif isinstance(cell, Opaque):
                 found = f"calls.objects[{cell.index}]"
                 result = f"apart({found})" if cell.index in shared else found
@@ -169,7 +172,7 @@ class Instance:
         scratch = room[start:]
         blocks = np.tile(program.template, (program.threads, 1))
         bases = [address_of(scratch) + number * program.scratch for number in range(program.threads)]
-        calls, fetched = Calls(program.calls, scratch, blocks[0]), None
+        calls, fetched = Calls(program.calls, program.drawers, scratch, blocks[0]), None
         if (look := program.look) is not None:
             blocks[:, [look + FIRST_BLOCK, look + CALLED]] = address_of(blocks), id(calls)
             fetched = blocks[:, look + FETCHED : look + FETCHED + 3]

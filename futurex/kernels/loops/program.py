@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from futurex.kernels.compiling import is_behind
+from futurex.kernels.loops import streams
 from futurex.kernels.loops.arrays import Array, Extent, Opaque
 from futurex.kernels.loops.calls import Cell
 from futurex.kernels.loops.emit import STORED, Emitter, Value
@@ -80,7 +81,7 @@ class Program:
         self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
         self.in_block = memory.in_block
         self.look = emitter.look
-        self.calls = emitter.calls
+        self.calls, self.drawers = emitter.calls, emitter.drawers
         self.kept = memory.kept
         self.objects = emitter.objects
         self.template = np.zeros(memory.words, np.int64)
@@ -110,7 +111,7 @@ class Program:
                 self.entries.append(Given(slot.place.index, aval.shape[1:], aval.dtype, False, open=True))
                 codes.append("qq")
             elif not aval.static or aval.dtype not in STORED:
-                handed = emitter.opaque()
+                handed = streams.new(emitter) if streams.is_state(aval) else emitter.opaque()
                 self.entries.append(handed)
                 inputs.append(handed)
             elif aval.shape or aval.dtype.kind == "c":
@@ -141,6 +142,7 @@ class Program:
         taken: set[Any] = set()
         own = {entry.word for entry in self.entries if isinstance(entry, Given) and entry.owned}
         weak = [isinstance(value, Scalar) and value.weak for value in results]
+        streams.check(emitter, *results)
         results = [_in_memory(emitter, value) for value in results]
         for value in results:
             if isinstance(value, Scalar):
