@@ -323,7 +323,8 @@ class _Rounds:
         self._move(now, results)
         for value, cell in zip(results, self.cells, strict=True):
             if cell is not None:
-                f.store(value.dtype, e.scalar(value).register, cell)
+                number = e.scalar(value)
+                f.store(number.dtype, number.register, cell)
             e.release(value)
         f.jump(head)
         f.place(done)

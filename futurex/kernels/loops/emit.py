@@ -46,7 +46,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, build
 from futurex.tree.record import record
 
-Value = Scalar | Array
+Value = Scalar | Array | streams.Stream
 _BOOL = np.dtype(bool)
 STORED = NUMBERS
 """What arrays may hold."""
