@@ -27,6 +27,8 @@ _LARGEST = 1 << 20
 _ROOM = 4
 """Times the elements of the largest operand: what is set aside for a result that nothing bounds. A larger one fails."""
 _UNBOUNDED = frozenset(("fragment", "full", "arange"))  # whose extents no operand's tell
+_WRITING = frozenset(("store", "scatter"))
+_LARGEST_COPY = 1 << 13
 _SELECTING = frozenset(("unique", "nonzero"))  # results with at most as many elements as the operand
 
 
@@ -60,6 +62,9 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         raise Unsupported(node.op)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
     streams.check(e, *inputs)
+    written = inputs[0] if node.op in _WRITING else None
+    if isinstance(written, Array) and math.prod(written.capacity) > _LARGEST_COPY:
+        raise Unsupported("a write that would copy a large array")  # round by round it is made in place
     if node.op == "draw":
         try:
             return streams.one_number(e, node, inputs[0], inputs[1:])
