@@ -144,7 +144,7 @@ class Trace:
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
         self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
-        self.nests: set[Any] = set()  # the bodies of short loops that are staged although they could be unrolled
+        self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
         self.unrolled: list[tuple[Any, int]] = []  # the bodies of loops that are being unrolled, and their rounds
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?

@@ -176,7 +176,7 @@ class _Loop:
         return rounds > _few() or self._is_nest()
 
     def _is_nest(self) -> bool:
-        return getattr(self.body, "__code__", None) in current().nests
+        return getattr(self.body, "__code__", None) in current().loops
 
     def attempt(self, rounds: range, item: Callable[[Any], Any]) -> bool:
         """Stage a loop over known values; on failure leave everything as it was, to unroll it.
@@ -288,9 +288,9 @@ def _inside_no_other() -> Iterator[None]:
     trace = current()
     around, trace.unrolled = trace.unrolled, []
     if math.prod(rounds or 1 for _, rounds in around) > UNROLL and not trace.transforms:
-        outermost = next((body for body, rounds in around if rounds and body not in trace.nests), None)
+        outermost = next((body for body, rounds in around if rounds and body not in trace.loops), None)
         if outermost is not None:
-            trace.nests.add(outermost)
+            trace.loops.add(outermost)
             raise Retrace
     try:
         yield
