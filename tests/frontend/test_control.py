@@ -57,6 +57,36 @@ def test_short_loops_around_a_long_one_are_loops():
     assert sum(node.op == "loop" for node in f.graph(table, x).nodes) == 1
 
 
+def tiles(image, out):
+    """Parts of large arrays, which no round computes as a whole."""
+    for i in range(8):
+        for j in range(8):
+            tile = image[i * 20 : (i + 1) * 20, j * 20 : (j + 1) * 20]
+            out[i * 20 : (i + 1) * 20, j * 20 : (j + 1) * 20] = (tile - tile.min()) / tile.std()
+    return out
+
+
+def windows(image, weights):
+    """Many rounds that each sum more elements than a short loop may have."""
+    out = np.zeros((4, 8, 8, 16))
+    for i in range(8):
+        for j in range(8):
+            out[:, i, j] = (image[:, i : i + 5, j : j + 5, :, None] * weights).sum(axis=(1, 2, 3))
+    return out
+
+
+def test_short_loops_over_parts_of_large_arrays_are_loops():
+    rng = np.random.default_rng(0)
+    for function, args in (
+        (tiles, (rng.random((160, 160)), np.zeros((160, 160)))),
+        (windows, (rng.random((4, 12, 12, 6)), rng.random((5, 5, 6, 16)))),
+    ):
+        f = fx.futurize(function)
+        for _ in range(2):
+            np.testing.assert_allclose(f(*args), function(*args), rtol=1e-12)
+        assert len(f.graph(*args).nodes) < 200
+
+
 def test_short_loops_that_differ_from_round_to_round_are_unrolled_around_long_ones():
     def stretched(x):
         parts = []

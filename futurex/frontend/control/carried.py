@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.changing import Objects
+from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.moved import taken_apart
 from futurex.frontend.control.values import (
     UNDEF,
@@ -42,7 +43,6 @@ from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, cu
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph
 from futurex.tree.node import Node, const, next_id, param
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 
@@ -95,9 +95,6 @@ class _Carried:
         return taken_apart(value) if self.moves else flatten(value)
 
 
-COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
-
-
 def stage_loop(
     test: Callable[[], Any],
     body: Callable[[], Any],
@@ -107,13 +104,13 @@ def stage_loop(
     *,
     runs_once: bool = False,
     peels: bool = False,
-    compact: bool = False,
+    compact: int = 0,
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
     Python objects that the body changes are carried entry by entry. ``peels``: where the first round has types of its
-    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with large arrays, or with
-    sizes that only the run knows.
+    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with larger arrays than that,
+    or with sizes that only the run knows.
     """
     objects = Objects(get, set_, tuple(names))
     while True:
@@ -127,7 +124,7 @@ def stage_loop(
                 raise
 
 
-def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
+def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: int) -> bool:
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
@@ -458,7 +455,7 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
 
 
 def _build_loop(
-    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: bool
+    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
 ) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
@@ -503,7 +500,7 @@ def _build_loop(
     (test_graph, body_graph), free = close(
         [[round_.test], outs], [params, params], round_.scope.start, ["test", "body"]
     )
-    if compact and not _is_compact(body_graph):
+    if compact and not is_compact(body_graph, compact):
         raise Escape("a short loop over large arrays", "its rounds run better one by one")
     results = iter(emit_many("loop", *starts, *free, test=test_graph, body=body_graph, tape=()) if starts else [])
     state = tuple(
@@ -582,16 +579,3 @@ def _initial_aliases(entry: _Carried) -> list[Cell]:
     """The storage of what a name is bound to before the loop."""
     leaves = [entry.leaves[k] for k in entry.places()]
     return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]
-
-
-def _is_compact(body: Graph) -> bool:
-    """Are all values small and of known size, or lists? Then the loop, compiled, outruns its rounds written one by one.
-    """
-    inner = (value for node in body.nodes for value in node.attrs.values() if isinstance(value, Graph))
-    return all(map(_is_small, body.nodes)) and all(map(_is_compact, inner))
-
-
-def _is_small(node: Node) -> bool:
-    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    lists = bool(current().stacks)
-    return all(aval.size <= COMPACT if aval.static else lists for aval in avals)

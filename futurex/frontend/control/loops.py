@@ -13,6 +13,7 @@ import numpy as np
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
+from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_unknown, truth
@@ -178,6 +179,13 @@ class _Loop:
     def _is_nest(self) -> bool:
         return getattr(self.body, "__code__", None) in current().loops
 
+    def _compact(self, rounds: int) -> int:
+        """Elements of arrays from which it had rather be unrolled; zero for any number."""
+        if rounds > UNROLL or self._is_nest():
+            return 0
+        copies = math.prod(around or 1 for _, around in current().unrolled) * rounds
+        return COMPACT if copies <= UNROLL else LESS_COMPACT
+
     def attempt(self, rounds: range, item: Callable[[Any], Any]) -> bool:
         """Stage a loop over known values; on failure leave everything as it was, to unroll it.
 
@@ -191,8 +199,7 @@ class _Loop:
                     for k in rounds[:peeled]:
                         self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
-                    compact = len(rounds) <= UNROLL and not self._is_nest()
-                    self.stage(rest, item, peels=peeled < PEELED, compact=compact)
+                    self.stage(rest, item, peels=peeled < PEELED, compact=self._compact(len(rounds)))
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
@@ -242,7 +249,7 @@ class _Loop:
             around.pop()
 
     def stage(
-        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: bool = False
+        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0
     ) -> None:
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
