@@ -145,7 +145,7 @@ class Trace:
         self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
         self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
-        self.unrolled: list[tuple[Any, int]] = []  # the bodies of loops that are being unrolled, and their rounds
+        self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []

@@ -57,6 +57,43 @@ def test_short_loops_around_a_long_one_are_loops():
     assert sum(node.op == "loop" for node in f.graph(table, x).nodes) == 1
 
 
+def test_while_loops_on_known_numbers_around_a_long_one_are_loops():
+    def network(x):
+        x, width = x.copy(), 2
+        while width <= len(x):
+            apart = width // 2
+            while apart > 0:
+                for i in range(len(x)):
+                    other = i ^ apart
+                    if other > i and (x[i] > x[other]) == (i & width == 0):
+                        x[i], x[other] = x[other], x[i]
+                apart //= 2
+            width *= 2
+        return x
+
+    f, x = fx.futurize(network), np.random.default_rng(0).random(128)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(x), np.sort(x))
+    assert len(f.graph(x).nodes) < 20
+
+
+def test_a_long_while_loop_on_known_values_is_staged():
+    def relaxed(n):
+        x, change, rounds = np.linspace(0, 1, n), 1.0, 0
+        while change > 1e-3 and rounds < 2000:
+            before = x
+            for _ in range(3):
+                x = 0.5 * x + 0.2 * np.roll(x, 1) + 0.3 * np.sin(np.roll(x, -1)) + 0.1 * np.cos(x).mean() + x[0]
+                x = np.sqrt(np.abs(x - x.min())) * np.tanh(x).max() + 0.01 * rounds / (rounds + 1)
+            change, rounds = np.abs(x - before).max() + 2.0 / (rounds + 1), rounds + 1
+        return x, rounds
+
+    f = fx.futurize(relaxed)
+    for mine, wanted in zip(f(20), relaxed(20), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-9)
+    assert "plain NumPy" not in f.explain()
+
+
 def tiles(image, out):
     """Parts of large arrays, which no round computes as a whole."""
     for i in range(8):

@@ -42,7 +42,9 @@ def while_(
     def goes_on() -> Any:
         return asked(test() if left is None else and_(not_(left()), test))
 
-    rounds, first = 0, made_here()
+    rounds, first, around = 0, made_here(), Unrolled(getattr(body, "__code__", None))
+    if around.body in current().loops and _staged_instead(goes_on, body, get, set_, names):
+        return
     while True:
         with current().scope() as scope:
             before = get()
@@ -58,12 +60,27 @@ def while_(
             return
         if not goes_on():
             return
-        body()
+        with around:
+            body()
         rounds += 1
         if rounds > UNROLL_CAP:
             _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
         if rounds > UNROLL and _is_large(first):
+            if _staged_instead(goes_on, body, get, set_, names):
+                return
             _refuse_unrolling(f"a while loop of more than {rounds} rounds of such size on known values")
+
+
+def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> bool:
+    """Stage a loop from here on, although its test is known as yet. False if that cannot be."""
+    before = get()
+    try:
+        with current().tentative():
+            _stage(test, body, get, set_, names)
+        return True
+    except Escape:
+        set_(before)
+        return False
 
 
 def _stage(
@@ -163,6 +180,22 @@ def _refuse_unrolling(what: str) -> None:
 
 
 @dataclass
+class Unrolled:
+    """A loop whose rounds are being traced one by one: its body, if it could be staged, and its rounds, if it is known
+    how many there are; ``inside``: the loops that were staged in them. Entered for each round."""
+
+    body: Any
+    rounds: int = 0
+    inside: int = 0
+
+    def __enter__(self) -> None:
+        current().unrolled.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        current().unrolled.pop()
+
+
+@dataclass
 class _Loop:
     """A ``for`` loop: its body as a function of the item, its state, and whether it was left."""
 
@@ -183,7 +216,7 @@ class _Loop:
         """Elements of arrays from which it had rather be unrolled; zero for any number."""
         if rounds > UNROLL or self._is_nest():
             return 0
-        copies = math.prod(around or 1 for _, around in current().unrolled) * rounds
+        copies = math.prod(around.rounds or 1 for around in current().unrolled) * rounds
         return COMPACT if copies <= UNROLL else LESS_COMPACT
 
     def attempt(self, rounds: range, item: Callable[[Any], Any]) -> bool:
@@ -235,18 +268,15 @@ class _Loop:
 
     def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
-        around, first = current().unrolled, made_here()
-        around.append((getattr(self.body, "__code__", None), rounds))
-        try:
-            for count, value in enumerate(values):
-                if count > UNROLL_CAP:
-                    _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
-                if count > UNROLL and _is_large(first):
-                    _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
+        first, around = made_here(), Unrolled(getattr(self.body, "__code__", None) if rounds else None, rounds)
+        for count, value in enumerate(values):
+            if count > UNROLL_CAP:
+                _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
+            if count > UNROLL and _is_large(first):
+                _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
+            with around:
                 if not self._round(value):
                     return
-        finally:
-            around.pop()
 
     def stage(
         self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0
@@ -294,12 +324,16 @@ def _inside_no_other() -> Iterator[None]:
     call is traced again. Derivatives would rather have the copies."""
     trace = current()
     around, trace.unrolled = trace.unrolled, []
-    if math.prod(rounds or 1 for _, rounds in around) > UNROLL and not trace.transforms:
-        outermost = next((body for body, rounds in around if rounds and body not in trace.loops), None)
-        if outermost is not None:
-            trace.loops.add(outermost)
-            raise Retrace
     try:
+        for each in around:
+            each.inside += 1
+        counted = [each.inside for each in around if not each.rounds]
+        copies = max(math.prod(each.rounds or 1 for each in around), *counted, 0)
+        if copies > UNROLL and not trace.transforms:
+            outermost = next((each.body for each in around if each.body and each.body not in trace.loops), None)
+            if outermost is not None:
+                trace.loops.add(outermost)
+                raise Retrace
         yield
     finally:
         trace.unrolled = around
