@@ -166,8 +166,9 @@ class Runtime:
 
     @staticmethod
     def filled(value: Any) -> Any:
-        """A name in a test: of a list whose length depends on data whether it has entries, all else as it is."""
-        return control.truth_of(asked(value)) if isinstance(value, TracedList) else value
+        """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the
+        truth alone, so that others may be of other types. All else is as it is."""
+        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer) else value
 
     def listed(self, values: list[Any], line: int, column: int) -> Any:
         """A list that the function wrote out."""

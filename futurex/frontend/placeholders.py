@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from futurex.frontend.errors import Escape
+from futurex.frontend.errors import Escape, Retrace
 
 
 class Placeholder:
@@ -31,13 +32,17 @@ for _name in ("bool", "len", "iter", "str", "repr", "format", "eq", "ne", "call"
 class Conflict(Placeholder):
     """What a name is bound to after branches that left values behind which cannot be one.
 
-    Whoever uses it learns why, and which choice has to be merged later.
+    Whoever uses it learns why, and which choice has to be merged later. ``told``: somebody who is told of a use, so
+    that another trace can have a value there.
     """
 
-    __slots__ = ("what", "where", "why")
+    __slots__ = ("told", "what", "where", "why")
 
-    def __init__(self, what: str, why: str, site: Any) -> None:
-        self.what, self.why, self.where = what, why, site
+    def __init__(self, what: str, why: str, site: Any, told: Callable[[], None] | None = None) -> None:
+        self.what, self.why, self.where, self.told = what, why, site, told
 
     def used(self) -> NoReturn:
+        if self.told is not None:
+            self.told()
+            raise Retrace
         raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)

@@ -139,18 +139,17 @@ class Trace:
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
-        self.protected = 0
-        self.walking = False  # inside NumPy's own source
+        self.protected, self.walking = 0, False  # is it inside NumPy's own source
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
-        self.transforms = 0  # how many derivatives or maps are being taken of what is traced
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
-        self.recursions = 0
+        self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
+        self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
+        self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
         self.journals: list[Scope] = []
         self.paths: list[Any] = []
-        self.forks = 0
         self.generators: list[Any] = []  # those that the traced code made
         self.begun = made_here()
         self.outside: Contents = {}  # the caller's objects that are changed at every run, and what they held
@@ -158,11 +157,9 @@ class Trace:
         self.held = Holdings()
         self.numbers: set[Any] = set()  # those from outside that are inputs, as guards know them
         self.arguments: dict[int, tuple[Any, Any]] = {}  # stand-ins for containers among the arguments, by identity
-        self.replays = False  # may the caller's objects be changed?
-        self.compares = False  # does it ask whether containers among the arguments are one?
-        self.prints = False
+        self.replays = self.compares = False  # may the caller's objects be changed? are containers compared by `is`?
+        self.prints = self.waits = False  # may a run print, or find out that only plain Python will do?
         self.quiet: dict[str, Any] = {}  # the floating-point errors that np.errstate silences somewhere
-        self.waits = False  # a run may find out that only plain Python will do
         self.numbering: Any = None  # of arrays, where it matters which one branches and rounds leave behind
         self.fragments = fragments  # what is known of opaque calls; None: there can be none
         self.in_library = False
@@ -445,6 +442,13 @@ def start(trace: Trace, *, nested: bool = False) -> Iterator[int]:
 
 def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
     """Build a node during a trace; small results of constants are computed at once, so that they stay known."""
+    node = read(name, *inputs, **attrs)
+    _remember_failing(node)
+    return node
+
+
+def read(name: str, *inputs: Any, **attrs: Any) -> Node:
+    """The same for a view, which was looked at where it was made: it may be read in another scope than that."""
     node = apply(name, *inputs, **attrs)
     if _stack.traces:
         _refuse_failing(_stack.traces[-1], node)
@@ -459,20 +463,16 @@ def emit(name: str, *inputs: Any, **attrs: Any) -> Node:
         except Exception:
             if not node.record.may_fail(node):
                 raise
-            _remember_failing(node)
             return node  # whether the line runs, and fails, is decided at run time
         if node.aval.weak and isinstance(value, np.ndarray | np.generic):
             value = value.item()
         return const(value)
-    _remember_failing(node)
     return node
 
 
 def _remember_failing(node: Node) -> None:
-    if node.op in ("cond", "loop"):  # in what its names are bound to: a check inside has made it an effect
-        fails = may_raise(node)
-    else:  # views are looked at where they are made, and read anywhere
-        fails = node.op != "load" and may_fail(node)
+    # A branch or loop fails in what its names are bound to: a check inside has made it an effect.
+    fails = may_raise(node) if node.op in ("cond", "loop") else node.op != "load" and may_fail(node)
     if _stack.traces and fails and not node.record.effect:
         _stack.traces[-1].remember_failing(node)
 

@@ -26,7 +26,7 @@ from futurex.frontend.layout import (
 )
 from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Placeholder
-from futurex.frontend.trace import Cell, current, emit, may_fail, tracing
+from futurex.frontend.trace import Cell, current, emit, may_fail, read, tracing
 from futurex.ops.control import Failure
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
@@ -83,8 +83,8 @@ class Tracer:
         if not self._chain:
             return self._cell.value
         if len(self._chain) == 1 and self._chain[0][0] == "reshape":
-            return emit("reshape", self._cell.value, shape=self._chain[0][1])
-        return emit("load", self._cell.value, *self._dynamic, chain=self._chain)
+            return read("reshape", self._cell.value, shape=self._chain[0][1])
+        return read("load", self._cell.value, *self._dynamic, chain=self._chain)
 
     @property
     def aval(self) -> Aval:
@@ -121,7 +121,8 @@ class Tracer:
 
     def _remember_failing(self) -> None:
         """A view that the run may refuse: nobody need read it."""
-        if (self._dynamic or not self._cell.value.aval.static) and may_fail(node := self._raw):
+        is_known = not self._dynamic and self._cell.value.aval.static and is_static(self.shape)
+        if not is_known and may_fail(node := self._raw):
             current().remember_failing(node)
 
     def readonly(self) -> Tracer:
@@ -262,8 +263,7 @@ class Tracer:
         """The memory order that C, F, A or K stands for: C or F."""
         if order not in ("C", "F", "A", "K"):
             raise Escape(f"order={order!r}", "NumPy refuses it, or takes it for another")
-        known = order_of(self.aval, self.strides_in_memory, order)
-        if known is None:
+        if (known := order_of(self.aval, self.strides_in_memory, order)) is None:
             raise Escape(f"order={order!r} of this array", "which it is depends on a memory order that is not known")
         return known
 
@@ -279,8 +279,8 @@ class Tracer:
         return new_array(emit("reshape", self._node, shape=(self.aval.size,)))
 
     def flatten(self, order: str = "C") -> Tracer:
-        source = self.transpose() if self._order(order) == "F" else self
-        return new_array(emit("reshape", source._node, shape=(self.aval.size,)))
+        node = (self.transpose() if self._order(order) == "F" else self)._node
+        return new_array(emit("reshape", node, shape=(self.aval.size,)))
 
     def squeeze(self, axis: Any = None) -> Tracer:
         places = axis if isinstance(axis, tuple) else () if axis is None else (axis,)

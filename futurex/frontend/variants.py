@@ -262,21 +262,22 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 @dataclass
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
-    that call themselves until data says that it is enough, numbers in the caller's objects that change, and that arrays
-    are to be numbered."""
+    that call themselves until data says that it is enough, things about loops, numbers in the caller's objects that
+    change, and that arrays are to be numbered."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
+    loops: set[Any] = field(default_factory=set)
     numbers: set[Any] = field(default_factory=set)
     counts: bool = False
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
         """A new trace that knows it."""
-        self._known = len(self.recursive)
+        self._known = len(self.recursive) + len(self.loops)
         trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
-        trace.recursive, trace.numbers = self.recursive, self.numbers
+        trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
         trace.numbering = Numbering() if self.counts else None
         return trace
 
@@ -285,7 +286,7 @@ class Learned:
         if escape.counts:
             self.counts = True
             return True
-        if len(self.recursive) > self._known or escape.numbers - self.numbers:
+        if len(self.recursive) + len(self.loops) > self._known or escape.numbers - self.numbers:
             self.numbers = self.numbers | escape.numbers
             return True
         if self.stacks is None or not (trace.grown or self.stacks):

@@ -18,7 +18,7 @@ from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.ops.special import ufunc_named
 from futurex.tree.aval import Aval
-from futurex.tree.dims import broadcast_shapes
+from futurex.tree.dims import broadcast_shapes, may_fill
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op, record
 
@@ -59,7 +59,7 @@ def _reduce_aval(x: Aval, *rest: Aval, axis: Axis, keepdims: bool, **attrs: Any)
     dtype = _reduce(one, *spare, axis=axis, keepdims=keepdims, **attrs).dtype
     if x.size == 0 and math.prod(shape) != 0:
         _reduce(np.empty(0, x.dtype), *spare, axis=(0,), keepdims=False, **attrs)
-    if attrs["masked"] and broadcast_shapes(rest[-1].shape, x.shape) != x.shape:
+    if attrs["masked"] and not may_fill(rest[-1].shape, x.shape):
         raise ValueError(f"where= of shape {rest[-1].shape} does not fit an array of shape {x.shape}")
     return Aval(shape, dtype)
 
@@ -277,7 +277,7 @@ def _at_aval(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> Aval:
     function.at(one, [0], *(value.dtype.type(1).item() if value.weak else np.ones(1, value.dtype) for value in values))
     target = gather_aval(x, *indices, pattern=pattern)
     for value in values:
-        if broadcast_shapes(target.shape, value.shape) != target.shape:
+        if not may_fill(value.shape, target.shape):
             raise ValueError(f"array of shape {value.shape} is not broadcastable to the indexing result {target.shape}")
     return x
 

@@ -356,6 +356,34 @@ def _broadcast_extent(extents: tuple[Any, ...], axis: int) -> Any:
     return unknown[0] if len(unknown) == 1 else Fresh(axis)
 
 
+def may_be_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Are two shapes equal, as far as that is known? The run checks the rest."""
+    try:
+        return len(a) == len(b) and all(
+            isinstance(one, Fresh) or isinstance(two, Fresh) or one == two for one, two in zip(a, b, strict=True)
+        )
+    except UnknownDimension:
+        return True
+
+
+def may_fill(shape: tuple[Any, ...], target: tuple[Any, ...]) -> bool:
+    """Can an array of this shape be broadcast to ``target``, as far as that is known? The run checks the rest.
+
+    >>> u = Dim.of(Symbol("doc_v"))
+    >>> may_fill((1, u), (3, 4)), may_fill((2,), (u,)), may_fill((2,), (3,)), may_fill((1, u), (u,))
+    (True, True, False, False)
+    """
+    if len(shape) > len(target):
+        return False
+    for extent, wanted in zip(reversed(shape), reversed(target), strict=False):
+        try:
+            if not (isinstance(extent, Fresh) or isinstance(wanted, Fresh) or extent in (1, wanted)):
+                return False
+        except UnknownDimension:
+            continue
+    return True
+
+
 def reshaped(shape: tuple[Any, ...], wanted: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shape that a reshape to ``wanted`` gives, where extents are unknown; one of ``wanted`` may be -1.
 

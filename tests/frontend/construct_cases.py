@@ -23,6 +23,27 @@ def a_chained_comparison(x):
     return 1 < x[1] < 3, (1 < x < 3) if x.size == 1 else 0, 0 < x[0] <= x[1] != x[2]
 
 
+@cases(V)
+@cases(np.array([0.0, 2.0, -1.0, 0.0]))
+def operands_of_several_types_in_a_test(x):
+    found, count = np.zeros(4, int), 0
+    for i in range(4):
+        for j in range(6):
+            count += int(x[i - j] > 0)
+            if (x[i] and count in (2, 3)) or (not x[i] and count == 5) or (j > 3 and count // 2 and x.any()):
+                found[i] += j
+            while count and x[j % 4] and found[i] % 3:
+                found[i] -= 1
+    return found, count, 1 if found[0] and x[1] > 1 else 2
+
+
+@cases(V)
+def arrays_made_by_their_class(x):
+    a, b, c = np.ndarray(x.shape), np.ndarray((2, x.size), dtype=x.dtype), np.ndarray(3, int, order="F")
+    a[:], b[...], c[...] = x * 2, x, 1
+    return a, b, c, a.dtype == c.dtype
+
+
 @cases(V, 3.0)
 @cases(V, 30.0)
 def the_else_of_loops(x, limit):

@@ -35,6 +35,113 @@ def test_a_long_loop_is_one_node():
     assert len(fx.futurize(count_up).graph(np.ones(3), 1000).nodes) < 20
 
 
+def pairs(table, x):
+    """Short loops around a long one, five deep."""
+    out = np.zeros((2, 3, len(x)))
+    for a in range(2):
+        for b in range(3):
+            for c in range(2):
+                for d in range(2):
+                    for k in range(len(x)):
+                        if b >= c:
+                            out[a, b, k] += table[c, d] * x[k - d] + out[a, b - c, k - 1]
+    return out
+
+
+def test_short_loops_around_a_long_one_are_loops():
+    x, table = np.linspace(0, 1, 40), np.array([[1.0, 2.0], [0.5, 0.25]])
+    f = fx.futurize(pairs)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(table, x), pairs(table, x))
+    assert "unrolled" not in f.explain()
+    assert sum(node.op == "loop" for node in f.graph(table, x).nodes) == 1
+
+
+def test_while_loops_on_known_numbers_around_a_long_one_are_loops():
+    def network(x):
+        x, width = x.copy(), 2
+        while width <= len(x):
+            apart = width // 2
+            while apart > 0:
+                for i in range(len(x)):
+                    other = i ^ apart
+                    if other > i and (x[i] > x[other]) == (i & width == 0):
+                        x[i], x[other] = x[other], x[i]
+                apart //= 2
+            width *= 2
+        return x
+
+    f, x = fx.futurize(network), np.random.default_rng(0).random(128)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(x), np.sort(x))
+    assert len(f.graph(x).nodes) < 20
+
+
+def test_a_long_while_loop_on_known_values_is_staged():
+    def relaxed(n):
+        x, change, rounds = np.linspace(0, 1, n), 1.0, 0
+        while change > 1e-3 and rounds < 2000:
+            before = x
+            for _ in range(3):
+                x = 0.5 * x + 0.2 * np.roll(x, 1) + 0.3 * np.sin(np.roll(x, -1)) + 0.1 * np.cos(x).mean() + x[0]
+                x = np.sqrt(np.abs(x - x.min())) * np.tanh(x).max() + 0.01 * rounds / (rounds + 1)
+            change, rounds = np.abs(x - before).max() + 2.0 / (rounds + 1), rounds + 1
+        return x, rounds
+
+    f = fx.futurize(relaxed)
+    for mine, wanted in zip(f(20), relaxed(20), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-9)
+    assert "plain NumPy" not in f.explain()
+
+
+def tiles(image, out):
+    """Parts of large arrays, which no round computes as a whole."""
+    for i in range(8):
+        for j in range(8):
+            tile = image[i * 20 : (i + 1) * 20, j * 20 : (j + 1) * 20]
+            out[i * 20 : (i + 1) * 20, j * 20 : (j + 1) * 20] = (tile - tile.min()) / tile.std()
+    return out
+
+
+def windows(image, weights):
+    """Many rounds that each sum more elements than a short loop may have."""
+    out = np.zeros((4, 8, 8, 16))
+    for i in range(8):
+        for j in range(8):
+            out[:, i, j] = (image[:, i : i + 5, j : j + 5, :, None] * weights).sum(axis=(1, 2, 3))
+    return out
+
+
+def test_short_loops_over_parts_of_large_arrays_are_loops():
+    rng = np.random.default_rng(0)
+    for function, args in (
+        (tiles, (rng.random((160, 160)), np.zeros((160, 160)))),
+        (windows, (rng.random((4, 12, 12, 6)), rng.random((5, 5, 6, 16)))),
+    ):
+        f = fx.futurize(function)
+        for _ in range(2):
+            np.testing.assert_allclose(f(*args), function(*args), rtol=1e-12)
+        assert len(f.graph(*args).nodes) < 200
+
+
+def test_short_loops_that_differ_from_round_to_round_are_unrolled_around_long_ones():
+    def stretched(x):
+        parts = []
+        for a in range(4):
+            for b in range(3):
+                for name in ("one", "two"):
+                    total = np.zeros(a + b + 1)
+                    for value in x:
+                        total[b] = 0.5 * total[b] + value * len(name)
+                    parts.append(total)
+        return parts
+
+    f, x = fx.futurize(stretched), np.linspace(0, 1, 40)
+    for mine, wanted in zip(f(x), stretched(x), strict=True):
+        np.testing.assert_allclose(mine, wanted)
+    assert "plain NumPy" not in f.explain()
+
+
 def test_a_handler_of_memory_errors_sees_them():
     """What a plan has no room for is plain Python's to handle, with what was written until then."""
 

@@ -77,6 +77,29 @@ def masked_writes_of_tables(m):
 
 
 @tables
+def narrower_from_round_to_round(m):
+    """What a mask leaves is reshaped in each round, and masked again in the next."""
+    for _ in range(3):
+        rows, columns = m.shape
+        mask = np.ones((rows, columns), dtype=bool)
+        place = np.argmin(m[-1])
+        for i in range(rows - 1, -1, -1):
+            mask[i, place] = False
+            place = place + 1 if place < columns - 1 else place - 1
+        m = m[mask].reshape(rows, columns - 1)
+    return m
+
+
+@lines
+def parts_of_one_length(x):
+    kept, total = x[np.abs(x) > 0.5], 0.0
+    for i in range(1, 9):
+        table = np.stack([x[:i], x[i : 2 * i]]) + np.array([x[:i], x[1 : i + 1]])
+        total += table.max() + np.stack((kept, kept * 2), axis=-1).sum()
+    return total, np.stack([kept, kept + 1])
+
+
+@tables
 def columns(m):
     kept = m[:, m.sum(0) > 0]
     return kept.T, kept.copy().ravel(), kept.sum(axis=0), kept.sum(axis=1), kept.mean(axis=1), kept.T @ kept, kept.size
@@ -283,6 +306,7 @@ FAILURES = {
     "a negative extent": lambda x: np.zeros((x > 0).sum() - 100),
     "a reshape that does not divide": lambda x: np.append(x[x > 0], x[:1]).reshape(2, -1)[:, :0],
     "a write that does not fit": lambda x: np.copyto(x[x > 0], np.ones(17)),
+    "a stack of several lengths": lambda x: np.stack([x[x > 0], x[x <= 0]]),
     "too many indices": lambda x: x[x > 0, 0],
 }
 

@@ -86,7 +86,34 @@ def extremes(x, starts, stops):
     return best
 
 
-FUNCTIONS = (read, written, shifted, rows, swapped, masked, extremes)
+def stepped(x, starts, stops):
+    x, total = x.copy(), np.zeros((len(starts), 2))
+    for i in range(len(starts)):
+        step = abs(stops[i]) % 5 + (stops[i] > -10)
+        part = x[starts[i] :: step]
+        total[i] = part.sum() + x[: stops[i] : step].sum(), len(part)
+        x[starts[i] : stops[i] : step] = i
+        x[stops[i] :: step] -= x[stops[i] :: step] * 0.5
+        x[::step] = x[starts[i] % N : starts[i] % N + 1]
+    return x, total
+
+
+def test_a_sieve_calls_nothing(at_once):
+    def sieve(n):
+        prime, totient = np.ones(n + 1, bool), np.arange(n + 1)
+        for k in range(2, n):
+            if prime[k]:
+                prime[k * k :: k] = False
+                totient[k::k] -= totient[k::k] // k
+        return prime, totient
+
+    futurized = fx.futurize(sieve)
+    assert calls_of_loops(futurized, [300]) == [], futurized.explain()
+    for _ in range(2):
+        assert outcome(futurized, [300]) == outcome(sieve, [300])
+
+
+FUNCTIONS = (read, written, shifted, rows, swapped, masked, extremes, stepped)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -43,7 +43,29 @@ def of_sums(values):
     return total
 
 
+def best_of_counts(x):
+    """What a loop only reads may be as long as it likes."""
+    counts, rows = np.bincount(x), np.stack([x, 2 * x], axis=1)[x > 2]
+    best, place, total = -1, 0, 0
+    for k in range(8):
+        if counts[k] > best:
+            best, place = counts[k], k
+        total += (rows[k] + rows[-1 - k : len(rows) - k].sum(axis=0)).max() * rows[:, 0].max()
+    for count in counts:
+        total = total * 3 % 1001 + count
+    return best, place, total
+
+
+def best_of_few(x):
+    best = 0
+    kept = x[x > 2]
+    for k in range(20):
+        best = max(best, kept[k])
+    return best
+
+
 CASES = [
+    (best_of_counts, abs(BOUNDS)), (best_of_few, BOUNDS),
     (ranges, BOUNDS, BOUNDS[::-1].copy()), (ranges, BOUNDS, BOUNDS + 2),
     (by_steps, BOUNDS, np.array([1, 2, 3, -1, 7, 19, 30, -2, 1, 5] * 4)), (filled, abs(BOUNDS)),
     (of_sums, np.random.default_rng(0).normal(size=9)),
@@ -62,7 +84,8 @@ def test_nothing_is_called_and_the_bits_are_numpys(case, at_once):
 @pytest.mark.parametrize(
     "function, args",
     [(by_steps, ([1, 2, 3], [1, 0, 1])), (filled, ([3, 2, -1],)), (filled, ([3, -4, 2],)),
-     (ranges, ([0, 1, 2], [4, 40000, 3])), (filled, ([1, 30000, 2],))],
+     (ranges, ([0, 1, 2], [4, 40000, 3])), (filled, ([1, 30000, 2],)), (best_of_few, ([1, 7, 2],)),
+     (best_of_few, ([1, 0, -2],))],
 )  # fmt: skip
 def test_what_has_no_room_or_raises_is_numpys(function, args, at_once):
     args = [np.array(each * 5) for each in args]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.control.changing import Objects
+from futurex.frontend.control.compact import is_compact
 from futurex.frontend.control.moved import taken_apart
 from futurex.frontend.control.values import (
     UNDEF,
@@ -41,11 +43,11 @@ from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, cu
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
-from futurex.tree.graph import Graph
-from futurex.tree.node import Node, const, param
+from futurex.tree.node import Node, const, next_id, param
 from futurex.tree.pytree import Structure, containers, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
+WRITES_SHARED = f"a write into an array that {SAME_IN_SOME_BRANCHES}"
 FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
 
 
@@ -69,6 +71,7 @@ class _Carried:
     whole: bool = False  # a list, dict or tuple that stays the one that it is
     steady: bool = False  # a number that stays known until a round shows otherwise
     moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
+    behind: Conflict | None = None  # what the name is bound to behind the loop, where that is known to be another one
     stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
 
     @property
@@ -92,9 +95,6 @@ class _Carried:
         return taken_apart(value) if self.moves else flatten(value)
 
 
-COMPACT = 1 << 12  # elements of the largest array in a short loop that is not unrolled
-
-
 def stage_loop(
     test: Callable[[], Any],
     body: Callable[[], Any],
@@ -104,24 +104,33 @@ def stage_loop(
     *,
     runs_once: bool = False,
     peels: bool = False,
-    compact: bool = False,
+    compact: int = 0,
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
     Python objects that the body changes are carried entry by entry. ``peels``: where the first round has types of its
-    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with large arrays, or with
-    sizes that only the run knows.
+    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with larger arrays than that,
+    or with sizes that only the run knows.
     """
     objects = Objects(get, set_, tuple(names))
-    while not _staged(test, body, objects, runs_once, peels, compact):
-        pass
+    while True:
+        try:
+            with current().tentative():
+                while not _staged(test, body, objects, runs_once, peels, compact):
+                    pass
+            return
+        except Escape as escape:
+            if escape.what != WRITES_SHARED or not objects.renew():
+                raise
 
 
-def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: bool) -> bool:
+def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool, compact: int) -> bool:
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
-        _initial(name, value, k in objects.moved, k in objects.dead, steady, whole)
+        _rebound(name, value, objects.read_behind(k))
+        if k in objects.rebound
+        else _initial(name, value, k in objects.moved, k in objects.dead, steady, whole)
         for k, (name, value, steady, whole) in enumerate(
             zip(objects.names, before, objects.steady, objects.whole, strict=True)
         )
@@ -133,15 +142,17 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
     cells = dict(objects.written)
     try:
         for _ in range(FIXPOINT_ROUNDS + sum(entry.steady for entry in carried)):
-            round_ = _trace_round(test, body, objects, before, carried, cells)
+            with _sharing_for_a_round(bool(objects.rebound)):
+                round_ = _trace_round(test, body, objects, before, carried, cells)
             if round_ is None:
                 return False
+            objects.views.update(k for k, entry in enumerate(carried) if _is_view(entry, round_.state[k], round_))
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
             settled = _settled(carried, cells, before, round_)
             if peels and any(
                 entry.conflict is not None or (not entry.grows and _differ(types.get(k, []), entry.avals))
                 for k, entry in enumerate(carried)
-                if k not in objects.dead
+                if k not in objects.dead | objects.rebound
             ):
                 raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:
@@ -161,6 +172,21 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
         "it has no fixed point",
         "give them their final dtype before the loop",
     )
+
+
+@contextmanager
+def _sharing_for_a_round(ends: bool) -> Iterator[None]:
+    """What branches of a round make the storage of several names is that for this round alone, if it ``ends``: all
+    names that the next one has of it are bound anew before they are read."""
+    journals, journal = current().journals, Scope(next_id())
+    journals.append(journal)
+    try:
+        yield
+    finally:
+        journals.remove(journal)
+    for cell in journal.entangled if ends else ():
+        if cell.born < journal.start:
+            cell.entangled, cell.site = "", None
 
 
 def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
@@ -187,6 +213,23 @@ def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
     return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose, steady=steady)
+
+
+def _rebound(name: str, value: Any, read_behind: tuple[str, str]) -> _Carried:
+    """A name that each round binds anew: nobody may use what an earlier round has left."""
+    known = current().loops
+    behind = Conflict(f"{name}, as a loop leaves it", "", None, lambda: known.add(read_behind))
+    conflict = Conflict(f"{name}, as an earlier round left it", "what it shares its elements with is not known", None)
+    return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict, behind=behind)
+
+
+def _is_view(entry: _Carried, value: Any, round_: _Round) -> bool:
+    """Does a round bind a name to storage that was there before it, or may be?"""
+    if value is UNDEF or entry.moves or entry.conflict is not None:
+        return False
+    leaves = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tracer)]
+    cells = (cell for leaf in leaves for cell in aliases_of(leaf, round_.owned))
+    return any(cell.entangled or cell.born < round_.scope.start for cell in cells)
 
 
 def _stays(leaf: Any) -> bool:
@@ -412,7 +455,7 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
 
 
 def _build_loop(
-    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: bool
+    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
 ) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
@@ -457,7 +500,7 @@ def _build_loop(
     (test_graph, body_graph), free = close(
         [[round_.test], outs], [params, params], round_.scope.start, ["test", "body"]
     )
-    if compact and not _is_compact(body_graph):
+    if compact and not is_compact(body_graph, compact):
         raise Escape("a short loop over large arrays", "its rounds run better one by one")
     results = iter(emit_many("loop", *starts, *free, test=test_graph, body=body_graph, tape=()) if starts else [])
     state = tuple(
@@ -501,7 +544,8 @@ def _after_loop(
     if entry.unbound and final is not UNDEF and entry.conflict is None:
         return _known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
-        return original if entry.conflict is None else entry.conflict
+        behind = entry.conflict if entry.behind is None else entry.behind
+        return original if behind is None else behind
     finals, _ = entry.parts(final)
     leaves = list(entry.leaves)
     for k in entry.places():
@@ -535,16 +579,3 @@ def _initial_aliases(entry: _Carried) -> list[Cell]:
     """The storage of what a name is bound to before the loop."""
     leaves = [entry.leaves[k] for k in entry.places()]
     return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]
-
-
-def _is_compact(body: Graph) -> bool:
-    """Are all values small and of known size, or lists? Then the loop, compiled, outruns its rounds written one by one.
-    """
-    inner = (value for node in body.nodes for value in node.attrs.values() if isinstance(value, Graph))
-    return all(map(_is_small, body.nodes)) and all(map(_is_compact, inner))
-
-
-def _is_small(node: Node) -> bool:
-    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
-    lists = bool(current().stacks)
-    return all(aval.size <= COMPACT if aval.static else lists for aval in avals)

@@ -15,6 +15,7 @@ from futurex.frontend.trace import Cell, current
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 from futurex.tree.pytree import flatten
+from futurex.tree.source import here
 
 if TYPE_CHECKING:
     from futurex.frontend.control.carried import _Carried
@@ -29,6 +30,8 @@ class Objects:
         self._own = {id(cell) for cell in get.__closure__ or ()}
         self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
         self.dead: set[int] = set()  # those that each round binds before it reads them
+        self.views: set[int] = set()  # the names that rounds bind to what other names have
+        self.rebound: set[int] = set()  # those of which each round means its own alone
         self.written: dict[Cell, Aval] = {}  # what the round wrote that showed the objects
         self._bound: set[Any] = set()  # attributes that rounds bind to other lists, dicts or tuples
         self._wider: dict[tuple[int, Any], Aval] = {}  # rows that it left otherwise than it found them
@@ -96,6 +99,19 @@ class Objects:
         """Lists whose rows are carried are nobody's while rounds are traced, and behind the loop."""
         for k in self.moved | self.dead:
             give_up(before[k])
+
+    def renew(self) -> bool:
+        """An array cannot be written because a name may be bound to it, or to a view of it, since an earlier round.
+        Take it that each round binds such names before it reads them, and that nobody reads them behind the loop. False
+        if that is so already, or is known to be wrong."""
+        told = {k for k in self.views if self.read_behind(k) not in current().loops}
+        new = told - self.rebound
+        self.rebound |= new
+        return bool(new)
+
+    def read_behind(self, k: int) -> tuple[str, str]:
+        """What a trace is told by somebody who reads a name behind the loop."""
+        return str(here()), self.names[k]
 
     def moves(self, before: State, after: State) -> bool:
         """Did a round bind a name to another list than before? Then its rows are carried from now on.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
 from futurex.frontend.control.choices import and_, not_
+from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
 from futurex.frontend.control.values import Get, Set, State, asked, is_unknown, truth
@@ -39,7 +42,9 @@ def while_(
     def goes_on() -> Any:
         return asked(test() if left is None else and_(not_(left()), test))
 
-    rounds, first = 0, made_here()
+    rounds, first, around = 0, made_here(), Unrolled(getattr(body, "__code__", None))
+    if around.body in current().loops and _staged_instead(goes_on, body, get, set_, names):
+        return
     while True:
         with current().scope() as scope:
             before = get()
@@ -55,12 +60,27 @@ def while_(
             return
         if not goes_on():
             return
-        body()
+        with around:
+            body()
         rounds += 1
         if rounds > UNROLL_CAP:
             _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
         if rounds > UNROLL and _is_large(first):
+            if _staged_instead(goes_on, body, get, set_, names):
+                return
             _refuse_unrolling(f"a while loop of more than {rounds} rounds of such size on known values")
+
+
+def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> bool:
+    """Stage a loop from here on, although its test is known as yet. False if that cannot be."""
+    before = get()
+    try:
+        with current().tentative():
+            _stage(test, body, get, set_, names)
+        return True
+    except Escape:
+        set_(before)
+        return False
 
 
 def _stage(
@@ -124,10 +144,14 @@ def for_(
         if isinstance(n, Dim):
             loop.stage(TracedRange(0, as_number(n), 1, True), lambda i: array[i])
             return
-        if n > _few() and loop.attempt(range(n), lambda i: array[i]):
+        if loop.is_long(n) and loop.attempt(range(n), lambda i: array[i]):
             return
-        values = (array[k] for k in range(n))
-    elif isinstance(values, range) and len(values) > _few() and loop.attempt(values, lambda i: i):
+        loop.unroll((array[k] for k in range(n)), n)
+        return
+    if isinstance(values, range):
+        if loop.is_long(len(values)) and loop.attempt(values, lambda i: i):
+            return
+        loop.unroll(values, len(values))
         return
     loop.unroll(values)
 
@@ -156,6 +180,22 @@ def _refuse_unrolling(what: str) -> None:
 
 
 @dataclass
+class Unrolled:
+    """A loop whose rounds are being traced one by one: its body, if it could be staged, and its rounds, if it is known
+    how many there are; ``inside``: the loops that were staged in them. Entered for each round."""
+
+    body: Any
+    rounds: int = 0
+    inside: int = 0
+
+    def __enter__(self) -> None:
+        current().unrolled.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        current().unrolled.pop()
+
+
+@dataclass
 class _Loop:
     """A ``for`` loop: its body as a function of the item, its state, and whether it was left."""
 
@@ -164,6 +204,20 @@ class _Loop:
     set_: Set
     names: Names
     left: Callable[[], Any] | None
+
+    def is_long(self, rounds: int) -> bool:
+        """Is it to be staged? Few rounds are unrolled, but not around others that are loops."""
+        return rounds > _few() or self._is_nest()
+
+    def _is_nest(self) -> bool:
+        return getattr(self.body, "__code__", None) in current().loops
+
+    def _compact(self, rounds: int) -> int:
+        """Elements of arrays from which it had rather be unrolled; zero for any number."""
+        if rounds > UNROLL or self._is_nest():
+            return 0
+        copies = math.prod(around.rounds or 1 for around in current().unrolled) * rounds
+        return COMPACT if copies <= UNROLL else LESS_COMPACT
 
     def attempt(self, rounds: range, item: Callable[[Any], Any]) -> bool:
         """Stage a loop over known values; on failure leave everything as it was, to unroll it.
@@ -178,7 +232,7 @@ class _Loop:
                     for k in rounds[:peeled]:
                         self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
-                    self.stage(rest, item, peels=peeled < PEELED, compact=len(rounds) <= UNROLL)
+                    self.stage(rest, item, peels=peeled < PEELED, compact=self._compact(len(rounds)))
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
@@ -198,8 +252,8 @@ class _Loop:
         """Rows that are known by number."""
         if isinstance(length, Tracer):
             self.stage(TracedRange(0, length, 1, True), row)
-        elif length <= _few() or not self.attempt(range(length), row):
-            self.unroll(row(k) for k in range(length))
+        elif not self.is_long(length) or not self.attempt(range(length), row):
+            self.unroll((row(k) for k in range(length)), length)
 
     def _round(self, value: Any) -> bool:
         """One round by itself; False once the loop was surely left."""
@@ -212,19 +266,20 @@ class _Loop:
             self.body(value)
         return True
 
-    def unroll(self, values: Iterable[Any]) -> None:
-        """Every round by itself."""
-        first = made_here()
+    def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
+        """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
+        first, around = made_here(), Unrolled(getattr(self.body, "__code__", None) if rounds else None, rounds)
         for count, value in enumerate(values):
             if count > UNROLL_CAP:
                 _refuse_unrolling(f"a loop of more than {UNROLL_CAP} rounds that cannot be staged")
             if count > UNROLL and _is_large(first):
                 _refuse_unrolling(f"a loop that cannot be staged and has more than {count} rounds of such size")
-            if not self._round(value):
-                return
+            with around:
+                if not self._round(value):
+                    return
 
     def stage(
-        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: bool = False
+        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0
     ) -> None:
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
@@ -256,7 +311,29 @@ class _Loop:
             gone = self.left()
             runs = not is_unknown(gone) and not gone
         names = (*self.names, "the counter")
-        if runs:
-            stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
-        else:
-            _stage(test, step, get, set_, names)
+        with _inside_no_other():
+            if runs:
+                stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
+            else:
+                _stage(test, step, get, set_, names)
+
+
+@contextmanager
+def _inside_no_other() -> Iterator[None]:
+    """A loop of the tree begins. If short ones around it make many copies of it, the outermost is to be one, too: the
+    call is traced again. Derivatives would rather have the copies."""
+    trace = current()
+    around, trace.unrolled = trace.unrolled, []
+    try:
+        for each in around:
+            each.inside += 1
+        counted = [each.inside for each in around if not each.rounds]
+        copies = max(math.prod(each.rounds or 1 for each in around), *counted, 0)
+        if copies > UNROLL and not trace.transforms:
+            outermost = next((each.body for each in around if each.body and each.body not in trace.loops), None)
+            if outermost is not None:
+                trace.loops.add(outermost)
+                raise Retrace
+        yield
+    finally:
+        trace.unrolled = around

@@ -11,10 +11,11 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.memory import laid_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, abstract, array_node, as_shape, as_tracer, entered, new_array, node_of
+from futurex.ops.control import Failure
 from futurex.tree.aval import PYTHON_SCALARS
-from futurex.tree.dims import Dim
+from futurex.tree.dims import Dim, may_be_same, same
 from futurex.tree.node import Node, const, dim_of
 from futurex.tree.pytree import flatten
 
@@ -45,6 +46,16 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
     return _filled(shape, 0, np.dtype(dtype or float), order)
 
 
+@handles(np.ndarray)
+def ndarray(
+    shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None
+) -> Tracer:
+    """NumPy's constructor, which makes what ``np.empty`` does."""
+    if buffer is not None or strides is not None:
+        raise Escape("numpy.ndarray over a buffer, or with strides", "it shows memory that somebody else has")
+    return zeros(shape, dtype, order or "C")
+
+
 @handles(np.ones)
 def ones(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
     return _filled(shape, 1, np.dtype(dtype or float), order)
@@ -73,15 +84,25 @@ def stack_nested(values: list[Any]) -> Node:
     if not any_array(values):
         return const(np.array(values))
     parts = [node_of(value) for value in values]
-    shapes = {part.shape for part in parts}
-    if len(shapes) != 1:
-        raise ValueError(
-            "setting an array element with a sequence. The requested array has an inhomogeneous shape after "
-            f"{1 if not parts[0].ndim else parts[0].ndim} dimensions: {sorted(shapes)}"
-        )
+    of_one_shape(
+        parts,
+        "setting an array element with a sequence. The requested array has an inhomogeneous shape after "
+        f"{parts[0].ndim or 1} dimensions: {sorted({part.shape for part in parts}, key=str)}",
+    )
     dtype = np.result_type(*(np.dtype(part.dtype) for part in parts))
     rows = [emit("reshape", as_dtype(part, dtype), shape=(1, *part.shape)) for part in parts]
     return emit("concatenate", *rows, axis=0)
+
+
+def of_one_shape(parts: list[Node], message: str) -> None:
+    """Raise ValueError if these have several shapes; the run looks at extents that only it knows."""
+    for part in parts[1:]:
+        if not may_be_same(part.shape, parts[0].shape):
+            raise ValueError(message)
+        for axis, (own, first) in enumerate(zip(part.shape, parts[0].shape, strict=True)):
+            if not same(own, first):
+                fits = emit("equal", emit("dim", part, axis=axis), emit("dim", parts[0], axis=axis))
+                current().effect("check", fits, failure=Failure(ValueError, (message,)))
 
 
 def as_dtype(node: Node, dtype: Any) -> Node:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import array_utils
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.creation import as_dtype, as_shape
+from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into, layout_of, normal_axes, one_axis
 from futurex.frontend.trace import current, emit
@@ -132,8 +132,9 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
 @handles(np.stack)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     parts = [as_tracer(part) for part in arrays]
-    if len({part.shape for part in parts}) != 1:
-        raise ValueError("all input arrays must have the same shape")
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    of_one_shape([part._node for part in parts], "all input arrays must have the same shape")
     axis = operator.index(axis)
     return concatenate([expand_dims(part, axis) for part in parts], axis, out, dtype=dtype, casting=casting)
 

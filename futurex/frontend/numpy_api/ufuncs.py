@@ -17,7 +17,7 @@ from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
 from futurex.frontend.trace import emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
 from futurex.tree.aval import Aval
-from futurex.tree.dims import broadcast_shapes
+from futurex.tree.dims import broadcast_shapes, may_fill
 from futurex.tree.node import Node, const
 from futurex.tree.record import record, records
 
@@ -158,7 +158,7 @@ def _masked(ufunc: Any, values: Sequence[Any], outs: Sequence[Any], mask: Tracer
     shape = broadcast_shapes(*(node.shape for node in nodes), *(out.shape for out in outs if out is not None))
     plain = record(name).infer(tuple(node.aval for node in nodes[1:]), (None,) * len(values), attrs)
     avals = plain if isinstance(plain, tuple) else (plain,)
-    if builtins.any(out is not None and out.shape != shape for out in outs):
+    if builtins.any(out is not None and not may_fill(shape, out.shape) for out in outs):
         raise ValueError("non-broadcastable output operand")
     olds = [
         out._node if out is not None else emit("full", const(aval.dtype.type(0)), shape=shape, dtype=aval.dtype)
@@ -248,7 +248,7 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
     """Write a result into the ``out=`` array."""
     target = entered(out)
     check_target(target)
-    if broadcast_shapes(result.shape, target.shape) != target.shape:
+    if not may_fill(result.shape, target.shape):
         raise ValueError(
             f"non-broadcastable output operand with shape {target.shape} "
             f"doesn't match the broadcast shape {result.shape}"
@@ -260,7 +260,7 @@ def into(out: Any, result: Node, condition: Any, casting: Any) -> Any:
         chosen = node_of(condition)
         if chosen.dtype.kind != "b":
             raise Escape("where= with an array that is not boolean", "NumPy refuses or casts it")
-        if broadcast_shapes(chosen.shape, target.shape) != target.shape:
+        if not may_fill(chosen.shape, target.shape):
             raise ValueError(f"where= of shape {chosen.shape} does not fit an array of shape {target.shape}")
         result = emit("where", chosen, emit("cast", result, dtype=target.dtype), old)
     target._write(result)

@@ -211,7 +211,7 @@ class Expressions(ast.NodeTransformer):
         def mark(operand: ast.expr) -> ast.expr:
             if isinstance(operand, ast.BoolOp):
                 operand.values = list(map(mark, operand.values))
-            elif isinstance(operand, ast.Name | ast.Attribute | ast.Subscript):
+            elif not isinstance(operand, ast.Constant) and not contains([operand], (ast.NamedExpr,)):
                 return Ready(self._expression(fx("filled", self.visit(operand)), operand))
             return operand
 

@@ -287,6 +287,24 @@ def _slice(
     return first, Extent(count, -(-most(extent) // abs(step))), step
 
 
+def stepped(
+    function: Function, extent: Size, parts: tuple[Any, ...], dynamic: Sequence[str]
+) -> tuple[str, Extent, str]:
+    """The same for a step that the run tells; one that goes backwards fails."""
+    step, limit = dynamic[parts[2][1]], text(extent)
+    function.fail_if(function.emit(f"icmp slt i64 {step}, 1"))
+    bounds = [dynamic[part[1]] if isinstance(part, tuple) else part for part in parts[:2]]
+    start, stop = (
+        default if bound is None else _clamped(function, str(bound), limit, "0", limit)
+        for bound, default in zip(bounds, ("0", limit), strict=True)
+    )
+    distance = function.emit(f"sub i64 {stop}, {start}")
+    last = function.emit(f"sdiv i64 {function.emit(f'sub i64 {distance}, 1')}, {step}")
+    empty = function.emit(f"icmp sle i64 {distance}, 0")
+    count = function.select(empty, "i64", "0", function.emit(f"add i64 {last}, 1"))
+    return start, Extent(count, most(extent)), step
+
+
 def _clamped(function: Function, value: str, limit: str, low: str, high: str) -> str:
     """A bound of a slice: negative ones count from the end, those outside become the nearest one inside."""
     negative = function.emit(f"icmp slt i64 {value}, 0")

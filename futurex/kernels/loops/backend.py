@@ -68,7 +68,7 @@ def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
     def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
         return rounds(emitter, node, inputs[:count], inputs[count:])
 
-    program = Program(avals, count, build, split, threads, refilled(node))
+    program = Program(avals, count, build, split, threads, refilled(node), open_rows=True)
     used = program.threads if split is not None else threads if uses_blas(node) else 1
     # The shapes of the loop itself: where no round is made, what it began with is the result.
     into = all(aval.static and (aval.weak or aval.dtype in STORED) for aval in node.aval)

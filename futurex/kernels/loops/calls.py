@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import looking
+from futurex.kernels.loops import looking, streams
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Size
+from futurex.kernels.loops.streams import Drawer, Stream, Streams
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar
 from futurex.tree.aval import Aval
@@ -26,6 +27,8 @@ _LARGEST = 1 << 20
 _ROOM = 4
 """Times the elements of the largest operand: what is set aside for a result that nothing bounds. A larger one fails."""
 _UNBOUNDED = frozenset(("fragment", "full", "arange"))  # whose extents no operand's tell
+_WRITING = frozenset(("store", "scatter"))
+_LARGEST_COPY = 1 << 13
 _SELECTING = frozenset(("unique", "nonzero"))  # results with at most as many elements as the operand
 
 
@@ -58,6 +61,15 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     if (node.record.effect and node.op != "fragment") or node.record.structured:
         raise Unsupported(node.op)
     avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    streams.check(e, *inputs)
+    written = inputs[0] if node.op in _WRITING else None
+    if isinstance(written, Array) and math.prod(written.capacity) > _LARGEST_COPY:
+        raise Unsupported("a write that would copy a large array")  # round by round it is made in place
+    if node.op == "draw":
+        try:
+            return streams.one_number(e, node, inputs[0], inputs[1:])
+        except Unsupported:
+            pass
     cells: list[Cell | Opaque] = []
     for value in inputs:
         if isinstance(value, Opaque):
@@ -76,6 +88,10 @@ def called(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         cells.append(Cell(array, isinstance(value, Scalar) and value.weak, offset, extents))
     outs: list[Cell | Opaque] = []
     for aval in avals:
+        if streams.is_state(aval):
+            is_next = node.op == "draw" and isinstance(inputs[0], Stream)
+            outs.append(streams.drawn(e, inputs[0]) if is_next else streams.new(e))
+            continue
         try:
             array = e.fresh(_capacity(e, node, aval, inputs), aval.dtype)
         except Unsupported:
@@ -148,6 +164,8 @@ def guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
 
 def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     """What a call computes, as a function of its operands."""
+    if _draws_on(call):
+        return streams.drawing(call.node)
     rec, attrs = call.node.record, call.node.attrs
 
     def compute(operands: list[Any]) -> tuple[Any, ...]:
@@ -157,15 +175,20 @@ def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     return compute
 
 
+def _draws_on(call: Call) -> bool:
+    """Is it a draw from a generator that is live in the run?"""
+    return call.node.op == "draw" and isinstance(call.inputs[0], Stream)
+
+
 class Calls:
     """The calls of one instance of the code, over its memory."""
 
-    def __init__(self, calls: Sequence[Call], scratch: Any, words: Any) -> None:
-        self._scratch, self._words = scratch, words
+    def __init__(self, calls: Sequence[Call], drawers: Sequence[Drawer], scratch: Any, words: Any) -> None:
+        self._scratch, self._words, self._streams = scratch, words, Streams(drawers, words)
         self._ready = [
             (
                 computation(call), call.node.op == "fragment",
-                list(map(self._reader, call.inputs)), list(map(self._writer, call.outs)),
+                [self._reader(cell, _draws_on(call)) for cell in call.inputs], list(map(self._writer, call.outs)),
             )
             for call in calls
         ]  # fmt: skip
@@ -175,6 +198,7 @@ class Calls:
     def begin(self, arrays: dict[int, Any], objects: dict[int, Any]) -> None:
         """A run starts."""
         self.arrays, self.objects = arrays, objects
+        self._streams.arm(objects, objects)
 
     def end(self) -> None:
         """A run is over: nothing of it is kept."""
@@ -185,14 +209,15 @@ class Calls:
         fragment raises, which is made once and for all: the run raises it."""
         compute, is_fragment, readers, writers = self._ready[number]
         try:
-            results = compute([read() for read in readers])
+            operands = [read() for read in readers]
+            results = compute(operands)
         except Exception:
             if is_fragment:
                 raise
             return False
         try:
             for write, value in zip(writers, results, strict=True):
-                write(value)
+                write(value, operands)
         except Exception:
             return False
         return True
@@ -211,7 +236,15 @@ class Calls:
             start += array.place.index
         return np.ndarray(shape, array.dtype, self._memory(array), start, array.strides)
 
-    def _reader(self, cell: Cell | Opaque) -> Callable[[], Any]:
+    def state(self, index: int) -> Any:
+        """What a random generator will draw."""
+        return streams.state_of(self.objects, index)
+
+    def _reader(self, cell: Cell | Opaque, draws: bool = False) -> Callable[[], Any]:
+        """A function that gives an operand; ``draws``: states as the generators that are in them."""
+        if isinstance(cell, Stream):
+            index = cell.index
+            return (lambda: self._streams.live(self.objects, index)) if draws else lambda: self.state(index)
         if isinstance(cell, Opaque):
             return lambda: self.objects[cell.index]
         array, fixed = cell.array, cell.offset is None and not cell.extents
@@ -224,19 +257,26 @@ class Calls:
             return lambda: self.arrays[array.place.index].reshape(array.shape)
         return (lambda: self.view(cell)) if array.shape else (lambda: self.view(cell)[()])
 
-    def _writer(self, cell: Cell | Opaque) -> Callable[[Any], None]:
+    def _writer(self, cell: Cell | Opaque) -> Callable[[Any, Sequence[Any]], None]:
+        """A function that keeps a result, given what it was made of."""
+        if isinstance(cell, Stream) and cell.draw:
+            return lambda value, operands: None  # the generator has drawn
         if isinstance(cell, Opaque):
-            def keep(value: Any) -> None:
-                self.objects[cell.index] = value.copy() if isinstance(value, np.ndarray) else value  # no view of ours
+            def keep(value: Any, operands: Sequence[Any]) -> None:
+                if isinstance(value, np.ndarray) and not _is_new(value, operands):
+                    value = value.copy()  # no view of ours
+                self.objects[cell.index] = value
+                if isinstance(cell, Stream):
+                    self._streams.arm(self.objects, (cell.index,))
             return keep
         words = self._words
         whole = np.ndarray(cell.array.capacity, cell.array.dtype, self._scratch, cell.array.place.index)
         if not cell.extents:
-            def write(value: Any) -> None:
+            def write(value: Any, operands: Sequence[Any]) -> None:
                 whole[...] = value
             return write
 
-        def write_part(value: Any) -> None:
+        def write_part(value: Any, operands: Sequence[Any]) -> None:
             part = whole[tuple(map(slice, np.shape(value)))]
             if part.shape != np.shape(value):
                 raise MemoryError("a result that is larger than it can be")
@@ -245,3 +285,8 @@ class Calls:
                 words[word] = value.shape[axis]
 
         return write_part
+
+
+def _is_new(value: Any, operands: Sequence[Any]) -> bool:
+    """Has a computation made this array, so that its memory is nobody else's?"""
+    return value.flags.owndata and not any(value is each for each in operands)

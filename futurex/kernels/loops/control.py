@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import elementwise, looking, values
+from futurex.kernels.loops import elementwise, looking, streams, values
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Size, most, text
 from futurex.kernels.loops.order import Placed
+from futurex.kernels.loops.streams import Stream
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.scalar import memory_type
@@ -21,7 +22,7 @@ from futurex.tree.node import Node
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
-Value = Scalar | Array
+Value = Scalar | Array | Stream
 _BOOL = np.dtype(bool)
 
 
@@ -34,12 +35,16 @@ def cond(e: Emitter, placed: Placed, inputs: list[Value]) -> list[Value]:
     ]
     labels = f.label(), f.label(), f.label()
     f.branch(truth, labels[0], labels[1])
-    pieces, results = [], []
+    pieces, results, before, ends = [], [], e.drawn, list[streams.Drawn]()
     for name, label in zip(("then", "orelse"), labels, strict=False):
+        e.drawn = dict(before)
         with f.captured() as lines:
             f.place(label)
             results.append(e.graph(node.attrs[name], passed))
             pieces.append((lines, f.block))
+        streams.check(e, *results[-1])
+        ends.append(e.drawn)
+    streams.merged(e, before, ends)
     consumed = {value.place for value in passed if isinstance(value, Array) and value.owned}
     targets = _targets(e, placed, results, consumed)
     for (lines, block), result in zip(pieces, results, strict=True):
@@ -59,11 +64,14 @@ class _Target:
 
     def __init__(self, e: Emitter, one: Value, two: Value, aval: Any, home: Array | None) -> None:
         f = e.function
-        if isinstance(one, Opaque) or isinstance(two, Opaque):
-            raise Unsupported("a branch that gives objects")
-        self.cell = self.array = None
+        self.cell = self.array = self.stream = None
         self.aval = aval
         self.extents: dict[int, str] = {}
+        if isinstance(one, Stream):
+            self.stream = streams.joined(e, one, two)
+            return
+        if isinstance(one, Opaque) or isinstance(two, Opaque):
+            raise Unsupported("a branch that gives objects")
         if isinstance(one, Scalar) or isinstance(two, Scalar):
             if not (isinstance(one, Scalar) and isinstance(two, Scalar)):
                 raise Unsupported("a number in one branch and an array in the other")
@@ -104,6 +112,8 @@ def _targets(
 
 def _deliver(e: Emitter, target: _Target, value: Value) -> None:
     f = e.function
+    if isinstance(value, Stream):
+        return
     if isinstance(value, Scalar):
         assert target.cell is not None
         f.store(value.dtype, value.register, target.cell)
@@ -118,6 +128,8 @@ def _deliver(e: Emitter, target: _Target, value: Value) -> None:
 
 def _taken(e: Emitter, target: _Target) -> Value:
     f = e.function
+    if target.stream is not None:
+        return target.stream
     if target.cell is not None:
         return Scalar(f.load(target.aval.dtype, target.cell), target.aval.dtype, target.aval.weak)
     assert target.array is not None
@@ -165,8 +177,10 @@ def rounds(
     """
     if node.attrs["tape"]:
         raise Unsupported("a loop that keeps every round")
-    if any(isinstance(value, Opaque) for value in (*carry, *consts)):
+    if streams.are_handed((*carry, *consts)):
         raise Unsupported("a loop over objects")
+    streams.check(e, *carry, *consts)
+    drawn = dict(e.drawn)
     shared = [value.borrowed() if isinstance(value, Array) else value for value in consts]
     room = {
         k: value.capacity
@@ -180,7 +194,7 @@ def rounds(
             return _Rounds(e, node, carry, room, granted).emit(shared)
         except _TooSmall as found:
             del e.function.lines[before[0] :]
-            e.function.block = before[1]
+            e.function.block, e.drawn = before[1], dict(drawn)
             room[found.number] = tuple(map(max, room[found.number], found.shape))
             rows = node.attrs["body"].params[found.number].aval.shape
             again = tried[found.number]
@@ -207,6 +221,9 @@ class _Rounds:
         self.cells: list[str | None] = []
         self.extents: list[dict[int, str]] = []
         self.weak: list[bool] = []
+        self.streams = {k: value.index for k, value in enumerate(carry) if isinstance(value, Stream)}
+        if len(set(self.streams.values())) < len(self.streams):
+            raise Unsupported("a loop that carries a random stream twice")
         f = e.function
         for k, value in enumerate(carry):
             self.weak.append(isinstance(value, Scalar) and value.weak)
@@ -218,6 +235,9 @@ class _Rounds:
                 self.cells.append(cell)
                 continue
             self.cells.append(None)
+            if isinstance(value, Stream):
+                self.homes.append(None)
+                continue
             if k not in room:
                 self.homes.append(value)
                 continue
@@ -253,6 +273,9 @@ class _Rounds:
     def _now(self) -> list[Value]:
         f, found = self.e.function, list[Value]()
         for k, (home, cell) in enumerate(zip(self.homes, self.cells, strict=True)):
+            if k in self.streams:
+                found.append(streams.now(self.e, self.streams[k]))
+                continue
             if home is None:
                 assert cell is not None
                 dtype = self.node.attrs["body"].params[k].aval.dtype
@@ -280,6 +303,7 @@ class _Rounds:
         e, f, node = self.e, self.e.function, self.node
         looks = looking.Looks(e, node)
         looks.begin(head)
+        outside = {index: draw for index, draw in e.drawn.items() if index not in self.streams.values()}
         now = self._now()
         read = [value.borrowed() if isinstance(value, Array) else value for value in now]
         (truth,) = e.graph(node.attrs["test"], [*read, *shared])
@@ -293,20 +317,28 @@ class _Rounds:
                 ends = sorted((counting[1][0], counting[1][-1]))
                 f.ranges[number.register] = range(ends[0], ends[1] + 1)
         results = e.graph(node.attrs["body"], [*now, *shared])
+        if any(e.drawn[index] != draw for index, draw in outside.items()):
+            raise Unsupported("a round that draws from a stream which it does not carry")
+        streams.check(e, *results)
         self._move(now, results)
         for value, cell in zip(results, self.cells, strict=True):
             if cell is not None:
-                f.store(value.dtype, e.scalar(value).register, cell)
+                number = e.scalar(value)
+                f.store(number.dtype, number.register, cell)
             e.release(value)
         f.jump(head)
         f.place(done)
-        return now
+        return [
+            streams.now(e, self.streams[k]) if k in self.streams else value for k, value in enumerate(now)
+        ]  # fmt: skip
 
     def _move(self, now: Sequence[Value], results: Sequence[Value]) -> None:
         """Every array that a round leaves elsewhere goes to where the next one looks for it."""
         e = self.e
         moves = []
         for k, (home, value) in enumerate(zip(now, results, strict=True)):
+            if k in self.streams and isinstance(value, Stream) and value.index == self.streams[k]:
+                continue
             if isinstance(value, Opaque):
                 raise Unsupported("a loop that carries objects")
             if isinstance(home, Scalar) and isinstance(value, Scalar):

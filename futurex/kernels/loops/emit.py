@@ -26,6 +26,7 @@ from futurex.kernels.loops import (
     reductions,
     searching,
     sizes,
+    streams,
     values,
 )
 from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
@@ -45,7 +46,7 @@ from futurex.tree.graph import Graph
 from futurex.tree.node import Node, build
 from futurex.tree.record import record
 
-Value = Scalar | Array
+Value = Scalar | Array | streams.Stream
 _BOOL = np.dtype(bool)
 STORED = NUMBERS
 """What arrays may hold."""
@@ -77,6 +78,9 @@ class Emitter:
         self.look: int | None = None  # the first of the words of looks
         self.asks = False  # does it call functions of Python's own with numbers?
         self.objects: dict[int, Any] = {}  # opaque constants
+        self.draws = 0
+        self.drawers: list[streams.Drawer] = []
+        self.drawn: streams.Drawn = {}
         self.delivery: Delivery | None = None  # of the graph that is being emitted
         self.homes: dict[Place, Array] = {}  # our parts of arrays that are shared
         self.entrances: list[Entrance] = []  # of the loops that are being emitted, the outermost first
@@ -261,7 +265,7 @@ class Emitter:
             self.function.fail_if(self.function.emit(f"xor i1 {truth}, true"))
             return constant(True, _BOOL, weak=False)
         if node.op in ("cond", "loop"):
-            if any(isinstance(value, Opaque) for value in inputs):
+            if streams.are_handed(inputs):
                 raise Unsupported(f"a {node.op} over objects")
             return (control.cond if node.op == "cond" else control.loop)(self, placed, inputs)
         before = len(self.function.lines), self.function.block

@@ -42,7 +42,56 @@ def _array(value: Any) -> Array:
 # -- views -----------------------------------------------------------------------------------------------------------
 
 
+def _is_stepped(array: Any, chain: Sequence[Any]) -> bool:
+    """Is it a slice of a row, by a step that the run tells?"""
+    if not isinstance(array, Array) or len(array.shape) != 1 or len(chain) != 1 or chain[0][0] != "index":
+        return False
+    (*others, entry) = chain[0][1]
+    parts = all(isinstance(part, int | tuple | None) for part in entry[1:])
+    return not others and entry[0] == "s" and parts and isinstance(entry[3], tuple)
+
+
+def _load_stepped(e: Emitter, node: Node, base: Array, dynamic: Sequence[str]) -> Array:
+    f, entry = e.function, node.attrs["chain"][0][1][0]
+    start, count, step = arrays.stepped(f, base.shape[0], entry[1:], dynamic)
+    made = e.fresh((count,), base.dtype)
+    first, target = base.pointer(f), made.pointer(f)
+    with f.counted(count.register) as index:
+        place = f.emit(f"add i64 {start}, {f.emit(f'mul i64 {index}, {step}')}")
+        value = f.load(base.dtype, _at(f, first, place, base.strides[0]))
+        f.store(base.dtype, value, _at(f, target, index, base.dtype.itemsize))
+    return made
+
+
+def _store_stepped(e: Emitter, placed: Placed, base: Array, value: Any, dynamic: Sequence[str]) -> Array:
+    node, f = placed.node, e.function
+    if node.attrs["mode"] == "add" or (isinstance(value, Array) and value.dtype != base.dtype):
+        raise Unsupported("a slice by steps that is added to, or written with another dtype")
+    start, count, step = arrays.stepped(f, base.shape[0], node.attrs["chain"][0][1][0][1:], dynamic)
+    apart = 0
+    if isinstance(value, Array):
+        (apart,) = arrays.broadcast_strides(f, value, (count,))
+        value = e.copied(value) if value.place == base.place else value
+        apart = apart and value.strides[-1]
+    else:
+        number = values.converted(f, e.scalar(value), supported(base.dtype))
+    held = e.owned(base, 0 in placed.consumes)
+    target, source = held.pointer(f), value.pointer(f) if isinstance(value, Array) else ""
+    with f.counted(count.register) as index:
+        if source:
+            number = f.load(base.dtype, _at(f, source, index, apart))
+        place = f.emit(f"add i64 {start}, {f.emit(f'mul i64 {index}, {step}')}")
+        f.store(base.dtype, number, _at(f, target, place, held.strides[0]))
+    return held
+
+
+def _at(f: Function, first: str, place: str, apart: int) -> str:
+    return f.emit(f"getelementptr i8, ptr {first}, i64 {f.emit(f'mul i64 {place}, {apart}')}")
+
+
 def load(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    if _is_stepped(inputs[0], placed.node.attrs["chain"]):
+        return _load_stepped(e, placed.node, inputs[0], _dynamic(e, inputs[1:]))
     region = arrays.viewed(e.function, _array(inputs[0]), placed.node.attrs["chain"], _dynamic(e, inputs[1:]))
     if not region.shape:
         return e.unboxed(region)
@@ -78,6 +127,8 @@ def store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     base, value = _array(inputs[0]), inputs[1]
     if e.delivery is not None and e.delivery.has(node):
         return base
+    if _is_stepped(base, node.attrs["chain"]):
+        return _store_stepped(e, placed, base, value, _dynamic(e, inputs[2:]))
     adds = node.attrs["mode"] == "add"
     if adds and value.dtype != base.dtype:
         raise Unsupported("an addition in place of another dtype")

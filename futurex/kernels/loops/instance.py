@@ -22,6 +22,7 @@ from futurex.kernels.addresses import DATA_OFFSET, IN_ORDER, address_of
 from futurex.kernels.loops.arrays import Opaque
 from futurex.kernels.loops.calls import Calls, Cell
 from futurex.kernels.loops.looking import CALLED, ENDED, FETCHED, FIRST_BLOCK
+from futurex.kernels.loops.streams import Stream
 from futurex.kernels.numba_.compiler import Entry
 from futurex.kernels.numba_.team import Share
 from futurex.tree.aval import PYTHON_SCALARS
@@ -45,7 +46,7 @@ class Source:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._looks = bool(program.calls) or any(
+        self._looks = bool(program.calls or program.drawers) or any(
             isinstance(cell, Opaque) or (cell is not None and not ours and not is_fixed(cell))
             for cell, _, ours in program.outs
         )
@@ -79,21 +80,24 @@ class Source:
                 lines.append(f"if type(i{k}) not in numbers: i{k} = i{k}.item()")
                 words.append(f"i{k}")
             elif not isinstance(wanted, Opaque):
-                fits = f"{{0}}.shape == s{k} and ({{0}}.dtype is d{k} or {{0}}.dtype == d{k})"
+                shape = f"{{0}}.shape{'[1:]' if wanted.open else ''} == s{k}"
+                fits = f"{shape} and ({{0}}.dtype is d{k} or {{0}}.dtype == d{k})"
                 name = f"i{k}"
-                if wanted[3] and into:
+                if wanted.owned and into:
                     name = f"o{k}"
                     lines += [f"o{k} = outs[{k}]", f"if not ({fits.format(name)}): misfit(o{k}, s{k}, d{k})"]
                     copies += [f"if at(o{k}) != at(i{k}): copyto(o{k}, i{k})"] * (k not in self._program.refilled)
-                elif not wanted[1]:
+                elif not wanted.shape and not wanted.open:
                     lines.append(f"if type(i{k}) is not ndarray: i{k} = array(i{k}, d{k})")
-                elif wanted[3]:
+                elif wanted.owned:
                     lines.append(f"i{k} = array(i{k}, order='C')")
                     lines += [f"if not ({fits.format(name)}): misfit(i{k}, s{k}, d{k})"] * (not fitting)
-                elif not fitting:
+                elif not fitting or wanted.open:
                     ready = f"type(i{k}) is ndarray and i{k}.flags.num & {IN_ORDER} == {IN_ORDER}"
-                    lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = admitted(i{k}, s{k}, d{k})")
+                    how = f"admitted(i{k}, s{k}, d{k}, {wanted.open})"
+                    lines.append(f"if not ({ready} and {fits.format(name)}): i{k} = {how}")
                 words.append(f"{'id' if DATA_OFFSET else 'at'}({name})")
+                words += [f"len({name})"] * wanted.open
         packed = "".join(f", {word}" for word in words)
         lines.append("try:")
         for number in range(self._program.threads):
@@ -101,7 +105,7 @@ class Source:
         lines.append("except too_large: return None")  # a Python int that needs more than 64 bits
         if self._looks:
             arrays = ", ".join(
-                f"{wanted[0]}: {'o' if into and wanted[3] else 'i'}{k}"
+                f"{wanted.word}: {'o' if into and wanted.owned else 'i'}{k}"
                 for k, wanted in enumerate(entries) if isinstance(wanted, tuple)
             )  # fmt: skip
             objects = ", ".join(f"{each.index}: i{k}" for k, each in enumerate(entries) if isinstance(each, Opaque))
@@ -120,8 +124,8 @@ class Source:
     def _results(self, into: bool) -> list[str]:
         entries = self._program.entries
         homes = {
-            wanted[0]: f"{'o' if into else 'i'}{k}"
-            for k, wanted in enumerate(entries) if isinstance(wanted, tuple) and wanted[3]
+            wanted.word: f"{'o' if into else 'i'}{k}"
+            for k, wanted in enumerate(entries) if isinstance(wanted, tuple) and wanted.owned
         }  # fmt: skip
         lines, results = [], []
         # What the caller holds, or another result is.
@@ -134,6 +138,8 @@ class Source:
                     lines += [f"else: r{k} = k{k}(r{k})"] * (kind is not None)
                 elif kind is not None:
                     result = f"k{k}(r{k})"
+            elif isinstance(cell, Stream):
+                result = f"calls.state({cell.index})"
             elif isinstance(cell, Opaque):
                 found = f"calls.objects[{cell.index}]"
                 result = f"apart({found})" if cell.index in shared else found
@@ -166,7 +172,7 @@ class Instance:
         scratch = room[start:]
         blocks = np.tile(program.template, (program.threads, 1))
         bases = [address_of(scratch) + number * program.scratch for number in range(program.threads)]
-        calls, fetched = Calls(program.calls, scratch, blocks[0]), None
+        calls, fetched = Calls(program.calls, program.drawers, scratch, blocks[0]), None
         if (look := program.look) is not None:
             blocks[:, [look + FIRST_BLOCK, look + CALLED]] = address_of(blocks), id(calls)
             fetched = blocks[:, look + FETCHED : look + FETCHED + 3]
@@ -188,7 +194,7 @@ class Instance:
         self._known |= {f"base{number}": base for number, base in enumerate(bases)}
         for k, wanted in enumerate(program.entries):
             if isinstance(wanted, tuple):
-                self._known |= {f"s{k}": wanted[1], f"d{k}": wanted[2]}
+                self._known |= {f"s{k}": wanted.shape, f"d{k}": wanted.dtype}
         for k, (cell, kind, _) in enumerate(program.outs):
             self._known |= {f"c{k}": cell, f"k{k}": kind}
             if isinstance(cell, Cell) and is_fixed(cell):
@@ -229,10 +235,10 @@ def _apart(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _admitted(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array of the expected kind in C order. Raises ValueError for another one."""
+def _admitted(value: Any, shape: tuple[int, ...], dtype: Any, is_open: bool) -> Any:
+    """An array of the expected kind in C order; ``is_open``: its rows are. Raises ValueError for another one."""
     array = np.array(value, order="C")
-    if array.shape != shape or array.dtype != dtype:
+    if array.shape[is_open:] != shape or array.dtype != dtype:
         _misfit(array, shape, dtype)
     return array
 

@@ -246,13 +246,20 @@ def _complex_power(f: Function, x: Scalar, y: Scalar) -> str:
 
 def _by_python(e: Emitter, function: Any, operands: Sequence[Scalar], dtype: Dtype) -> str:
     """What a function of Python's makes of numbers: it is called at a tenth of what a call of a node costs."""
-    if dtype not in (_INT, _FLOAT):
-        raise Unsupported(f"{function.__name__} of dtype {dtype}")
+    word = e.memory.word()
+    e.memory.fixed[word] = id(function)
+    return asked(e, word, operands, dtype)
+
+
+def asked(e: Emitter, word: int, operands: Sequence[Scalar], dtype: Dtype) -> str:
+    """The same of the function whose address stands in a word of the block. Ints and floats go in and out."""
+    if any(kind not in (_INT, _FLOAT) for kind in (dtype, *(value.dtype for value in operands))):
+        raise Unsupported(f"a call with numbers of other dtypes than {_INT} and {_FLOAT}")
+    if len(operands) > _MOST_OPERANDS:
+        raise Unsupported("a call with many numbers")
     f, count = e.function, len(operands)
     looking.allow(e)
     e.asks = True
-    word = e.memory.word()
-    e.memory.fixed[word] = id(function)
     numbers, out = f.variable(f"[{count} x i64]"), f.variable("i64")
     floats = 0
     for k, value in enumerate(operands):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from futurex.kernels.compiling import is_behind
+from futurex.kernels.loops import streams
 from futurex.kernels.loops.arrays import Array, Extent, Opaque
 from futurex.kernels.loops.calls import Cell
 from futurex.kernels.loops.emit import STORED, Emitter, Value
@@ -22,11 +24,27 @@ from futurex.kernels.numba_.compiler import compiled
 from futurex.kernels.numba_.emit import slot_format
 from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
+from futurex.tree.dims import is_static
 
+_INT = np.dtype(np.int64)
 _PAGE = 4096
+_MOST_ROWS = 1 << 40
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
-Entry = tuple[int, tuple[int, ...], Any, bool] | Opaque | None
-"""Word, shape, dtype and ownership of an array in; an object; a number."""
+
+
+class Given(NamedTuple):
+    """An array in: the word of its address, its shape and type, and whether it may be overwritten. ``open``: how many
+    rows it has stands in the next word, and ``shape`` is that of a row."""
+
+    word: int
+    shape: tuple[int, ...]
+    dtype: Any
+    owned: bool
+    open: bool = False
+
+
+Entry = Given | Opaque | None
+"""An array in; an object; a number."""
 
 
 class Program:
@@ -34,14 +52,16 @@ class Program:
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
     number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
     one part, which up to ``threads`` OpenMP threads run on all of them. What owned inputs with a number in ``refilled``
-    hold does not matter.
+    hold does not matter. Arrays of unknown extents are objects; those of which only the number of rows is not known
+    are arrays with ``open_rows``, of which nothing is overwritten.
     """
 
     def __init__(
         self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1,
-        refilled: Collection[int] = (),
+        refilled: Collection[int] = (), open_rows: bool = False,
     ) -> None:  # fmt: skip
         emitter = Emitter(avals)
+        self._open_rows = open_rows
         self.refilled = refilled
         parts = self.parts = split.parts if split is not None else 1
         self.threads = min(threads, parts) if openmp() is not None else 1
@@ -61,7 +81,7 @@ class Program:
         self.in_scratch = np.array(memory.in_scratch, np.int64).reshape(-1, 2)
         self.in_block = memory.in_block
         self.look = emitter.look
-        self.calls = emitter.calls
+        self.calls, self.drawers = emitter.calls, emitter.drawers
         self.kept = memory.kept
         self.objects = emitter.objects
         self.template = np.zeros(memory.words, np.int64)
@@ -81,8 +101,17 @@ class Program:
         inputs: list[Any] = []
         scalars: list[tuple[int, Any]] = []
         for k, aval in enumerate(avals):
-            if not aval.static or aval.dtype not in STORED:
-                handed = emitter.opaque()
+            if self._open_rows and _has_open_rows(aval) and (split is None or split.axes[k] is None):
+                slot = emitter.memory.slot((1, *aval.shape[1:]), aval.dtype, owned=False)
+                scalars.append((word := emitter.memory.word(), _INT))
+                rows = Extent(f"%in{word}", emitter.most_rows(aval.shape[1:]) if k < owned else _MOST_ROWS)
+                if k < owned:  # it is carried, in memory that has to be set aside
+                    emitter.function.fail_if(emitter.function.emit(f"icmp ugt i64 {rows.register}, {rows.most}"))
+                inputs.append(replace(slot, shape=(rows, *aval.shape[1:])))
+                self.entries.append(Given(slot.place.index, aval.shape[1:], aval.dtype, False, open=True))
+                codes.append("qq")
+            elif not aval.static or aval.dtype not in STORED:
+                handed = streams.new(emitter) if streams.is_state(aval) else emitter.opaque()
                 self.entries.append(handed)
                 inputs.append(handed)
             elif aval.shape or aval.dtype.kind == "c":
@@ -92,7 +121,7 @@ class Program:
                 else:
                     made = emitter.memory.share(aval.shape, aval.dtype, axis, self.parts, owned=k < owned)
                     emitter.homes[made.place] = made
-                self.entries.append((made.place.index, aval.shape, aval.dtype, made.owned))
+                self.entries.append(Given(made.place.index, aval.shape, aval.dtype, made.owned))
                 codes.append("q")
                 inputs.append(made if aval.shape else _number(emitter, made, aval.weak))
             else:
@@ -111,8 +140,9 @@ class Program:
         """An array, and whether its memory is ours; an object; a number's type."""
         unpacked = []
         taken: set[Any] = set()
-        own = {entry[0] for entry in self.entries if isinstance(entry, tuple) and entry[3]}
+        own = {entry.word for entry in self.entries if isinstance(entry, Given) and entry.owned}
         weak = [isinstance(value, Scalar) and value.weak for value in results]
+        streams.check(emitter, *results)
         results = [_in_memory(emitter, value) for value in results]
         for value in results:
             if isinstance(value, Scalar):
@@ -169,6 +199,11 @@ class Program:
     def release(self) -> None:
         """Keep no memory for further calls."""
         self._instances.clear()
+
+
+def _has_open_rows(aval: Aval) -> bool:
+    """Is at most the number of its rows not known before the run?"""
+    return not aval.static and aval.dtype in STORED and is_static(aval.shape[1:])
 
 
 def _number(e: Emitter, value: Array, weak: bool) -> Scalar:
