@@ -16,6 +16,7 @@ from futurex.kernels.numba_ import (
     added,
     compiler,
     complexes,
+    draws,
     dropout,
     labels,
     moments,
@@ -44,7 +45,8 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
 _WRITTEN = {
-    "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
+    "dropout": dropout.claim, "random_bits": draws.claim, "random_uniform": draws.claim,
+    "random_normal": draws.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
     "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
@@ -60,8 +62,8 @@ _Check = tuple[tuple[int, ...], Any, int, Lie]
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums, places, what
-    places pick or add up, and searches."""
+    """Compiled kernels for fused regions, maximum pooling, dropout and random numbers, tiles of images, running sums,
+    places, what places pick or add up, and searches."""
 
     name = "numba"
 
