@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import futurex as fx
-import futurex.ops  # noqa: F401  (registers the records)
 from futurex.kernels.numba_ import NumbaBackend, channels
 from futurex.tree import Aval, apply, param, record
 

@@ -23,7 +23,7 @@ from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
 
-LEAST_ELEMENTS = 256
+LEAST_ELEMENTS = 64
 """Fewer stay with NumPy."""
 _ALL, _PICKED = ("s", None, None, None), ("d", 0)
 _TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u4": "i32", "u8": "i64"}
