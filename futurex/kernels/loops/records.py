@@ -7,7 +7,6 @@ code fills in what is not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _HEADER = 7  # function, data, outer dimensions, operands, and where dimensions, steps and arguments stand
-_SHORT = 256  # elements of the loops inside a generated one
-_SHORT_ROW = 64
+_SHORT_ROW = 64  # elements for which a call of a loop takes longer than the loop
+_FEW = 4  # rounds of further loops inside: LLVM writes all of them out, and takes as long
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,11 @@ def run_nested(
     a call of an inner loop takes as long as some fifty elements."""
     extents, columns = merged(tuple(shape), strides)
     inside: list[int] = []
-    while len(extents) > 1 and isinstance(row := extents[-1], int) and math.prod(inside) * row <= _SHORT:
+    while len(extents) > 1 and isinstance(row := extents[-1], int) and row <= (_SHORT_ROW if not inside else _FEW):
         inside.insert(0, row)
         extents.pop()
+        if row > _FEW:
+            break
     count: Size = extents.pop() if extents else 1
     outer = len(extents)
     own = columns[outer:] or [(0,) * len(operands)]
