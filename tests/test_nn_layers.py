@@ -139,6 +139,18 @@ def test_group_and_instance_norm(shape):
         np.testing.assert_allclose(fx.nn.instance_norm(x, scale, shift), expected(6), rtol=1e-10)
 
 
+def test_what_group_norm_adds_up_is_compiled():
+    """Over positions first, then over the few channels of a group: NumPy takes 10 ns an element for both at once."""
+
+    def loss(x, scale, shift):
+        return (fx.nn.group_norm(x, 8, scale, shift) ** 2).sum()
+
+    x, ones = np.ones((8, 32, 32, 32), np.float32), np.ones(32, np.float32)
+    plan = fx.futurize(fx.grad(loss, argnums=(0, 1, 2))).trace(x, ones, ones).plan
+    large = [each for each in plan.instructions if any(source.size == x.size for source in each.node.inputs)]
+    assert {each.kernel.backend for each in large} == {"numba"}
+
+
 def test_running_statistics_follow_the_batches_and_normalise_afterwards():
     rng = np.random.default_rng(5)
     scale, shift = np.array([2.0, 0.5]), np.array([1.0, -1.0])

@@ -90,8 +90,16 @@ def group_norm(x: Any, groups: int, scale: Any, shift: Any, eps: float = 1e-5) -
     shape, parts = shape_of(x, "x", "group_norm"), whole_number("group_norm: groups", groups, 1)
     if len(shape) < 2 or shape[-1] % parts:
         raise ValueError(f"group_norm: the channels of x {shape} do not make {groups} groups of one size")
-    grouped = x.reshape(*shape[:-1], parts, shape[-1] // parts)
-    return _standardised(grouped, (*range(1, len(shape) - 1), len(shape)), eps).reshape(shape) * scale + shift
+
+    def mean(values: Any) -> Any:
+        """Of each group, for each of its channels: first over the positions, which a kernel adds up as rows."""
+        found = values.mean(axis=tuple(range(1, len(shape) - 1))) if len(shape) > 2 else values
+        grouped = found.reshape(shape[0], parts, shape[-1] // parts)
+        every = np.broadcast_to(grouped.mean(axis=-1, keepdims=True), grouped.shape)
+        return every.reshape(shape[0], *(1,) * (len(shape) - 2), shape[-1])
+
+    centred = x - mean(x)
+    return centred / np.sqrt(mean(np.square(centred)) + float(eps)) * scale + shift
 
 
 def instance_norm(x: Any, scale: Any, shift: Any, eps: float = 1e-5) -> Any:

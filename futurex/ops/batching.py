@@ -86,6 +86,11 @@ def unchanged(name: str) -> BatchRule:
     return lambda size, batched, *inputs, **attrs: apply(name, *inputs, **attrs)
 
 
+def rows(name: str) -> BatchRule:
+    """The same op on one more axis of rows, which all inputs have."""
+    return lambda size, batched, *inputs, **attrs: apply(name, *everywhere(size, batched, inputs), **attrs)
+
+
 # -- contractions -----------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops import batching
 from futurex.ops.elementwise import where
 from futurex.ops.reduce import Axis, restore
 from futurex.tree.aval import Aval
@@ -216,12 +217,13 @@ op(
     "softmax_cross_entropy", _cross_entropy, aval=_cross_entropy_aval, decompose=_cross_entropy_decomposed, cost=_cost,
     vjp=lambda g, out, logits, labels: (apply("softmax_cross_entropy_grad", g, logits, labels), None),
     factors=lambda logits, labels: f"{_row_names(labels)} !c, {_row_names(labels)} -> {_row_names(labels)}",
-    samples=_cross_entropy_samples(False),
+    samples=_cross_entropy_samples(False), batch=batching.rows("softmax_cross_entropy"),
 )  # fmt: skip
 op(
     "softmax_cross_entropy_grad", _cross_entropy_grad, aval=_cross_entropy_grad_aval,
     decompose=_cross_entropy_grad_decomposed, samples=_cross_entropy_samples(True), cost=lambda g, x, labels: _cost(x),
     factors=lambda g, x, labels: f"{_row_names(g)}, {_row_names(g)} !c, {_row_names(g)} -> {_row_names(g)} !c",
+    batch=batching.rows("softmax_cross_entropy_grad"),
 )  # fmt: skip
 
 
@@ -238,6 +240,7 @@ op(
     aval=lambda labels, classes: Aval(labels.shape, _SHORT),
     factors=lambda labels, classes: f"{_row_names(labels)} -> {_row_names(labels)}",
     samples=lambda rng: [Sample((rng.integers(0, 4, (2, 3)),), {"classes": 4}, order=0)],
+    batch=batching.rows("checked_labels"),
 )  # fmt: skip
 
 
@@ -248,6 +251,7 @@ def _one_hot(labels: Any, classes: int, dtype: Any) -> Any:
 op(
     "one_hot", _one_hot, aval=lambda labels, classes, dtype: Aval((*labels.shape, classes), np.dtype(dtype)),
     factors=lambda labels, classes, dtype: f"{_row_names(labels)} -> {_row_names(labels)} !c",
+    batch=batching.rows("one_hot"),
     samples=lambda rng: [
         Sample((rng.integers(0, 4, (2, 3)),), {"classes": 4, "dtype": np.dtype("float32")}, order=0),
         Sample((np.array([-1, 0, 5], np.int8),), {"classes": 3, "dtype": np.dtype("float64")}, order=0),

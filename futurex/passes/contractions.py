@@ -38,18 +38,30 @@ LEAST_SPACE = 64 * 1024
 def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
     """The graph with ``matmul`` for each ``einsum`` that multiplies floating matrices, and for gradients of pointwise
     weights where it is faster; with ``free``, other large ones as a product of elements and a sum in a free order."""
-    if not any(node.op in ("einsum", "conv_weight_grad") for node in graph.nodes):
+    if not any(node.op in ("einsum", "conv_weight_grad") or _is_outer(node) for node in graph.nodes):
         return graph
 
     def rule(node: Node) -> Node | None:
         if node.op == "conv_weight_grad":
             return _pointwise_weights(node)
+        if _is_outer(node):
+            return apply("add", apply("multiply", *node.inputs), node.dtype.type(0))  # sums begin with a positive zero
         if node.op != "einsum":
             return None
         product = _as_matmul(node)
         return _as_sum(node) if product is None and free else product
 
     return rewrite(graph, rule)
+
+
+def _is_outer(node: Node) -> bool:
+    """A stack of products of a column and a row, as gradients of each example's own are: for NumPy as many calls, and
+    each of their elements a sum of one."""
+    if node.op != "matmul" or not node.is_static or node.dtype not in (np.float32, np.float64):
+        return False
+    x, y = node.inputs
+    stacks = min(x.ndim, y.ndim) > 2 and x.dtype == y.dtype == node.dtype
+    return stacks and x.shape[-1] == 1 and node.size > node.shape[-2] * node.shape[-1]
 
 
 def _pointwise_weights(node: Node) -> Node | None:

@@ -113,6 +113,23 @@ def test_what_runs_example_by_example_is_told():
     assert "vmap runs random_uniform example by example" in mapped.explain()
 
 
+def test_labels_of_examples_are_rows():
+    def loss(w, x, label):
+        return fx.nn.softmax_cross_entropy(x @ w, label)
+
+    rng = np.random.default_rng(0)
+    w, x, labels = rng.normal(size=(3, 4)), rng.normal(size=(5, 3)), rng.integers(0, 4, 5)
+    for function in (loss, fx.grad(loss)):
+        every = fx.vmap(function, in_axes=(None, 0, 0))
+        expected = [np.asarray(function(w, *row)) for row in zip(x, labels, strict=True)]
+        np.testing.assert_allclose(every(w, x, labels), expected, rtol=1e-12)
+        assert "example by example" not in every.explain()
+    np.testing.assert_array_equal(fx.vmap(lambda k: fx.nn.one_hot(k, 4))(labels), np.eye(4)[labels])
+    scores = fx.vmap(fx.nn.softmax_cross_entropy, in_axes=(None, 0))  # one example, what each label would cost
+    np.testing.assert_allclose(scores(x[0], np.arange(3)), -fx.nn.log_softmax(x[0]).result(), rtol=1e-12)
+    assert "example by example" not in scores.explain()
+
+
 def talking(x):
     print("x is", x)
     return x * 2

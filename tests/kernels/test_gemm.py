@@ -102,6 +102,26 @@ def test_rows_are_divided_into_tiles_of_two_heights():
         check((rows, 259), (259, 64), threads=2)  # 48 rows, and what is left of them
 
 
+def test_operands_that_lie_as_before_are_not_looked_at_again(monkeypatch):
+    rng = np.random.default_rng(3)
+    node, kernel = claimed((40, 300), (300, 70))
+    product, out = kernel.late, np.empty(node.shape, FLOAT32)
+
+    def products():
+        return [operand(rng, shape, turned) for shape, turned in (((40, 300), False), ((300, 70), False))]
+
+    product(out, *products())
+    monkeypatch.setattr(panels, "numbers", None)
+    for _ in range(3):
+        x, y = products()
+        np.testing.assert_allclose(product(out, x, y), x @ y, rtol=1e-4, atol=1e-4)
+    monkeypatch.undo()
+    for x in (operand(rng, (40, 300), True), rng.standard_normal((40, 310), dtype=FLOAT32)[:, 7:307]):
+        np.testing.assert_allclose(product(out, x, y), x @ y, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="built for float32 arrays"):
+        product(out, x[:-1], y)
+
+
 @pytest.mark.parametrize(
     ("rows", "threads", "tickets"), [(784, 2, (16, 12)), (1000, 4, (32, 16)), (479, 2, (8, 4)), (784, 1, (8, 4))]
 )
@@ -109,7 +129,7 @@ def test_long_products_are_cut_into_parts(rows, threads, tickets, narrow):
     x, y = operand(np.random.default_rng(rows), (rows, 66), True), np.ones((66, 512), FLOAT32)
     product = claimed(x.shape, y.shape, (True, False), threads=threads)[1].late
     out, alone = np.empty((2, rows, 512), FLOAT32)
-    assert product.share(product.block(product.lies((out, x, y)), (out, x, y))).tickets == tickets[narrow]
+    assert product.share(product.found((out, x, y))[1]).tickets == tickets[narrow]
     product(out, x, y)
     claimed(x.shape, y.shape, (True, False))[1].late(alone, x, y)
     np.testing.assert_array_equal(out, alone)

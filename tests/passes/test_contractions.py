@@ -142,3 +142,31 @@ def test_the_gradient_of_pointwise_weights_is_a_product(channels, filters):
 def test_other_gradients_of_weights_stay(other):
     graph = pointwise(**{"channels": 8, "filters": 256, **other})
     assert [node.op for node in optimise(graph).nodes].count("conv_weight_grad") == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("first", "second"), [((6, 7, 1), (6, 1, 9)), ((6, 7, 1), (1, 1, 9)), ((2, 1, 7, 1), (3, 1, 9))]
+)
+def test_stacks_of_outer_products_are_elementwise(first, second, dtype):
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal(shape).astype(dtype) for shape in (first, second))
+    x.flat[0], y.flat[:2], y.flat[2] = -0.0, (np.inf, np.nan), 0.0
+    x.flat[1] = -1.0
+    inputs = [param(Aval(each.shape, each.dtype)) for each in (x, y)]
+    graph = optimise(Graph(inputs, [apply("matmul", *inputs)]))
+    assert all(node.op != "matmul" for node in graph.nodes)
+    (found,) = compile_plan(graph, optimised=True).run([x, y])
+    with np.errstate(invalid="ignore"):
+        wanted = x @ y
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+@pytest.mark.parametrize(("first", "second", "dtype"), [
+    ((7, 1), (1, 9), "f8"), ((6, 7, 2), (6, 2, 9), "f8"), ((1, 7, 1), (1, 1, 9), "f8"), ((6, 7, 1), (6, 1, 9), "i8"),
+])  # fmt: skip
+def test_other_products_stay(first, second, dtype):
+    inputs = [param(Aval(each, np.dtype(dtype))) for each in (first, second)]
+    graph = optimise(Graph(inputs, [apply("matmul", *inputs)]))
+    assert any(node.op == "matmul" for node in graph.nodes)

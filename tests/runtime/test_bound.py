@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from futurex.kernels import steps
+from futurex.kernels import gemm, steps
 from futurex.kernels.backends import default_backends
 from futurex.kernels.numba_.backend import _BoundLoop
 from futurex.kernels.numba_.labels import BoundLabels
@@ -288,6 +288,27 @@ def test_arrays_may_move(graph, donate, threads):
             np.testing.assert_array_equal(left, right)
         held += zip(got, [each.copy() for each in got], strict=True)
     assert all((left == right).all() for left, right in held)  # nothing was written there later
+
+
+def test_products_follow_their_operands(monkeypatch):
+    """As in a step of training, whose parameters are other arrays each time."""
+    x, w, b = array((64, 96), "x"), array((96, 96), "w"), array((96,), "b")
+    graph = Graph([x, w, b], [apply("maximum", x @ w + b, 0.0) @ w])
+    plan = compile_plan(graph, threads=1)
+    rng = np.random.default_rng(5)
+    made, aim, held = [], gemm.BoundProduct.aim, []
+    monkeypatch.setattr(gemm.BoundProduct, "aim", lambda *args: made.append(1) or aim(*args))
+    for run in range(10):
+        args = [rng.standard_normal(each.shape).astype(F4) for each in graph.params]
+        held.append((args, plan.run(args)[0]))
+        if run == 4:
+            assert made
+            made.clear()
+    assert not made
+    columns = [held[0][0][0], np.asfortranarray(held[0][0][1]), held[0][0][2]]
+    held.append((columns, plan.run(columns)[0]))
+    for (x, w, b), got in held:
+        np.testing.assert_allclose(got, np.maximum(x @ w + b, 0) @ w, rtol=1e-3, atol=1e-3)
 
 
 def test_what_is_followed_is_not_aimed_again(aimed):

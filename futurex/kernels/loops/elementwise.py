@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.kernels.loops import arrays, kernels, records, values
-from futurex.kernels.loops.arrays import Array, Shape
+from futurex.kernels.loops.arrays import Array, Shape, Strides
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar, supported
@@ -40,7 +40,9 @@ def of_node(e: Emitter, node: Node, inputs: Sequence[Value]) -> Value:
     out = e.result(shape, node.dtype)
     by_one = node.op in REMAINDERS and out.dtype.kind == "f" and out.dtype in SUPPORTED  # in NumPy, which takes longer
     by_one = by_one and resolved_loop(node) is not None
-    if loop is not None and out.dtype == loop.output and not by_one:
+    strides = [arrays.broadcast_strides(e.function, value, shape) for value in inputs if isinstance(value, Array)]
+    short = resolved_loop(node) is not None and records.in_short_rows(shape, [*strides, out.strides])
+    if loop is not None and out.dtype == loop.output and not (by_one or short):
         operands = [operand(e, value, dtype) for value, dtype in zip(inputs, loop.inputs, strict=True)]
         strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, out)]
         records.run(e, loop, [*operands, out], shape, strides)
@@ -66,14 +68,15 @@ def generated(e: Emitter, inputs: Sequence[Value], outs: Sequence[Array], comput
     shape = outs[0].shape
     operands = [value if isinstance(value, Array) else e.cell(value) for value in inputs]
     strides = [arrays.broadcast_strides(e.function, each, shape) for each in (*operands, *outs)]
-    _, columns = arrays.merged(shape, strides)
-    steps = columns[-1] if columns else (0,) * len(strides)
     weak = [isinstance(value, Scalar) and value.weak for value in inputs]
     kinds = [(each.dtype, python) for each, python in zip(operands, weak, strict=True)]
     for dtype, _ in kinds:
         supported(dtype)
-    kernel = kernels.elementwise(e, kinds, [out.dtype for out in outs], steps, compute)
-    records.run(e, kernel, [*operands, *outs], shape, strides)
+
+    def write(inside: Sequence[int], columns: Sequence[Strides]) -> records.Kernel:
+        return kernels.elementwise(e, kinds, [out.dtype for out in outs], inside, columns, compute)
+
+    records.run_nested(e, write, [*operands, *outs], shape, strides)
 
 
 def fused(e: Emitter, node: Node, inputs: Sequence[Value]) -> Any:
@@ -212,6 +215,9 @@ def assign(e: Emitter, target: Array, value: Value, add: bool = False) -> None:
                       lambda operands: [values.converted(e.function, operands[0], dtype)])  # fmt: skip
             return
     strides = [arrays.broadcast_strides(f, value, target.shape), target.strides]
+    if not add and dtype in SUPPORTED and records.in_short_rows(target.shape, strides):
+        generated(e, [value], [target], lambda operands: [operands[0].register])
+        return
     loop: InnerLoop | None
     if add:
         loop = inner_loop(np.add, (dtype, dtype), dtype)

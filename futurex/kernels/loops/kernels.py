@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from futurex.kernels.loops.arrays import Strides
 from futurex.kernels.loops.function import FAIL, Function
 from futurex.kernels.loops.records import Kernel
 from futurex.kernels.loops.values import Scalar
@@ -101,31 +102,77 @@ class Draft:
 
     def at(self, k: int, index: str, step: int) -> str:
         """The address of an element of operand ``k``."""
-        if not step:
-            return self.pointers[k]
-        offset = self.function.emit(f"mul nsw i64 {index}, {step}")
-        return self.function.emit(f"getelementptr inbounds i8, ptr {self.pointers[k]}, i64 {offset}")
+        return self.at_all(k, [index], [step])
+
+    def at_all(self, k: int, indices: Sequence[str], steps: Sequence[int]) -> str:
+        """The address of an element of operand ``k`` in nested loops."""
+        place = self.pointers[k]
+        for index, step in zip(indices, steps, strict=True):
+            if step:
+                offset = self.function.emit(f"mul nsw i64 {index}, {step}")
+                place = self.function.emit(f"getelementptr inbounds i8, ptr {place}, i64 {offset}")
+        return place
+
+    @contextmanager
+    def nest(self, inside: Sequence[int]) -> Iterator[list[str]]:
+        """``for i in range(n)``, and loops of known lengths in it; gives the indices."""
+        with ExitStack() as stack:
+            extents: list[int | str] = ["%n", *inside]
+            yield [stack.enter_context(self.function.counted(extent)) for extent in extents]
 
 
 def elementwise(
     e: Emitter,
     ins: Sequence[tuple[Dtype, bool]],
     outs: Sequence[Dtype],
-    steps: Sequence[int],
+    inside: Sequence[int],
+    columns: Sequence[Strides],
     compute: Callable[[list[Scalar]], Sequence[str]],
 ) -> Kernel:
-    """``outs[i] = compute(ins[i])``; each input is a dtype and whether it is a Python number, which does not move."""
+    """``outs[i] = compute(ins[i])``; each input is a dtype and whether it is a Python number, which does not move.
+    ``columns``: the steps of the operands in the loop over ``i``, and in each of those ``inside`` it."""
     with e.kernels.building(e, len(ins) + len(outs)) as draft:
         f = draft.function
+        steps = [[column[k] for column in columns] for k in range(len(ins) + len(outs))]
         still = {
             k: Scalar(f.load(dtype, draft.pointers[k]), dtype, weak)
-            for k, (dtype, weak) in enumerate(ins) if not steps[k]
+            for k, (dtype, weak) in enumerate(ins) if not any(steps[k])
         }  # fmt: skip
-        with f.counted("%n") as i:
+        with draft.nest(inside) as indices:
             operands = [
-                still[k] if k in still else Scalar(f.load(dtype, draft.at(k, i, steps[k])), dtype, weak)
+                still[k] if k in still else Scalar(f.load(dtype, draft.at_all(k, indices, steps[k])), dtype, weak)
                 for k, (dtype, weak) in enumerate(ins)
             ]
             for k, (dtype, found) in enumerate(zip(outs, compute(operands), strict=True), len(ins)):
-                f.store(dtype, found, draft.at(k, i, steps[k]))
+                f.store(dtype, found, draft.at_all(k, indices, steps[k]))
+    return draft.kernel
+
+
+def accumulating(
+    e: Emitter, dtype: Dtype, inside: Sequence[int], columns: Sequence[Strides],
+    compute: Callable[[list[Scalar]], str],
+) -> Kernel:  # fmt: skip
+    """``total[i] = compute(total[i], x[i])``, where ``i`` stands for several elements in turn."""
+    with e.kernels.building(e, 2) as draft:
+        f = draft.function
+        with draft.nest(inside) as indices:
+            total, x = (draft.at_all(k, indices, [column[k] for column in columns]) for k in range(2))
+            found = compute([Scalar(f.load(dtype, place), dtype, False) for place in (total, x)])
+            f.store(dtype, found, total)
+    return draft.kernel
+
+
+def of_rows(
+    e: Emitter, dtype: Dtype, inside: Sequence[int], columns: Sequence[Strides], row: tuple[int, int],
+    compute: Callable[[Scalar, list[Scalar]], str],
+) -> Kernel:  # fmt: skip
+    """``total[i] = compute(total[i], x[i])`` where ``x[i]`` is a row: so many elements, so many bytes apart."""
+    count, step = row
+    with e.kernels.building(e, 2) as draft:
+        f = draft.function
+        with draft.nest(inside) as indices:
+            total, x = (draft.at_all(k, indices, [column[k] for column in columns]) for k in range(2))
+            places = [f.emit(f"getelementptr inbounds i8, ptr {x}, i64 {k * step}") for k in range(count)]
+            held, *elements = (Scalar(f.load(dtype, place), dtype, False) for place in (total, *places))
+            f.store(dtype, compute(held, elements), total)
     return draft.kernel

@@ -7,7 +7,7 @@ code fills in what is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _HEADER = 7  # function, data, outer dimensions, operands, and where dimensions, steps and arguments stand
+_SHORT_ROW = 64  # elements for which a call of a loop takes longer than the loop
+_FEW = 4  # rounds of further loops inside: LLVM writes all of them out, and takes as long
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,34 @@ def run(
     count: Size = extents.pop() if extents else 1
     inner = columns.pop() if columns else (0,) * len(operands)
     emit(e, callee, operands, [count], inner, extents, columns)
+
+
+def run_nested(
+    e: Emitter,
+    write: Callable[[Sequence[int], Sequence[Strides]], Kernel],
+    operands: Sequence[Array],
+    shape: Sequence[Size],
+    strides: Sequence[Strides],
+) -> None:
+    """Run a loop that ``write`` generates for the lengths of the short loops inside it, and the steps in all of them:
+    a call of an inner loop takes as long as some fifty elements."""
+    extents, columns = merged(tuple(shape), strides)
+    inside: list[int] = []
+    while len(extents) > 1 and isinstance(row := extents[-1], int) and row <= (_SHORT_ROW if not inside else _FEW):
+        inside.insert(0, row)
+        extents.pop()
+        if row > _FEW:
+            break
+    count: Size = extents.pop() if extents else 1
+    outer = len(extents)
+    own = columns[outer:] or [(0,) * len(operands)]
+    emit(e, write(inside, own), operands, [count], own[0], extents, columns[:outer])
+
+
+def in_short_rows(shape: Sequence[Size], strides: Sequence[Strides]) -> bool:
+    """Are there several rows of so few elements that a call for each of them takes longer than they do?"""
+    extents, _ = merged(tuple(shape), strides)
+    return len(extents) > 1 and isinstance(extents[-1], int) and extents[-1] <= _SHORT_ROW
 
 
 def run_core(

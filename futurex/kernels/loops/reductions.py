@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from futurex.kernels.loops import elementwise, kernels, records
-from futurex.kernels.loops.arrays import Array, Extent, Size, merged, plus
+from futurex.kernels.loops import elementwise, kernels, records, values
+from futurex.kernels.loops.arrays import Array, Extent, Size, Strides, merged, plus
 from futurex.kernels.loops.records import Kernel
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import inner_loop
 from futurex.kernels.loops.values import Scalar, constant, supported
+from futurex.ops.fusion import SUPPORTED
 from futurex.ops.reduce import axes_of
 from futurex.tree.node import Node
 
@@ -27,6 +29,8 @@ _UFUNCS: dict[str, Any] = {
     "all": np.logical_and,
 }  # fmt: skip
 _BUFFER = 8192  # elements that NumPy's iterator reads at a time where dimensions do not merge
+_WORDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_CHAINS = 8  # of a pairwise sum of at most 128 elements
 _NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
@@ -57,8 +61,54 @@ def reduced(e: Emitter, name: str, x: Array, axes: tuple[int, ...], dtype: Dtype
         if math.prod(x.capacity) > _BUFFER:
             raise Unsupported("a reduction that NumPy takes in pieces")
         x = e.copied(x)  # as NumPy's iterator fills its buffer
-    records.run(e, loop, [whole, x, whole], x.shape, [whole.strides, x.strides, whole.strides])
+    if not _short(e, name, x, whole):
+        records.run(e, loop, [whole, x, whole], x.shape, [whole.strides, x.strides, whole.strides])
     return out
+
+
+def _short(e: Emitter, name: str, x: Array, whole: Array) -> bool:
+    """Rows of a few elements, for which calling NumPy's loop would take longer than the loop: generated code in the
+    same order. Rows that are added up element by element are elementwise operations; those of which each becomes a
+    number are added up in pairs, as NumPy does."""
+    dtype, strides = x.dtype, [whole.strides, x.strides]
+    known = name in _WORDS and dtype in SUPPORTED and dtype.kind in "iuf"
+    if not known or not records.in_short_rows(x.shape, strides):
+        return False
+
+    def of_two(*pair: Scalar) -> Scalar:
+        return Scalar(values.in_loop(e.function, _WORDS[name], pair, (dtype, dtype), dtype), dtype, False)
+
+    def across(inside: Sequence[int], columns: Sequence[Strides]) -> records.Kernel:
+        return kernels.accumulating(e, dtype, inside, columns, lambda pair: of_two(*pair).register)
+
+    extents, columns = merged(x.shape, strides)
+    if columns[-1][0]:
+        records.run_nested(e, across, [whole, x], x.shape, strides)
+        return True
+    count, (_, step) = extents.pop(), columns.pop()
+    if name == "prod" or not isinstance(count, int):
+        return False
+
+    def along(inside: Sequence[int], columns: Sequence[Strides]) -> records.Kernel:
+        def compute(total: Scalar, elements: list[Scalar]) -> str:
+            return of_two(total, _in_pairs(of_two, elements)).register
+
+        return kernels.of_rows(e, dtype, inside, columns, (count, step), compute)
+
+    records.run_nested(e, along, [whole, x], extents, [tuple(column[k] for column in columns) for k in range(2)])
+    return True
+
+
+def _in_pairs(of_two: Callable[[Scalar, Scalar], Scalar], elements: list[Scalar]) -> Scalar:
+    """The elements of a row as NumPy's pairwise sum takes them: less than eight one after the other, else in eight
+    chains, which are added up in pairs, and what is left one after the other."""
+    whole = len(elements) - len(elements) % _CHAINS
+    if whole:
+        chains = [functools.reduce(of_two, elements[k:whole:_CHAINS]) for k in range(_CHAINS)]
+        while len(chains) > 1:
+            chains = [of_two(*pair) for pair in zip(chains[::2], chains[1::2], strict=True)]
+        elements = [*chains, *elements[whole:]]
+    return functools.reduce(of_two, elements)
 
 
 def _result(e: Emitter, x: Array, axes: tuple[int, ...], dtype: Dtype, keepdims: bool) -> tuple[Array, Array]:

@@ -13,8 +13,10 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.interpreted import Interpreted
 from futurex.kernels.numba_ import (
+    added,
     compiler,
     complexes,
+    draws,
     dropout,
     labels,
     moments,
@@ -43,10 +45,11 @@ from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
 _WRITTEN = {
-    "dropout": dropout.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
+    "dropout": dropout.claim, "random_bits": draws.claim, "random_uniform": draws.claim,
+    "random_normal": draws.claim, "max_pool": pool.claim, "max_pool_places": pool.claim,
     "max_pool_spread": pool.claim, "tile_transform": tiles.claim, "tile_assemble": tiles.claim,
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
-    "gather": picked.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
+    "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
@@ -59,8 +62,8 @@ _Check = tuple[tuple[int, ...], Any, int, Lie]
 
 
 class NumbaBackend:
-    """Compiled kernels for fused regions, maximum pooling, dropout, tiles of images, running sums, places, what
-    places pick, and searches."""
+    """Compiled kernels for fused regions, maximum pooling, dropout and random numbers, tiles of images, running sums,
+    places, what places pick or add up, and searches."""
 
     name = "numba"
 
@@ -72,8 +75,9 @@ class NumbaBackend:
             if call is None:
                 return None
             return Kernel(
-                call, self.name, True, contiguous=True, exclusive=call.exclusive, late=call, bind=bind, own=call.own
-            )
+                call, self.name, True, call.inplace, contiguous=True, exclusive=call.exclusive, late=call, bind=bind,
+                own=call.own,
+            )  # fmt: skip
         if node.op == "checked_labels":
             return labels.claim(node, self.name)
         if node.op in _BLOCKWISE:

@@ -45,9 +45,11 @@ def tasks(examples: int, channels: int, block: int, threads: int) -> tuple[int, 
 
 class Written:
     """The kernel of one node; until it is compiled, and where LLVM refuses it, NumPy computes it. ``exclusive``: one
-    call at a time; ``own``: bytes that it keeps between calls."""
+    call at a time; ``own``: bytes that it keeps between calls; ``inplace``: inputs in whose memory the result may
+    be written."""
 
     exclusive, own = False, 0
+    inplace: tuple[int, ...] = ()
 
     def __init__(self, node: Node, threads: int, text: str, geometry: Sequence[int]) -> None:
         self.node = node

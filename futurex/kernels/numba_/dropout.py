@@ -14,16 +14,14 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import TYPES, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
+from futurex.kernels.numba_.draws import BLOCK, in_all_lanes, philox
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
-from futurex.ops.random import MULTIPLIERS, STREAMS, WEYL
 from futurex.tree.node import Node
 
 _BLOCKS = 8
-_WORDS = 4
-GROUP = _BLOCKS * _WORDS
+GROUP = _BLOCKS * BLOCK
 """Elements that are drawn at once."""
-_ROUNDS = 10
 _WIDE = f"<{_BLOCKS} x i64>"
 _MASK = splat(_WIDE, str(0xFFFFFFFF))
 _HALF = splat(_WIDE, "32")
@@ -58,7 +56,7 @@ class Dropout(Written):
     def block(self, first: int, key: int, addresses: Sequence[int]) -> bytes:
         """The parameters of the code; elements are drawn from number ``first`` on."""
         low, high = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
-        return self.layout.pack(self.groups, first // _WORDS, low, high, self.threshold, self.scale, *addresses)
+        return self.layout.pack(self.groups, first // BLOCK, low, high, self.threshold, self.scale, *addresses)
 
     def fits(self, arrays: Sequence[Any]) -> bool:
         """Are these arrays as the code wants them?"""
@@ -74,7 +72,7 @@ class Dropout(Written):
         if not self.entry.ready:
             self.entry = compiled(self.text, wait=self.wait)
         first = int(start) * self.row
-        if not self.entry.ready or first % _WORDS:
+        if not self.entry.ready or first % BLOCK:
             self.interpreted += not self.entry.ready
             np.copyto(out, self.node.record.run((x, key, start), self.node.attrs))
             return out
@@ -102,7 +100,7 @@ class _BoundDropout:
         """The step on these arrays; None where one does not lie as the code wants it, or the code is not there."""
         kernel, first = self.kernel, int(start) * self.kernel.row
         computed = isinstance(key, np.ndarray)  # may have another value the next time, in the same place
-        if computed or not kernel.ready or first % _WORDS or not kernel.fits((out, x)):
+        if computed or not kernel.ready or first % BLOCK or not kernel.fits((out, x)):
             return None
         self.words[:] = np.frombuffer(kernel.block(first, int(key), (address_of(out), address_of(x))), np.int64)
         if not self.steps:
@@ -115,10 +113,10 @@ def _text(dtype: np.dtype[Any], threaded: bool) -> str:
     element, _ = TYPES[dtype]
     code = Code()
     kind, words = f"<{GROUP} x {element}>", f"<{GROUP} x i32>"
-    limit = _splat_value(code, words, "i32", code.do("trunc i64 %threshold to i32"))
-    scale = _splat_value(code, kind, element, "%scale")
+    limit = in_all_lanes(code, words, "i32", code.do("trunc i64 %threshold to i32"))
+    scale = in_all_lanes(code, kind, element, "%scale")
     with code.loop("%low", "%high") as (group, _):
-        drawn = _philox(code, code.add("%first", code.multiply(group, str(_BLOCKS))))
+        drawn = _words(code, code.add("%first", code.multiply(group, str(_BLOCKS))))
         kept = code.do(f"icmp uge {words} {_in_order(code, drawn)}, {limit}")
         offset = code.multiply(group, str(GROUP))
         x = code.do(f"load {kind}, ptr {code.at(element, '%x', offset)}, align {dtype.itemsize}")
@@ -130,29 +128,12 @@ def _text(dtype: np.dtype[Any], threaded: bool) -> str:
     return module(parameters, code, threaded)
 
 
-def _philox(code: Code, first: str) -> list[str]:
+def _words(code: Code, first: str) -> list[str]:
     """The four words of each of eight blocks, in 64-bit lanes."""
     steps = ", ".join(f"i64 {k}" for k in range(_BLOCKS))
-    counter = code.do(f"add {_WIDE} {_splat_value(code, _WIDE, 'i64', first)}, <{steps}>")
-    c = [
-        code.do(f"and {_WIDE} {counter}, {_MASK}"), code.do(f"lshr {_WIDE} {counter}, {_HALF}"),
-        splat(_WIDE, str(STREAMS["dropout"])), splat(_WIDE, "0"),
-    ]  # fmt: skip
-    for number in range(_ROUNDS):
-        products = [
-            code.do(f"mul {_WIDE} {c[2 * k]}, {splat(_WIDE, str(int(factor)))}") for k, factor in enumerate(MULTIPLIERS)
-        ]
-        keys = []
-        for k in range(2):
-            moved = code.do(f"add i64 %key{k}, {number * WEYL[k]}")
-            keys.append(_splat_value(code, _WIDE, "i64", code.do(f"and i64 {moved}, {0xFFFFFFFF}")))
-        high = [code.do(f"lshr {_WIDE} {product}, {_HALF}") for product in products]
-        low = [code.do(f"and {_WIDE} {product}, {_MASK}") for product in products]
-        mixed = [
-            code.do(f"xor {_WIDE} {code.do(f'xor {_WIDE} {high[1 - k]}, {c[2 * k + 1]}')}, {keys[k]}") for k in range(2)
-        ]
-        c = [mixed[0], low[1], mixed[1], low[0]]
-    return c
+    counter = code.do(f"add {_WIDE} {in_all_lanes(code, _WIDE, 'i64', first)}, <{steps}>")
+    low, high = code.do(f"and {_WIDE} {counter}, {_MASK}"), code.do(f"lshr {_WIDE} {counter}, {_HALF}")
+    return philox(code, _WIDE, [low, high], "dropout")
 
 
 def _in_order(code: Code, drawn: list[str]) -> str:
@@ -166,12 +147,5 @@ def _in_order(code: Code, drawn: list[str]) -> str:
 
     one_after_the_other = list(range(2 * _BLOCKS))
     first, second = (joined(half, narrow[k], narrow[k + 1], one_after_the_other) for k in (0, 2))
-    order = [word * _BLOCKS + block for block in range(_BLOCKS) for word in range(_WORDS)]
+    order = [word * _BLOCKS + block for block in range(_BLOCKS) for word in range(BLOCK)]
     return joined(whole, first, second, order)
-
-
-def _splat_value(code: Code, kind: str, element: str, value: str) -> str:
-    """A vector with one value in every lane."""
-    count = kind[1:].split(" x ")[0]
-    one = code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-    return code.do(f"shufflevector {kind} {one}, {kind} poison, <{count} x i32> zeroinitializer")

@@ -154,6 +154,10 @@ def panels_of(rows: int, inner: int, columns: int, narrow: bool) -> tuple[Panel,
     return whole, end if end != whole else None, count
 
 
+NUMBERS = 18
+"""Of what :func:`numbers` gives."""
+
+
 def numbers(
     sizes: tuple[int, int, int, int], form: Form, count: int, threads: int, x: Steps, y: Steps, out: Steps,
     together: int = 0,

@@ -1,0 +1,118 @@
+"""What is added to rows of a table at places is machine code, and has the bits of ``np.add.at``."""
+
+import numpy as np
+import pytest
+
+import futurex as fx
+
+RNG = np.random.default_rng(8)
+
+
+def run(f, *args):
+    """The result, and by which backends it was computed."""
+    g = fx.futurize(f)
+    plan = g.trace(*args).plan
+    plan.prepare(wait=True)
+    (result,) = plan.run(list(args))
+    return result, {each.node.op: each.kernel.backend for each in plan.instructions}
+
+
+def added(table, value, i):
+    table = table.copy()
+    np.add.at(table, i, value)
+    return table
+
+
+def added_in_the_middle(table, value, i):
+    table = table.copy()
+    np.add.at(table, (slice(None), i), value)
+    return table
+
+
+def places(extent, *shape, dtype="i8"):
+    return RNG.integers(-extent, extent, shape).astype(dtype)
+
+
+def numbers(*shape, dtype="f4"):
+    return (RNG.standard_normal(shape) * 100).astype(dtype)
+
+
+CASES = {
+    "rows": (added, numbers(50, 64), numbers(300, 64), places(50, 300)),
+    "rows of an odd length": (added, numbers(50, 39), numbers(300, 39), places(50, 300)),
+    "short rows": (added, numbers(50, 3, dtype="f8"), numbers(300, 3, dtype="f8"), places(50, 300)),
+    "numbers": (added, numbers(50), numbers(3000), places(50, 3000)),
+    "places of 32 bits": (added, numbers(50, 20), numbers(300, 20), places(50, 300, dtype="i4")),
+    "places in two dimensions": (added, numbers(50, 20), numbers(30, 7, 20), places(50, 30, 7)),
+    "the middle": (added_in_the_middle, numbers(6, 9, 5), numbers(6, 40, 5), places(9, 40)),
+    "the last axis": (added_in_the_middle, numbers(60, 9), numbers(60, 40), places(9, 40)),
+    "integers": (added, places(99, 50, 20), places(99, 300, 20), places(50, 300)),
+    "unsigned ones": (added, places(99, 50, 20).astype("u4"), places(99, 300, 20).astype("u4"), places(50, 300)),
+    "on two threads": (added, numbers(500, 64), numbers(9000, 64), places(500, 9000)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_adds_as_numpy_adds(name):
+    f, *args = CASES[name]
+    result, backends = run(f, *args)
+    expected = f(*args)
+    assert backends["scatter"] == "numba"
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["rows", "places of 32 bits", "the middle", "on two threads"])
+@pytest.mark.parametrize("beyond", [lambda extent: extent, lambda extent: -extent - 1])
+def test_a_place_that_is_outside_raises_what_numpy_raises(name, beyond):
+    f, table, value, i = CASES[name]
+    wrong = i.copy()
+    wrong.flat[wrong.size // 3] = beyond(table.shape[1 if f is added_in_the_middle else 0])
+    g = fx.futurize(f)
+    for k in (i, wrong, i, wrong):
+        try:
+            expected = f(table, value, k)
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error)):
+                g(table, value, k).result()
+        else:
+            assert np.array_equal(g(table, value, k), expected)
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (added, (numbers(5, 4), numbers(6, 4), places(5, 6))),  # little
+        (added, (numbers(50, 20), numbers(20), places(50, 300))),  # one row for all places
+        (added, (numbers(50, 20), numbers(300, 20), RNG.integers(0, 50, 300).astype("u8"))),
+        (added, (numbers(50, 20, dtype="f8"), numbers(300, 20), places(50, 300))),  # converted
+        (added, (numbers(50, 20, dtype="f2"), numbers(300, 20, dtype="f2"), places(50, 300))),
+    ],
+)
+def test_the_rest_is_numpys(f, args):
+    result, backends = run(f, *args)
+    assert backends["scatter"] == "numpy"
+    assert np.array_equal(result, f(*args))
+
+
+def test_a_table_is_added_to_itself():
+    def doubled(table, i):
+        table = table.copy()
+        np.add.at(table, i, table)
+        return table
+
+    table, i = numbers(80, 20), places(80, 80)
+    result, _ = run(doubled, table, i)
+    assert np.array_equal(result, doubled(table, i))
+
+
+def test_the_gradient_of_rows_that_were_looked_up():
+    def loss(table, i):
+        return (table[i] ** 2).sum()
+
+    table, i = numbers(50, 33), places(50, 400)
+    gradient = np.zeros_like(table)
+    np.add.at(gradient, i, table[i] * 2)
+    result, backends = run(fx.grad(loss), table, i)
+    assert backends["scatter"] == "numba"
+    np.testing.assert_array_equal(result, gradient)
