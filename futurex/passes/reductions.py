@@ -20,7 +20,7 @@ from futurex.ops.elementwise import where
 from futurex.ops.fusion import HALF, SUPPORTED
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.strides import has_gaps
-from futurex.ops.sweeps import LEAST_ROW, REDUCTIONS, Space, space_of, turned
+from futurex.ops.sweeps import REDUCTIONS, Space, space_of, turned
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
@@ -197,12 +197,7 @@ def _apart(node: Node, x: Node) -> Node | None:
 
 
 def _may_split(node: Node, x: Node, axes: list[int], last: list[int]) -> bool:
-    """Are there enough elements in the last run, if it is one of neighbours, and does the order give NumPy's bits?
-
-    NumPy adds up the last run pairwise and joins these sums one after the other.
-    """
-    if last[-1] == _innermost(x) and math.prod(x.shape[axis] for axis in last) < LEAST_ROW:
-        return False
+    """Does the order give NumPy's bits? It adds up the last run pairwise and joins these sums one after the other."""
     if node.op not in ("sum", "prod") or node.dtype.kind in "iub":
         return True
     if node.op != "sum" or node.dtype != x.dtype or x.dtype not in SUPPORTED or turned(x):

@@ -56,7 +56,7 @@ def looped(reduce, shift):
 @pytest.mark.parametrize("reduce", [sums, products, largest, smallest])
 @pytest.mark.parametrize(
     ("dtype", "shape", "shift"),
-    [("f4", (5, 8, 8), 7), ("f8", (6, 3, 21), 20), ("f4", (4, 70, 2), 1), ("i4", (3, 5, 7), 4), ("u1", (3, 9, 5), 4)],
+    [("f4", (5, 8, 8), 7), ("f8", (6, 3, 21), 20), ("u1", (3, 70, 2), 1)],
 )
 def test_reductions_have_numpys_bits(reduce, dtype, shape, shift):
     rounds, x, y = looped(reduce, shift), numbers(dtype, *shape), numbers(dtype, *shape)
