@@ -456,10 +456,11 @@ def test_rounds_are_multiplications_and_what_they_read(turned, narrow):
         pytest.skip("half as many registers of half the length")
     form, _ = form_of((1, 128, 512, 512), turned, bias=True, shared=True)
     machine, module = compiler.optimised(text_of(form, True))
+    fewest = 20 if narrow and compiler.has_scale() else 40  # a narrow tile's vector is one register there, not two
     rounds = [
         re.findall(r"^\t([a-z].*)", block, re.MULTILINE)
         for block in re.split(r"^\S+:.*$", machine.emit_assembly(module), flags=re.MULTILINE)
-        if block.count("vfmadd") >= 40
+        if block.count("vfmadd") >= fewest
     ]
     assert rounds
     for each in rounds:
