@@ -14,6 +14,8 @@ from futurex.kernels.loops.support import Unsupported
 from futurex.ops.views import Chain
 
 Dtype = np.dtype[Any]
+MOST_ROWS = 1 << 40
+"""Of an array that comes from outside with any number of them: nothing that may have as many is laid down."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from futurex.kernels.loops import (
     streams,
     values,
 )
-from futurex.kernels.loops.arrays import Array, Extent, Opaque, Place, Shape, is_whole, most
+from futurex.kernels.loops.arrays import MOST_ROWS, Array, Extent, Opaque, Place, Shape, is_whole, most
 from futurex.kernels.loops.calls import Call, called
 from futurex.kernels.loops.delivery import Delivery
 from futurex.kernels.loops.function import FAIL, Function
@@ -93,7 +93,8 @@ class Emitter:
         """Scratch memory for one array."""
         if dtype not in STORED or not dtype.isnative:
             raise Unsupported(f"arrays of dtype {dtype}")
-        if any(isinstance(extent, Extent) for extent in shape) and math.prod(map(most, shape)) > _LARGEST_UNKNOWN:
+        size = math.prod(map(most, shape))
+        if size >= MOST_ROWS or (size > _LARGEST_UNKNOWN and any(isinstance(extent, Extent) for extent in shape)):
             raise Unsupported("an array that may become large")
         return self.memory.fresh(shape, dtype)
 

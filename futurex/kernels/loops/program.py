@@ -12,7 +12,7 @@ import numpy as np
 
 from futurex.kernels.compiling import is_behind
 from futurex.kernels.loops import streams
-from futurex.kernels.loops.arrays import Array, Extent, Opaque
+from futurex.kernels.loops.arrays import MOST_ROWS, Array, Extent, Opaque
 from futurex.kernels.loops.calls import Cell
 from futurex.kernels.loops.emit import STORED, Emitter, Value
 from futurex.kernels.loops.function import FAIL
@@ -28,7 +28,6 @@ from futurex.tree.dims import is_static
 
 _INT = np.dtype(np.int64)
 _PAGE = 4096
-_MOST_ROWS = 1 << 40
 Build = Callable[[Emitter, Sequence[Value]], Sequence[Value]]
 
 
@@ -104,7 +103,7 @@ class Program:
             if self._open_rows and _has_open_rows(aval) and (split is None or split.axes[k] is None):
                 slot = emitter.memory.slot((1, *aval.shape[1:]), aval.dtype, owned=False)
                 scalars.append((word := emitter.memory.word(), _INT))
-                rows = Extent(f"%in{word}", emitter.most_rows(aval.shape[1:]) if k < owned else _MOST_ROWS)
+                rows = Extent(f"%in{word}", emitter.most_rows(aval.shape[1:]) if k < owned else MOST_ROWS)
                 if k < owned:  # it is carried, in memory that has to be set aside
                     emitter.function.fail_if(emitter.function.emit(f"icmp ugt i64 {rows.register}, {rows.most}"))
                 inputs.append(replace(slot, shape=(rows, *aval.shape[1:])))
