@@ -59,6 +59,14 @@ class Code:
         """The larger of two signed 64-bit integers."""
         return self.do(f"select i1 {self.do(f'icmp sgt i64 {first}, {second}')}, i64 {first}, i64 {second}")
 
+    def spread(self, kind: str, value: str) -> str:
+        """A value in every lane of a vector; of a type that is none, itself."""
+        if not kind.startswith("<"):
+            return value
+        lanes, element = kind[1:-1].split(" x ")
+        one = self.do(f"insertelement {kind} poison, {element} {value}, i64 0")
+        return self.do(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+
     def hidden(self, kind: str, value: str) -> str:
         """A value of which LLVM does not see where it comes from."""
         return self.do(f'call {kind} asm "", "=r,0"({kind} {value})')

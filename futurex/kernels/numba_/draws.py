@@ -57,12 +57,13 @@ class Drawn(Written):
         super().__init__(*args)
         node = self.node
         self.per_number = _NUMBERS[node.op, node.dtype.str]
+        self.checks = self.checks[:1]  # key and start are numbers
         self.row = math.prod(node.shape[1:])
         self.blocks, rest = divmod(node.size * self.per_number, BLOCK)
         self.rest = rest // self.per_number
 
     def __call__(self, out: Any, key: Any, start: Any) -> Any:
-        if not self.found(out, key, start):
+        if not self.found(out):
             return self.interpret(out, key, start)
         first = int(start) * self.row * self.per_number
         if first % BLOCK:
@@ -75,18 +76,6 @@ class Drawn(Written):
             self.entry(_block(1, first // BLOCK + self.blocks, low, high, address_of(last)))
             out.reshape(-1)[-self.rest :] = last[: self.rest]
         return out
-
-    def found(self, out: Any, *inputs: Any) -> bool:
-        """Is the code there? Key and start are numbers."""
-        (shape, dtype), *_ = self.checks
-        if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
-            raise ValueError(
-                f"{self.node.op} kernel: built for a C-contiguous {dtype} array of shape {shape}, got {out.dtype} "
-                f"{out.shape} with strides {out.strides}"
-            )
-        if not self.ready:
-            self.prepare((), wait=self.wait)
-        return self.ready
 
 
 _block = struct.Struct("=qqqqq").pack
@@ -145,7 +134,7 @@ def philox(code: Code, kind: str, counter: Sequence[str], stream: str) -> list[s
         keys = []
         for k in range(2):
             moved = code.do(f"add i64 %key{k}, {number * WEYL[k]}")
-            keys.append(in_all_lanes(code, kind, "i64", code.do(f"and i64 {moved}, {0xFFFFFFFF}")))
+            keys.append(code.spread(kind, code.do(f"and i64 {moved}, {0xFFFFFFFF}")))
         high = [code.do(f"lshr {kind} {product}, {half}") for product in products]
         low = [code.do(f"and {kind} {product}, {mask}") for product in products]
         mixed = [
@@ -153,12 +142,3 @@ def philox(code: Code, kind: str, counter: Sequence[str], stream: str) -> list[s
         ]
         c = [mixed[0], low[1], mixed[1], low[0]]
     return c
-
-
-def in_all_lanes(code: Code, kind: str, element: str, value: str) -> str:
-    """A vector with one value in every lane; of a scalar type, the value."""
-    if not kind.startswith("<"):
-        return value
-    count = kind[1:].split(" x ")[0]
-    one = code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-    return code.do(f"shufflevector {kind} {one}, {kind} poison, <{count} x i32> zeroinitializer")

@@ -14,7 +14,7 @@ from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import TYPES, Written, splat, threads_for
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import compiled
-from futurex.kernels.numba_.draws import BLOCK, in_all_lanes, philox
+from futurex.kernels.numba_.draws import BLOCK, philox
 from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.tree.node import Node
@@ -113,8 +113,8 @@ def _text(dtype: np.dtype[Any], threaded: bool) -> str:
     element, _ = TYPES[dtype]
     code = Code()
     kind, words = f"<{GROUP} x {element}>", f"<{GROUP} x i32>"
-    limit = in_all_lanes(code, words, "i32", code.do("trunc i64 %threshold to i32"))
-    scale = in_all_lanes(code, kind, element, "%scale")
+    limit = code.spread(words, code.do("trunc i64 %threshold to i32"))
+    scale = code.spread(kind, "%scale")
     with code.loop("%low", "%high") as (group, _):
         drawn = _words(code, code.add("%first", code.multiply(group, str(_BLOCKS))))
         kept = code.do(f"icmp uge {words} {_in_order(code, drawn)}, {limit}")
@@ -131,7 +131,7 @@ def _text(dtype: np.dtype[Any], threaded: bool) -> str:
 def _words(code: Code, first: str) -> list[str]:
     """The four words of each of eight blocks, in 64-bit lanes."""
     steps = ", ".join(f"i64 {k}" for k in range(_BLOCKS))
-    counter = code.do(f"add {_WIDE} {in_all_lanes(code, _WIDE, 'i64', first)}, <{steps}>")
+    counter = code.do(f"add {_WIDE} {code.spread(_WIDE, first)}, <{steps}>")
     low, high = code.do(f"and {_WIDE} {counter}, {_MASK}"), code.do(f"lshr {_WIDE} {counter}, {_HALF}")
     return philox(code, _WIDE, [low, high], "dropout")
 

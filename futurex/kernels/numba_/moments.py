@@ -105,12 +105,7 @@ class _Writer(Writer):
 
     def spread(self, vectors: int, value: str) -> list[str]:
         """A number in every place."""
-        if not vectors:
-            return [value]
-        kind = self.kind(vectors)
-        one = self.code.do(f"insertelement {kind} poison, {self.element} {value}, i64 0")
-        made = self.code.do(f"shufflevector {kind} {one}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
-        return [made] * vectors
+        return [self.code.spread(self.kind(vectors), value)] * max(vectors, 1)
 
     def one_over(self, count: str) -> str:
         """One over a number of rows."""

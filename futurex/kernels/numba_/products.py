@@ -497,8 +497,7 @@ def _masks(panel: Panel) -> list[str | None]:
 def _up_to(code: Code, count: str, lanes: int = LANES) -> str:
     """A mask of the first ``count`` lanes."""
     numbers = f"<{lanes} x i64>"
-    one = code.do(f"insertelement {numbers} poison, i64 {count}, i64 0")
-    every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{lanes} x i32> zeroinitializer")
+    every = code.spread(numbers, count)
     return code.do(f"icmp slt {numbers} <{', '.join(f'i64 {k}' for k in range(lanes))}>, {every}")
 
 

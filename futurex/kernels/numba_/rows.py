@@ -254,8 +254,7 @@ class _Lines:
         before = code.do(f"udiv i64 {code.do(f'and i64 {address}, {_LINE - 1}')}, {kind.size}")
         self.begin = code.do(f"inttoptr i64 {code.do(f'and i64 {address}, -{_LINE}')} to ptr")
         number = before if integer == "i64" else code.do(f"trunc i64 {before} to {integer}")
-        one = code.do(f"insertelement {places} poison, {integer} {number}, i64 0")
-        every = code.do(f"shufflevector {places} {one}, {places} poison, <{kind.lanes} x i32> zeroinitializer")
+        every = code.spread(places, number)
         self.places = f"{places} " + code.do(f"add {places} {every}, <{', '.join(f'{integer} {k}' for k in lanes)}>")
         self.first = self._line(code, "0")
 
@@ -357,8 +356,7 @@ def _inside(code: Code, kind: Kind, column: str) -> str:
     lanes = ", ".join(f"i64 {k}" for k in range(kind.lanes))
     numbers = f"<{kind.lanes} x i64>"
     left = code.do(f"sub nsw i64 %columns, {column}")
-    one = code.do(f"insertelement {numbers} poison, i64 {left}, i64 0")
-    every = code.do(f"shufflevector {numbers} {one}, {numbers} poison, <{kind.lanes} x i32> zeroinitializer")
+    every = code.spread(numbers, left)
     return code.do(f"icmp slt {numbers} <{lanes}>, {every}")
 
 

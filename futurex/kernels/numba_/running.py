@@ -491,16 +491,11 @@ class _Writer(Writer):
         self.declared.add(f"declare {result} @llvm.vector.reduce.{what}({kind})")
         return self.code.do(f"call {result} @llvm.vector.reduce.{what}({kind} {vector})")
 
-    def _filled(self, kind: str, element: str, value: str) -> str:
-        one = self.code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-        count = kind[1:].partition(" ")[0]
-        return self.code.do(f"shufflevector {kind} {one}, {kind} poison, <{count} x i32> zeroinitializer")
-
     def _spread(self, number: str, kind: str) -> str:
         """A 64-bit number as one of the places' type, or as a vector of it."""
         code = self.code
         value = number if self.index == "i64" else code.do(f"trunc i64 {number} to {self.index}")
-        return self._filled(kind, self.index, value) if kind.startswith("<") else value
+        return code.spread(kind, value)
 
     def _number(self, place: str, at: str) -> None:
         wide = place if self.index == "i64" else self.code.do(f"sext {self.index} {place} to i64")

@@ -44,11 +44,7 @@ class Searching:
 
     def spread(self, element: str, value: str, lanes: int) -> str:
         """The same in all lanes."""
-        if lanes == 1:
-            return value
-        kind = self.kind(element, lanes)
-        one = self.code.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-        return self.code.do(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        return self.code.spread(self.kind(element, lanes), value)
 
     def taken(self, place: str, lanes: int = 1) -> str:
         """A number, or neighbours from there on, as the table has them."""

@@ -79,9 +79,7 @@ def total(code: Code, vector: str, kind: Kind = SINGLE) -> str:
 
 def spread(code: Code, value: str, kind: Kind = SINGLE) -> str:
     """The vector of one number."""
-    one = code.do(f"insertelement {kind.vector} poison, {kind.element} {value}, i64 0")
-    every = f"<{kind.lanes} x i32> zeroinitializer"
-    return code.do(f"shufflevector {kind.vector} {one}, {kind.vector} poison, {every}")
+    return code.spread(kind.vector, value)
 
 
 def slot(scalar: Scalar, value: Any) -> bytes:
