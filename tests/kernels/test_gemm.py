@@ -123,7 +123,7 @@ def test_operands_that_lie_as_before_are_not_looked_at_again(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rows", "threads", "tickets"), [(784, 2, (16, 12)), (1000, 4, (32, 16)), (479, 2, (8, 4)), (784, 1, (8, 4))]
+    ("rows", "threads", "tickets"), [(784, 2, (16, 2)), (1000, 4, (32, 4)), (479, 2, (8, 2)), (784, 1, (8, 1))]
 )
 def test_long_products_are_cut_into_parts(rows, threads, tickets, narrow):
     x, y = operand(np.random.default_rng(rows), (rows, 66), True), np.ones((66, 512), FLOAT32)
@@ -439,6 +439,19 @@ def test_little_products_need_no_threads_of_the_library():
     assert claimed((128, 512), (512, 512), (False, True))[1] is not None
     for x, y in (((128, 512), (512, 10)), ((128, 10), (10, 512)), ((512, 128), (128, 10))):
         assert claimed(x, y, (x[0] > x[1], y[0] < y[1]))[1] is not None
+
+
+@pytest.mark.parametrize("inner", [100, 129, 300, 513, 900])
+@pytest.mark.parametrize("columns", [100, 520, 1100])
+def test_panels_are_wider_and_shallower_where_rows_are_packed_anew_for_each(inner, columns, narrow):
+    if narrow:
+        check((150, inner), (inner, columns), (True, False), threads=2)
+    (form, count), (_, usual) = (
+        form_of((1, 150, inner, columns), (turned, False), bias=False, shared=False, narrow=narrow)
+        for turned in (True, False)
+    )
+    assert (count < usual) == (narrow and columns > 100 and inner != 300)
+    assert (form.whole.width * form.deepest <= 8.5 * 16 * 512) or not narrow
 
 
 def test_panels_cover_all_columns(narrow):

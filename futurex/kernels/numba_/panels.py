@@ -22,6 +22,9 @@ DEEPEST, _NARROW_DEEPEST = 1024, 512
 """Inner elements that are packed at once: a panel of 64 columns then takes a quarter of the second-level cache, from
 which it is read as fast; results that are read and written again for every packing cost more. What narrow tiles read
 of it, a vector of each row, is to stay in the nearest cache: they read it twice as often."""
+_WIDENED = 4
+"""How many times wider, and shallower, the panels of narrow tiles are at most for a first operand that is turned: its
+rows are packed anew for each panel."""
 TALL = 64
 """Rows of one product of a stack that are worth a packing for themselves."""
 _WASTE = 0.02
@@ -49,11 +52,6 @@ def reads(rows: int, turned: bool) -> bool:
     """Is there code for a first operand of so many rows that lies so? Narrow tiles pack whole registers of a turned
     one."""
     return rows >= HALF or not turned or not is_narrow()
-
-
-def deepest(narrow: bool) -> int:
-    """Inner elements that are packed at once."""
-    return _NARROW_DEEPEST if narrow else DEEPEST
 
 
 class Steps(NamedTuple):
@@ -101,7 +99,8 @@ class Form:
     ``whole``: the panel that most columns are made in; ``end``: the last one, if it is another. ``x_turned``,
     ``y_turned``: the operand lies with its axes swapped; ``deep``: the inner axis takes several packings; ``bias``: a
     vector is added to each row; ``shared``: all products of the batch have one second operand, and so few rows that
-    its panels are packed once for all of them; ``x_long``: the first operand is turned, and its lines are asked for.
+    its panels are packed once for all of them; ``x_long``: the first operand is turned, and its lines are asked for;
+    ``deepest``: inner elements that are packed at once, at most.
     """
 
     whole: Panel
@@ -112,6 +111,7 @@ class Form:
     bias: bool
     shared: bool
     x_long: bool
+    deepest: int
 
 
 def form_of(
@@ -126,21 +126,37 @@ def form_of(
     """
     batch, rows, inner, columns = sizes
     narrow = is_narrow() if narrow is None else narrow
-    whole, end, count = panels_of(rows, inner, columns, narrow)
-    deep = inner > deepest(narrow)
+    widest, most = _extent(inner, turned[0]) if narrow else (WIDEST, DEEPEST)
+    whole, end, count = panels_of(rows, inner, columns, narrow, widest)
+    deep = inner > most
     packed_once = shared and batch > 1 and rows < TALL and not deep
     x_long = turned[0] and inner > LONG_TURNED and nearest.small() and not narrow
-    return Form(whole, end, *turned, deep, bias, packed_once, x_long), count
+    return Form(whole, end, *turned, deep, bias, packed_once, x_long, most), count
 
 
-def panels_of(rows: int, inner: int, columns: int, narrow: bool) -> tuple[Panel, Panel | None, int]:
-    """The panel that most columns are made in, the one at the end if that is another, and how many there are.
+def _extent(inner: int, x_turned: bool) -> tuple[int, int]:
+    """Vectors of a panel of narrow tiles, and inner elements that are packed at once, at most: of either as many more
+    as of the other fewer.
+
+    >>> _extent(128, x_turned=True), _extent(512, x_turned=True), _extent(128, x_turned=False)
+    ((32, 128), (8, 512), (8, 512))
+    """
+    # a long axis takes several packings anyway
+    times = next((k for k in (_WIDENED, 2, 1) if inner * k <= _NARROW_DEEPEST), 2) if x_turned else 1
+    return _NARROW_WIDEST * times, _NARROW_DEEPEST // times
+
+
+def panels_of(
+    rows: int, inner: int, columns: int, narrow: bool, most: int | None = None
+) -> tuple[Panel, Panel | None, int]:
+    """The panel that most columns are made in, of ``most`` vectors at most, the one at the end if that is another, and
+    how many there are.
 
     >>> panels_of(128, 512, 100, narrow=False)[0]
     Panel(vectors=4, last=16, rows=6, mixed=True, narrow=False)
     """
     vectors = -(-columns // LANES)
-    most = _NARROW_WIDEST if narrow else WIDEST
+    most = most or (_NARROW_WIDEST if narrow else WIDEST)
     widest = most + 1 if vectors % (most + 1) == 0 and vectors % most else most
     count = -(-vectors // widest)
     width = -(-vectors // count)
@@ -174,7 +190,7 @@ def numbers(
         parts *= max(1, min(enough, rows // (_LONG * parts)))
         height = -(-max(_SHORTEST, -(-rows // parts)) // unit) * unit
     chunks = -(-rows // height)
-    depth = -(-inner // -(-inner // deepest(form.whole.narrow)))
+    depth = -(-inner // -(-inner // form.deepest))
     depth = -(-depth // LANES) * LANES  # what is turned while it is packed are squares
     steps = zip(*((each.step, each.outer, each.row) for each in (x, y, out)), strict=True)
     return (

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from futurex.kernels.numba_.code import WRITTEN_OUT, Code, module
-from futurex.kernels.numba_.panels import HALF, Form, Panel, deepest
+from futurex.kernels.numba_.panels import HALF, Form, Panel
 from futurex.kernels.numba_.squares import turned
 from futurex.kernels.numba_.vectors import LANES, VECTOR, fma, spread
 
@@ -56,7 +56,7 @@ class Writer:
 
     def __init__(self, form: Form, threaded: bool) -> None:
         self.form, self.code, self.threaded = form, Code(), threaded
-        self.narrow, self.deepest = form.whole.narrow, deepest(form.whole.narrow)
+        self.narrow, self.deepest = form.whole.narrow, form.deepest
         self.stacked = HALF * self.deepest + _LINE
         """Elements from the packed rows of one tile to those of the next, which lie in other sets of the cache."""
         self.y_ahead: tuple[str, str] | None = None
