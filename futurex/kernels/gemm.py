@@ -82,7 +82,7 @@ class GemmBackend:
 
     def _product(self, node: Node, threads: int) -> Kernel | None:
         """A product alone."""
-        if node.attrs.get("activation", "none") != "none" or min(each.ndim for each in node.inputs[:2]) < 2:
+        if min(each.ndim for each in node.inputs[:2]) < 2:
             return None
         if any(each.dtype != _FLOAT32 or each.aval.weak for each in (node, *node.inputs)):
             return None

@@ -67,7 +67,7 @@ class _Product:
 
     def __init__(self, node: Node, threads: int) -> None:
         self.shapes = node.inputs[0].shape, node.inputs[1].shape
-        self.bias, self.activation = len(node.inputs) > 2, node.attrs.get("activation", "none")
+        self.bias = len(node.inputs) > 2
         self.threads = threads
         self.kernels: dict[tuple[Lie, Lie], Call | None] = {}
         self.plain = self._kernel((False, False))
@@ -87,9 +87,9 @@ class _Product:
         (x, y), (x_lies, y_lies) = self.shapes, lies
         if isinstance(x_lies, bool) and isinstance(y_lies, bool):
             x, y = (_swapped(each) if turned else each for each, turned in zip((x, y), lies, strict=True))
-            return onednn.matmul(x, y, x_lies, y_lies, self.bias, self.activation)
+            return onednn.matmul(x, y, x_lies, y_lies, self.bias)
         x_strides, y_strides = map(_strides, (x, y), lies)
-        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias, self.activation)
+        return onednn.matmul_of_views(x, x_strides, y, y_strides, self.bias)
 
     def __call__(self, out: Any, x: Any, y: Any, *bias: Any) -> Any:
         found = self.operands(x, y)
@@ -181,9 +181,7 @@ def _matmul(node: Node, threads: int) -> Call | None:
 
 def _conv(node: Node, threads: int) -> Call | None:
     x, w = node.inputs[:2]
-    attrs = {name: value for name, value in node.attrs.items() if name != "activation"}
-    activation = node.attrs.get("activation", "none")
-    return onednn.conv_forward(x.shape, w.shape, **attrs, bias=len(node.inputs) > 2, activation=activation)
+    return onednn.conv_forward(x.shape, w.shape, **node.attrs, bias=len(node.inputs) > 2)
 
 
 def _conv_input_grad(node: Node, threads: int) -> Call | None:

@@ -56,6 +56,8 @@ _NEIGHBOURS = frozenset(("nextafter", "spacing"))
 """Ops on halves that single precision does not have."""
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
+SHORT_ROW = 16
+"""Elements of a row up to which NumPy's loops, that begin anew for each where something is broadcast, are slow."""
 _OF_COMPLEX = frozenset((
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "reciprocal", "conjugate",
     "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
@@ -143,10 +145,14 @@ def _in_wide_registers() -> frozenset[str]:
 
 def is_slow(node: Node, *, here: bool) -> bool:
     """Is it a function that whoever computes it alone takes much longer for than a kernel? ``here``, at 2 to 30 ns a
-    number, NumPy and SciPy; of a device's own functions only remainders are known to be slow."""
+    number, NumPy and SciPy, whose loops begin anew for each row of what is broadcast; of a device's own functions only
+    remainders are known to be slow."""
     function = function_of(node)
     if function in REMAINDERS:
         return node.dtype.kind == "f"
+    spread = any(1 < source.size < node.size for source in node.inputs)
+    if here and spread and node.ndim > 1 and node.shape[-1] <= SHORT_ROW:
+        return True
     known = here and function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc"
     return known and function not in _in_wide_registers()
 

@@ -1,7 +1,7 @@
 """Contractions of two operands as products of matrices: transposed views, a (batched) ``matmul``, a view of the result.
 
 NumPy's ``einsum`` takes BLAS only where no index is common to both operands and the result, and its own loops for
-batches. As ``matmul`` either kind goes to the fastest kernel there is and takes a bias and an activation along. Floats
+batches. As ``matmul`` either kind goes to the fastest kernel there is and takes a bias along. Floats
 may differ in the last bits, as they do with NumPy's ``optimize=``.
 
 What multiplies element by element and adds up (``ij,ij->i``), as derivatives of broadcasts do, becomes a region with a

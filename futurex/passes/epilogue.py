@@ -1,7 +1,8 @@
-"""Bias and activation joined to the contraction before them, where one library call does all of it.
+"""A bias joined to the contraction before it, where one library call does both.
 
-Only float32, which is what the library computes. ReLU stays apart: the library's ReLU turns NaN into zero, and a
-compiled region makes ReLU and the mask of its derivative in one trip. Results differ from NumPy's within rounding.
+Only float32, which is what the library computes. Activations stay apart: a compiled region makes them, with the bias
+and the mask of a derivative, in less time than the library, whose ReLU turns NaN into zero. Results differ from NumPy's
+within rounding.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import numpy as np
 
 from futurex.ops import epilogue as _records  # noqa: F401  (registers what this pass makes)
 from futurex.passes.rewrite import Maker, rewrite, users_of
-from futurex.passes.simplify import scalar_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply
@@ -24,17 +24,15 @@ LEAST_PRODUCT = 64**3
 
 @dataclass(frozen=True)
 class _Match:
-    """``result`` is activation(contraction + bias)."""
+    """``result`` is contraction + bias."""
 
     contraction: Node
     bias: Node
-    activation: str
     result: Node
 
     def make(self, new: Mapping[Node, Node]) -> Node:
         inputs = (*(new[source] for source in self.contraction.inputs), new[self.bias])
-        attrs = {**self.contraction.attrs, "activation": self.activation}
-        return apply(f"{self.contraction.op}_epilogue", *inputs, **attrs)
+        return apply(f"{self.contraction.op}_epilogue", *inputs, **self.contraction.attrs)
 
 
 def join_epilogues(graph: Graph) -> Graph:
@@ -56,15 +54,8 @@ def _match(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> _Match
     bias = total.inputs[1] if total.inputs[0] is node else total.inputs[0]
     if bias.shape != node.shape[-1:] or bias.dtype != np.float32 or bias.aval.weak:
         return None
-    if total in graph.outs:
-        return _Match(node, bias, "none", total)
-    if len(users[total]) == 1:
-        for name, follow in _ACTIVATIONS.items():
-            result = follow(users[total][0], users, graph)
-            if result is not None:
-                return _Match(node, bias, name, result)
     alone = not any(user.record.elementwise and user.shape == total.shape for user in users[total])
-    return _Match(node, bias, "none", total) if alone else None
+    return _Match(node, bias, total) if alone or total in graph.outs else None
 
 
 def _contracts(node: Node) -> bool:
@@ -77,28 +68,3 @@ def _contracts(node: Node) -> bool:
 
 def _float32(node: Node) -> bool:
     return all(isinstance(each.aval, Aval) and each.dtype == np.float32 for each in (node, *node.inputs))
-
-
-def _tanh(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> Node | None:
-    return node if node.op == "tanh" else None
-
-
-def _sigmoid(node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> Node | None:
-    """The end of ``1 / (1 + exp(-node's input))`` if nobody else reads what lies between."""
-    for op in ("negative", "exp", "add", "divide"):
-        if node.op != op or (op == "add" and not any(_is_one(source) for source in node.inputs)):
-            return None
-        if op == "divide":
-            return node if _is_one(node.inputs[0]) and not _is_one(node.inputs[1]) else None
-        if len(users[node]) != 1 or node in graph.outs:
-            return None
-        node = users[node][0]
-    return None
-
-
-def _is_one(node: Node) -> bool:
-    value = scalar_of(node)
-    return value is not None and value == 1
-
-
-_ACTIVATIONS = {"tanh": _tanh, "sigmoid": _sigmoid}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_onednn import ACTIVATIONS, conv_reference, windows
+from test_onednn import conv_reference, windows
 
 from futurex.kernels.blas import BlasBackend
 from futurex.kernels.blas import unfold as unfold_module
@@ -31,9 +31,9 @@ def geometry(window, x, w, groups):
 @quick
 @given(
     windows(dilated=True), st.integers(1, 3), st.sampled_from([(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 1, 1), (4, 4, 2)]),
-    st.sampled_from(sorted(ACTIVATIONS)), dtypes, st.sampled_from([1, 300, 1 << 22]),
+    dtypes, st.sampled_from([1, 300, 1 << 22]),
 )  # fmt: skip
-def test_convolutions_match_the_reference_in_chunks_of_any_size(place, batch, channels, activation, dtype, chunk):
+def test_convolutions_match_the_reference_in_chunks_of_any_size(place, batch, channels, dtype, chunk):
     window, spatial = place
     groups, inputs, outputs = channels
     rng = np.random.default_rng(0)
@@ -45,8 +45,8 @@ def test_convolutions_match_the_reference_in_chunks_of_any_size(place, batch, ch
     before, unfold_module.CHUNK_BYTES = unfold_module.CHUNK_BYTES, chunk
     try:
         made = geometry(window, x, w, groups)
-        forward = filled(conv_forward(made, activation), y.shape, dtype, x, w, b)
-        np.testing.assert_allclose(forward, ACTIVATIONS[activation](y + b), **close(dtype))
+        forward = filled(conv_forward(made), y.shape, dtype, x, w, b)
+        np.testing.assert_allclose(forward, y + b, **close(dtype))
         np.testing.assert_allclose(filled(conv_input_grad(made), dx.shape, dtype, g, w), dx, **close(dtype))
         np.testing.assert_allclose(filled(conv_weight_grad(made), dw.shape, dtype, x, g), dw, **close(dtype))
     finally:

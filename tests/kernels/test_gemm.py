@@ -61,7 +61,7 @@ def claimed(x_shape, y_shape, turned=(False, False), bias=False, threads=1, alon
     inputs = [source(x_shape, turned[0]), source(y_shape, turned[1])]
     if not bias:
         return apply("matmul", *inputs), backend(alone).claim(apply("matmul", *inputs), threads)
-    node = apply("matmul_epilogue", *inputs, param(Aval(y_shape[-1:], FLOAT32)), activation="none")
+    node = apply("matmul_epilogue", *inputs, param(Aval(y_shape[-1:], FLOAT32)))
     return node, backend(alone).claim(node, threads)
 
 
@@ -220,7 +220,7 @@ def test_a_stack_that_is_no_matrix_shares_what_is_packed(columns, y_turned):
     bias = rng.standard_normal(columns, dtype=FLOAT32)
     stack = apply("transpose", param(Aval(below.shape, FLOAT32)), axes=(1, 0, 2))
     inputs = [stack, source(w.shape, y_turned), param(Aval(bias.shape, FLOAT32))]
-    node = apply("matmul_epilogue", *inputs, activation="none")
+    node = apply("matmul_epilogue", *inputs)
     x = below.transpose(1, 0, 2)
     matrix = np.ascontiguousarray(x).reshape(-1, 70)
     whole = np.empty((len(matrix), columns), FLOAT32)

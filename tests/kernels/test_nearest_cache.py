@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compare import bits
 
-from futurex.kernels.numba_ import NumbaBackend, compiler, moments, nearest, past
+from futurex.kernels.numba_ import NumbaBackend, compiler, moments, nearest, past, running
 from futurex.kernels.numba_.columns import in_registers
 from futurex.kernels.numba_.pairwise import AHEAD
 from futurex.kernels.numba_.sweep import Sweep
@@ -23,11 +23,13 @@ def caches(monkeypatch):
     """Sets whether the nearest cache is small, how many bytes the last one has, and whether the nearest is wide."""
 
     def set_to(small, last, wide=False):
+        running._text.cache_clear()  # a processor's caches are always the same
         monkeypatch.setattr(nearest, "small", lambda: small)
         monkeypatch.setattr(nearest, "wide", lambda: wide)
         monkeypatch.setattr(past, "last_cache", lambda: last)
 
-    return set_to
+    yield set_to
+    running._text.cache_clear()
 
 
 def p(shape, dtype, name="x"):

@@ -107,10 +107,10 @@ def test_chains_are_contracted_in_the_cheapest_order():
     assert cost <= 300 * 2 * 300 + 2 * 2 * 2 * 300  # the middle first: 2 x 2, then a thin product
 
 
-def test_bias_and_activation_go_with_a_contraction():
+def test_a_bias_goes_with_a_contraction():
     rng = np.random.default_rng(2)
     x, w, b = (rng.normal(size=shape).astype(np.float32) for shape in ((8, 64, 64), (64, 96), (96,)))
-    graph = fx.lower(lambda x, w, b: np.tanh(np.einsum("bij,jk->bik", x, w) + b), x, w, b).graph
+    graph = fx.lower(lambda x, w, b: np.einsum("bij,jk->bik", x, w) + b, x, w, b).graph
     assert "matmul_epilogue" in [node.op for node in optimise(graph).nodes]
 
 

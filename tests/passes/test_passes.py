@@ -292,21 +292,11 @@ def test_the_fused_node_differentiates_as_what_it_stands_for():
         np.testing.assert_allclose(got[1], 2 * (values[0] * values[1] + 1) * values[1], rtol=1e-12)
 
 
-LAYER = {
-    "tanh": (lambda y: apply("tanh", y), "tanh"),
-    "sigmoid": (lambda y: 1.0 / (1.0 + apply("exp", -y)), "sigmoid"),
-    "sigmoid, other way round": (lambda y: 1.0 / (apply("exp", -y) + 1.0), "sigmoid"),
-    "nothing": (lambda y: y, "none"),
-}
-
-
-@pytest.mark.parametrize("follow, activation", LAYER.values(), ids=LAYER.keys())
-def test_bias_and_activation_join_the_product(follow, activation):
+def test_a_bias_joins_the_product():
     x, w, b = p(80, 90), p(90, 70), p(70)
-    graph = Graph([x, w, b], [follow(x @ w + b)])
+    graph = Graph([x, w, b], [x @ w + b])
     after = verify(join_epilogues(graph))
     assert ops_of(after) == ["matmul_epilogue"]
-    assert after.outs[0].attrs["activation"] == activation
     rng = np.random.default_rng(0)
     values = [rng.normal(size=each.shape).astype(F4) for each in graph.params]
     np.testing.assert_allclose(after(*values)[0], graph(*values)[0], rtol=1e-5, atol=1e-5)
@@ -315,17 +305,18 @@ def test_bias_and_activation_join_the_product(follow, activation):
 def test_a_convolution_takes_its_bias():
     x, w, b = p(2, 8, 3), p(3, 3, 5), p(5)
     y = apply("conv", x, w, stride=(1,), padding=((1, 1),), dilation=(1,), groups=1)
-    assert ops_of(join_epilogues(Graph([x, w, b], [apply("tanh", b + y)]))) == ["conv_epilogue"]
+    assert ops_of(join_epilogues(Graph([x, w, b], [b + y]))) == ["conv_epilogue"]
 
 
 def test_no_epilogue_where_it_would_change_or_repeat_something():
     x, w, b = p(80, 90), p(90, 70), p(70)
     y = x @ w
-    relu = Graph([x, w, b], [apply("maximum", y + b, 0)])
+    relu = Graph([x, w, b], [apply("maximum", y + b, 0)])  # a region makes both
+    tanh = Graph([x, w, b], [apply("tanh", y + b)])
     read_twice = Graph([x, w, b], [y + b, y * 2.0])
     double = [p(80, 90, dtype=F8), p(90, 70, dtype=F8), p(70, dtype=F8)]
     wide = Graph(double, [double[0] @ double[1] + double[2]])
-    for graph in (relu, read_twice, wide):
+    for graph in (relu, tanh, read_twice, wide):
         assert join_epilogues(graph) is graph
 
 

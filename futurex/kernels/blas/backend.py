@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.blas.conv import activate, conv_forward, conv_input_grad, conv_weight_grad
+from futurex.kernels.blas.conv import conv_forward, conv_input_grad, conv_weight_grad
 from futurex.kernels.blas.unfold import Geometry
 from futurex.kernels.registry import Kernel
 from futurex.tree.aval import Aval
@@ -19,7 +19,7 @@ _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class BlasBackend:
-    """Convolutions of any rank, and products with their epilogues, on what every NumPy has."""
+    """Convolutions of any rank, and products with a bias, on what every NumPy has."""
 
     name = "blas"
 
@@ -49,7 +49,7 @@ def _geometry(node: Node, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) ->
 
 def _conv(node: Node) -> Call:
     x, w = node.inputs[:2]
-    return conv_forward(_geometry(node, x.shape, w.shape), node.attrs.get("activation", "none"))
+    return conv_forward(_geometry(node, x.shape, w.shape))
 
 
 def _conv_input_grad(node: Node) -> Call:
@@ -61,12 +61,9 @@ def _conv_weight_grad(node: Node) -> Call:
 
 
 def _matmul_epilogue(node: Node) -> Call | None:
-    activation = node.attrs["activation"]
-
     def call(out: Any, x: Any, y: Any, bias: Any) -> Any:
         np.matmul(x, y, out=out)
         np.add(out, bias, out=out)
-        activate(out, activation)
         return out
 
     return call

@@ -13,25 +13,14 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.blas.unfold import Geometry, scratch
-from futurex.ops.epilogue import ACTIVATIONS
 from futurex.ops.window import padded_zeros, shifts
 from futurex.tree.record import record
 
 Kernel = Callable[..., Any]
 
 
-def activate(out: np.ndarray, activation: str) -> None:
-    """Apply an activation of an epilogue in place."""
-    if activation == "relu":
-        np.maximum(out, 0, out=out)
-    elif activation == "tanh":
-        np.tanh(out, out=out)
-    elif activation != "none":
-        out[...] = ACTIVATIONS[activation][0](out)
-
-
-def conv_forward(geometry: Geometry, activation: str = "none") -> Kernel:
-    """A kernel(y, x, w[, b]) for y = activation(conv(x, w) + b)."""
+def conv_forward(geometry: Geometry) -> Kernel:
+    """A kernel(y, x, w[, b]) for y = conv(x, w) + b."""
     outputs = geometry.w_shape[-1] // geometry.groups
 
     def kernel(out: np.ndarray, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -43,7 +32,6 @@ def conv_forward(geometry: Geometry, activation: str = "none") -> Kernel:
                     _forward(geometry, x[chunk], weights, out[chunk][..., channels], group)
         if bias is not None:
             out += bias
-        activate(out, activation)
         return out
 
     return kernel

@@ -112,7 +112,7 @@ PIECE = 64
 """Elements of a result that goes past the caches, a piece at a time: whole lines, held in registers."""
 _LEAST_ASIDE = 1024
 """Elements of rows that are not whole pieces: what lies beside these is stored apart."""
-_ABREAST, _LEAST_ABREAST = 4, 256
+_ABREAST, LEAST_ABREAST = 4, 256
 """Vectors side by side, in rows of so many elements, where there are functions and sixteen registers: left alone, LLVM
 keeps to one vector, whose steps wait for each other. Four, part of which lie on the stack, take 0.6 to 0.95 of the
 time."""
@@ -133,7 +133,7 @@ def emit(
     apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
     aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
-    return _Emitter(region, layout, aliases, aside, across).module(threaded)
+    return Emitter(region, layout, aliases, aside, across).module(threaded)
 
 
 def height(region: Region, layout: Layout) -> int:
@@ -159,12 +159,12 @@ class Inner:
 
 def inner(region: Region, layout: Layout, aliases: Sequence[int], name: str) -> Inner:
     """The region as a function of this name; aliases as in :func:`emit`."""
-    emitter = _Emitter(region, layout, aliases, aside=False)
+    emitter = Emitter(region, layout, aliases, aside=False)
     lines = [line.replace("@part(", f"@{name}(") for line in emitter.part()]
     return Inner(lines, emitter.passed(), sorted(emitter.body.intrinsics))
 
 
-class _Emitter:
+class Emitter:
     """``layout``: of the operands, and last of the results."""
 
     def __init__(
@@ -178,6 +178,8 @@ class _Emitter:
         self.aliases = aliases
         self.outs = region.graph.outs
         self.depth = len(layout.extents)
+        self.length = layout.extents[-1]
+        """Elements of the innermost loop."""
         self.array_nodes = [region.graph.params[k] for k in region.arrays]
         self.axes = [layout.axes[k] for k in region.arrays]
         self.steps = [layout.apart[k] for k in region.arrays]
@@ -240,14 +242,15 @@ class _Emitter:
         for k, node in enumerate(self.outs if self.aside else ()):
             lines.append(f"  %w{k} = alloca [{room} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
-        if self.across is not None:
-            lines += self._in_tiles(self.across, values)
-            lines += [f"  {past.FENCE}"] if self.aside else []
-            return [*lines, *self._report(), "  ret void", "}", *self.notes]
+        lines += self._loops(values) if self.across is None else self._in_tiles(self.across, values)
+        lines += [f"  {past.FENCE}"] if self.aside else []
+        return [*lines, *self._report(), "  ret void", "}", *self.notes]
+
+    def _loops(self, values: dict[tuple[Node, Dtype], str]) -> list[str]:
+        """One loop in the other."""
         if self.depth == 1:
             self._first_rows()
-        lines += self._flush()
-        before = "entry"
+        lines, before = self._flush(), "entry"
         for d in range(self.depth):
             low, high = ("%low", "%high") if d == 0 else ("0", f"%n{d}")
             if self.aside and d == self.depth - 1:
@@ -270,12 +273,11 @@ class _Emitter:
             again = f"br label %head{d}{self._abreast() if d == self.depth - 1 else ''}"
             lines += [f"  br label %end{d}", f"end{d}:", f"  %next{d} = add nsw i64 %i{d}, 1", f"  {again}"]
             lines.append(f"done{d}:")
-        lines += [f"  {past.FENCE}"] if self.aside else []
-        return [*lines, *self._report(), "  ret void", "}", *self.notes]
+        return lines
 
     def _abreast(self) -> str:
         """What the vectoriser is told of a loop along rows."""
-        if has_scale() or not self.region.approximate or self.layout.extents[-1] < _LEAST_ABREAST:
+        if has_scale() or not self.region.approximate or self.length < LEAST_ABREAST:
             return ""
         word = f'"llvm.loop.interleave.count", i32 {_ABREAST}'
         mark, lines = loop_note(_FIRST_NOTE + len(self.notes), word)

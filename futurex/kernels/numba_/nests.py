@@ -8,9 +8,9 @@ class Nest:
 
     def __init__(self, lines: list[str], before: str) -> None:
         self.lines, self.before = lines, before
-        self.open: list[tuple[str, int]] = []
+        self.open: list[tuple[str, int | str]] = []
 
-    def enter(self, name: str, low: str, high: str, step: int = 1) -> None:
+    def enter(self, name: str, low: str, high: str, step: int | str = 1) -> None:
         """``for name in range(low, high, step)``: what follows is its body."""
         label = name[1:]
         self.lines += [
@@ -24,15 +24,15 @@ class Nest:
         self.before = f"body.{label}"
         self.open.append((name, step))
 
-    def leave(self) -> None:
-        """End the innermost loop; what follows stands behind it."""
+    def leave(self, note: str = "") -> None:
+        """End the innermost loop, of which ``note`` tells the compiler; what follows stands behind it."""
         name, step = self.open.pop()
         label = name[1:]
         self.lines += [
             f"  br label %end.{label}",
             f"end.{label}:",
             f"  {name}.next = add nsw i64 {name}, {step}",
-            f"  br label %head.{label}",
+            f"  br label %head.{label}{note}",
             f"done.{label}:",
         ]
         self.before = f"done.{label}"

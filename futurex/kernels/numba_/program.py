@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.kernels.numba_ import crossings, narrow, nearest, past
+from futurex.kernels.numba_ import crossings, narrow, nearest, past, row_blocks
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
 from futurex.kernels.numba_.emit import Scalar, analyse, emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
@@ -102,7 +102,9 @@ def elementwise(
     pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
         layout.extents, region.arrays, steps, gaps | lies | ({} if target is None else {-1: 1}), region.scalars,
-        lambda aliases: emit(region, layout, aliases, openmp() is not None, written, across),
+        lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None)
+        if row_blocks.suits(region, layout)
+        else emit(region, layout, aliases, openmp() is not None, written, across),
         _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
         guarded=region.guarded,

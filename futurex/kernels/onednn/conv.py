@@ -19,7 +19,6 @@ from futurex.kernels.onednn.primitive import (
     Kernel,
     Program,
     Shape,
-    activated,
     attributes,
     channels_last,
     contiguous_strides,
@@ -88,7 +87,7 @@ class _Geometry:
             dims([high for _, high in self.padding]),
         )
 
-    def forward(self, bias: bool, activation: str) -> Owned:
+    def forward(self, bias: bool) -> Owned:
         """The forward primitive, also the hint that the two gradients need."""
         bias_description = describe_plain(self.w_shape[-1:]) if bias else None
         return primitive_description(
@@ -100,7 +99,7 @@ class _Geometry:
             bias_description,
             channels_last(self.y_shape),
             *self.window,
-            attributes(activation),
+            attributes(),
         )
 
 
@@ -112,9 +111,8 @@ def conv_forward(
     dilation: Shape,
     groups: int = 1,
     bias: bool = False,
-    activation: str = "none",
 ) -> Kernel | None:
-    """A kernel(y, x, w[, b]) for y = activation(conv(x, w) + b); None where oneDNN cannot do it.
+    """A kernel(y, x, w[, b]) for y = conv(x, w) + b; None where oneDNN cannot do it.
 
     x (N, *S, Cin), w (*K, Cin // groups, Cout), b (Cout,), y (N, *S', Cout); all float32.
 
@@ -136,8 +134,8 @@ def conv_forward(
         }
         if bias:
             operands[ARG_BIAS] = program.public(3, describe_plain(w_shape[-1:]))
-        program.add(geometry.forward(bias, activation), operands)
-        return activated(program.finish(), activation)
+        program.add(geometry.forward(bias), operands)
+        return program.finish()
 
     return unless_unsupported(build)
 

@@ -1,4 +1,4 @@
-"""Matrix products: plain, transposed, batched, of strided views, with bias and activation, added to a result.
+"""Matrix products: plain, transposed, batched, of strided views, with a bias, added to a result.
 
 oneDNN has two roads to a product: the primitive, which chooses a microkernel (``brg``) for the shape, and sgemm.
 Measured with AVX-512 on shapes from 48 cubed to 1024 x 512 x 1536, the primitive takes 0.4 (64 x 1024 x 64, second
@@ -24,7 +24,6 @@ from futurex.kernels.onednn.primitive import (
     Kernel,
     Program,
     Shape,
-    activated,
     address_of,
     array_checks,
     attributes,
@@ -90,13 +89,12 @@ def matmul(
     transpose_x: bool = False,
     transpose_y: bool = False,
     bias: bool = False,
-    activation: str = "none",
 ) -> Kernel | None:
-    """A kernel(out, x, y[, b]) for activation(x @ y + b); None where not for oneDNN.
+    """A kernel(out, x, y[, b]) for x @ y + b; None where not for oneDNN.
 
     x (..., M, K) and y (..., K, N), with their last two axes stored the other way round where transposed; leading axes
     broadcast; b (N,); out (..., M, N); all float32.
-    For example `matmul((128, 784), (784, 512), bias=True, activation="relu")`.
+    For example `matmul((128, 784), (784, 512), bias=True)`.
     """
     if min(len(x_shape), len(y_shape)) < 2:
         return None
@@ -108,30 +106,27 @@ def matmul(
     if not inner or not binding.available():
         return None
     flat = product.flattened()
-    if activation == "relu" and not bias:
-        plain = matmul(x_shape, y_shape, transpose_x, transpose_y)
-        return plain and activated(plain, activation)
-    if flat.batch or bias or activation != "none":
-        return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation))
+    if flat.batch or bias:
+        return unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias))
     if math.prod(flat.sizes) <= _SMALL:
         return _numpy_kernel(product, inputs)
     if flat.sizes[0] >= _FEW_ROWS:
-        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias, activation))
+        kernel = unless_unsupported(lambda: _primitive_kernel(product, flat, inputs, bias))
         if kernel is not None and kernel.implementations[0].startswith(_MICROKERNEL):  # type: ignore[attr-defined]
             return kernel
     return _gemm_kernel(product, flat, inputs)
 
 
 def matmul_of_views(
-    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape, bias: bool = False, activation: str = "none"
+    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape, bias: bool = False
 ) -> Kernel | None:
-    """A kernel(out, x, y[, b]) for activation(x @ y + b) of operands that lie in memory in any way; None where not.
+    """A kernel(out, x, y[, b]) for x @ y + b of operands that lie in memory in any way; None where not.
 
     Shapes are those of the views, strides count elements; an axis of stride zero repeats its only element. For example
     heads of attention, `matmul_of_views((8, 128, 64), (64, 512, 1), (8, 64, 128), (64, 1, 512))`.
     """
     product = _Product(x_shape, y_shape, False, False)
-    if not math.prod(product.out_shape) or not product.sizes[1] or activation == "relu":
+    if not math.prod(product.out_shape) or not product.sizes[1]:
         return None
     once = [_once(shape, strides)[:-2] for shape, strides in ((x_shape, x_strides), (y_shape, y_strides))]
     if np.broadcast_shapes(*once) != product.batch:  # products that are the same again and again
@@ -143,7 +138,7 @@ def matmul_of_views(
     def build() -> Kernel:
         rank = len(product.out_shape)
         views = [_view(x_shape, x_strides, rank), _view(y_shape, y_strides, rank)]
-        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, activation, _ALIGNED)
+        return _compiled(product.out_shape, inputs, product.out_shape, views, bias, _ALIGNED)
 
     kernel = unless_unsupported(build)
     if kernel is None or "ref" in kernel.implementations[0]:  # type: ignore[attr-defined]
@@ -226,15 +221,15 @@ def _matrix(shape: Shape, transposed: bool, rank: int) -> Owned:
 
 
 def _primitive_kernel(
-    product: _Product, flat: _Product, inputs: list[Shape], bias: bool, activation: str
+    product: _Product, flat: _Product, inputs: list[Shape], bias: bool
 ) -> Kernel:
     rank = len(flat.out_shape)
     views = [_matrix(flat.x_shape, flat.transpose_x, rank), _matrix(flat.y_shape, flat.transpose_y, rank)]
-    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias, activation)
+    return _compiled(product.out_shape, inputs, flat.out_shape, views, bias)
 
 
 def _compiled(
-    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Owned], bias: bool, activation: str,
+    out_shape: Shape, inputs: list[Shape], shape: Shape, views: Sequence[Owned], bias: bool,
     readable: int | None = None,
 ) -> Kernel:  # fmt: skip
     """The primitive for a result of `out_shape`, `shape` to oneDNN; `readable`: flags that inputs must have."""
@@ -250,6 +245,6 @@ def _compiled(
     }
     if added:
         operands[ARG_BIAS] = program.public(3, added)
-    attr = attributes(activation)
+    attr = attributes()
     program.add(primitive_description("matmul", views[0], views[1], added, result, attr), operands)
-    return activated(program.finish(), activation)
+    return program.finish()

@@ -25,15 +25,12 @@ ARG_SOURCE, ARG_RESULT, ARG_WEIGHTS, ARG_BIAS = 1, 17, 33, 41
 ARG_MEAN, ARG_VARIANCE, ARG_SCALE, ARG_SHIFT, ARG_SCRATCHPAD = 49, 50, 51, 52, 80
 ARG_DIFF_SOURCE, ARG_DIFF_RESULT, ARG_DIFF_WEIGHTS, ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 129, 145, 161, 255, 256
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
-_FUSED = {"tanh": 0x21, "sigmoid": 0x29}
 
 _QUERY_IMPLEMENTATION, _QUERY_SCRATCHPAD, _QUERY_ARGUMENT = 8, 136, 255
 _SCRATCHPAD_USER = 1
 _FORMAT_ANY = 1
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 _WRITABLE = 0x501  # ... | NPY_ARRAY_WRITEABLE
-_BLOCK = 4096
-_ZEROS = np.zeros(_BLOCK, np.float32)  # NumPy's maximum is four times faster against an array than against a scalar
 
 
 def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
@@ -70,14 +67,10 @@ def channels_last(shape: Shape) -> Owned:
     return describe((shape[0], shape[-1], *shape[1:-1]), (strides[0], strides[-1], *strides[1:-1]))
 
 
-def attributes(activation: str = "none") -> Owned:
-    """Primitive attributes: own scratch memory, and tanh or sigmoid of the result."""
+def attributes() -> Owned:
+    """Primitive attributes: own scratch memory."""
     attr = Owned(create("dnnl_primitive_attr_create"), "dnnl_primitive_attr_destroy")
     call("dnnl_primitive_attr_set_scratchpad_mode", attr, _SCRATCHPAD_USER)
-    post = Owned(create("dnnl_post_ops_create"), "dnnl_post_ops_destroy")
-    if activation in _FUSED:
-        call("dnnl_post_ops_append_eltwise", post, _FUSED[activation], 0.0, 0.0)
-    call("dnnl_primitive_attr_set_post_ops", attr, post)
     return attr
 
 
@@ -312,22 +305,6 @@ class Program:
         entries = (Argument * len(arguments))(*(Argument(key, memory) for key, memory in arguments.items()))
         self.keep.append(primitive)
         self.steps.append((primitive.handle, len(arguments), entries))
-
-
-def activated(kernel: Kernel, activation: str) -> Kernel:
-    """The kernel, followed by relu if that is the activation: oneDNN's own would turn NaN into 0."""
-    if activation != "relu":
-        return kernel
-
-    def call_and_clip(out: np.ndarray, *inputs: np.ndarray) -> np.ndarray:
-        kernel(out, *inputs)
-        flat = out.reshape(-1)
-        body, tail = flat[: flat.size - flat.size % _BLOCK].reshape(-1, _BLOCK), flat[flat.size - flat.size % _BLOCK :]
-        np.maximum(body, _ZEROS, out=body)
-        np.maximum(tail, _ZEROS[: tail.size], out=tail)
-        return out
-
-    return call_and_clip
 
 
 def unless_unsupported(build: Callable[[], Kernel]) -> Kernel | None:

@@ -1,0 +1,143 @@
+"""Regions along short rows, whose kernels take blocks of rows as one loop, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.kernels.numba_ import row_blocks
+from futurex.kernels.numba_.emit import analyse
+from futurex.kernels.numba_.layout import collapse
+from futurex.ops.fusion import SHORT_ROW, is_slow
+from futurex.tree.aval import Aval
+from futurex.tree.graph import Graph
+from futurex.tree.node import apply, param
+
+LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 62, 63, 64, 100, 255, 256]
+
+
+def operands(rows, length, dtype):
+    """A matrix, what all rows share, and what each has one of."""
+    rng = np.random.default_rng(rows * length)
+    shapes = (rows, length), (length,), (rows, 1)
+    if np.dtype(dtype).kind in "iu":
+        return [rng.integers(1, 100, shape).astype(dtype) for shape in shapes]
+    if dtype == "?":
+        return [rng.random(shape) < 0.5 for shape in shapes]
+    numbers = [rng.normal(size=shape) + 3 for shape in shapes]
+    return [each.astype(dtype) + (1j if np.dtype(dtype).kind == "c" else 0) for each in numbers]
+
+
+def region_of(shapes, function="maximum"):
+    params = [param(Aval(shape, np.dtype("f8")), f"p{k}") for k, shape in enumerate(shapes)]
+    total = params[0]
+    for each in params[1:]:
+        total = apply("add", total, each)
+    graph = Graph(params, [apply("tanh", total) if function == "tanh" else apply("maximum", total, 0.0)])
+    out = graph.outs[0].shape
+    return analyse(graph), collapse(out, [*shapes, out])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2"])
+def test_exact_operations_have_numpys_bits(length, dtype):
+    def plain(x, mean, scale):
+        return x - mean, (x - mean) * scale, np.maximum(x * scale, mean)
+
+    f = fx.futurize(plain)
+    for rows in (5000 // length + 1, 8192 // length, 3):
+        arrays = operands(rows, length, dtype)
+        for _ in range(2):
+            for found, expected in zip(f(*arrays), plain(*arrays), strict=True):
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16", "?"])
+def test_complex_numbers_and_truth_values(dtype):
+    def plain(x, mean, scale):
+        return (x ^ mean, x & scale) if dtype == "?" else (x * mean + mean, x - scale)
+
+    f = fx.futurize(plain)
+    for length in (3, 10):
+        arrays = operands(2000, length, dtype)
+        for found, expected in zip(f(*arrays), plain(*arrays), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 63, 64, 200, 255])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 5e-7), ("f8", 1e-15)])
+def test_functions(length, dtype, tolerance):
+    f = fx.futurize(lambda x, mean, scale: np.tanh(x - mean) + np.exp(-scale))
+    x, mean, scale = operands(20000 // length, length, dtype)
+    expected = np.tanh(x - mean) + np.exp(-scale)
+    np.testing.assert_allclose(np.asarray(f(x, mean, scale)), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_functions_that_hold_up_to_a_bound_tell_of_what_lies_beyond():
+    f = fx.futurize(lambda x, phase: np.sin(x + phase) * 2)
+    x, phase, _ = operands(3000, 3, "f8")
+    x[1234, 1] = 1e300
+    np.testing.assert_allclose(np.asarray(f(x, phase)), np.sin(x + phase) * 2, rtol=1e-14, atol=1e-14)
+
+
+def test_a_matrix_that_is_written_over():
+    @fx.futurize(donate=("x",))
+    def centred(x, mean):
+        return (x - mean) * 2
+
+    x, mean, _ = operands(4000, 3, "f4")
+    expected = (x - mean) * 2
+    np.testing.assert_array_equal(np.asarray(centred(x.copy(), mean)), expected)
+
+    @fx.futurize
+    def in_place(x, mean):
+        x -= mean
+        x *= 2
+        return x
+
+    np.testing.assert_array_equal(np.asarray(in_place(x, mean)), expected)
+    np.testing.assert_array_equal(x, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(1, 9000), length=st.integers(1, 40), leading=st.sampled_from([(), (1,), (2,)]))
+def test_any_number_of_rows(rows, length, leading):
+    rng = np.random.default_rng(rows)
+    x = rng.normal(size=(*leading, rows, length))
+    mean, scale = rng.normal(size=length), rng.normal(size=(rows, 1))
+    np.testing.assert_array_equal(np.asarray(_standardised(x, mean, scale)), (x - mean) / scale)
+
+
+@fx.futurize
+def _standardised(x, mean, scale):
+    return (x - mean) / scale
+
+
+def test_which_regions_are_taken():
+    shared = [(5000, 3), (3,)]
+    assert row_blocks.suits(*region_of(shared))
+    assert not row_blocks.suits(*region_of([(5000, 3), (5000, 3)]))  # one loop over all
+    assert not row_blocks.suits(*region_of([(500, 3), (3,)]))
+    assert not row_blocks.suits(*region_of([(5000, 64), (64,)]))
+    assert row_blocks.suits(*region_of([(5000, 7), (5000, 1)]))
+    assert not row_blocks.suits(*region_of([(5000, 8), (5000, 1)]))  # a line
+    assert row_blocks.suits(*region_of([(5000, 8), (5000, 1)], "tanh"))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_functions_of_longer_rows_where_registers_are_few(wide, monkeypatch):
+    monkeypatch.setattr(row_blocks, "has_scale", lambda: wide)
+    assert row_blocks.suits(*region_of([(5000, 255), (255,)], "tanh")) != wide
+    assert not row_blocks.suits(*region_of([(5000, 256), (256,)], "tanh"))
+
+
+def test_one_operation_on_short_rows_is_slow_in_numpy():
+    x = param(Aval((300, SHORT_ROW), np.dtype("f8")), "x")
+    row, column = (param(Aval(shape, np.dtype("f8")), "y") for shape in ((SHORT_ROW,), (300, 1)))
+    longer = param(Aval((300, SHORT_ROW + 1), np.dtype("f8")), "x")
+    assert all(is_slow(apply("add", x, each), here=True) for each in (row, column))
+    assert not any(is_slow(apply("add", x, each), here=True) for each in (x, 1.0))
+    assert not is_slow(apply("add", longer, column), here=True)
+    assert not is_slow(apply("add", x, row), here=False)
