@@ -163,7 +163,7 @@ def conv_input_grad(
             geometry.weights(plain=False),
             result,
             *geometry.window,
-            geometry.forward(False, "none"),
+            geometry.forward(False),
             attributes(),
         )
         operands = {
@@ -201,7 +201,7 @@ def conv_weight_grad(
             None,
             result,
             *geometry.window,
-            geometry.forward(False, "none"),
+            geometry.forward(False),
             attributes(),
         )
         operands = {
