@@ -75,6 +75,34 @@ def test_functions(length, dtype, tolerance):
     np.testing.assert_allclose(np.asarray(f(x, mean, scale)), expected, rtol=tolerance, atol=tolerance)
 
 
+def pairs(a, b):
+    d = a[:, None] - b[None]
+    return d * d, np.exp(-d * d)
+
+
+STACKS = {
+    "pairs": (pairs, (300, 3), (300, 3)),
+    "pairs of many": (pairs, (40, 30), (200, 30)),
+    "images": (lambda x, mask, scale: (x * mask + scale, np.tanh(x + mask)), (5, 90, 90, 3), (90, 90, 1), (3,)),
+    "batches": (lambda x, mean, scale: ((x - mean) * scale,), (6, 50, 50, 7), (6, 1, 1, 7), (7,)),
+    "channels": (lambda x, bias: (np.tanh(x + bias[:, None, None]), x - bias[:, None, None]), (9, 40, 6, 7), (40,)),
+    "sequences": (lambda x, each, place: (np.exp(x - each) * place,), (30, 50, 20), (30, 1, 20), (50, 1)),
+    "five": (lambda x, a, b: (x * a - b,), (3, 4, 200, 2, 3), (4, 1, 2, 1), (3, 1, 200, 1, 3)),
+    "few rows": (lambda x, a: (x - a,), (2000, 4, 3), (2000, 1, 3)),
+    "of one matrix": (lambda x, a: (x / a, np.sin(x) + a), (20, 300, 3), (20, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_stacks_of_matrices(name):
+    plain, *shapes = STACKS[name]
+    rng = np.random.default_rng(len(name))
+    arrays = [rng.normal(size=shape) + 3 for shape in shapes]
+    f = fx.futurize(lambda *arrays: plain(*arrays))
+    for found, expected in zip(f(*arrays), plain(*arrays), strict=True):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-15, atol=1e-15)
+
+
 def test_functions_that_hold_up_to_a_bound_tell_of_what_lies_beyond():
     f = fx.futurize(lambda x, phase: np.sin(x + phase) * 2)
     x, phase, _ = operands(3000, 3, "f8")
@@ -124,6 +152,8 @@ def test_which_regions_are_taken():
     assert row_blocks.suits(*region_of([(5000, 7), (5000, 1)]))
     assert not row_blocks.suits(*region_of([(5000, 8), (5000, 1)]))  # a line
     assert row_blocks.suits(*region_of([(5000, 8), (5000, 1)], "tanh"))
+    assert row_blocks.suits(*region_of([(90, 200, 3), (200, 1), (90, 1, 3)]))
+    assert not row_blocks.suits(*region_of([(2000, 4, 3), (2000, 1, 3)]))  # of which a few rows are all
 
 
 @pytest.mark.parametrize("wide", [False, True])

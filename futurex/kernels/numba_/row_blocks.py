@@ -1,13 +1,14 @@
 """Regions along rows that fill no vector: a block of rows is one loop.
 
-``(x - mean) / deviation`` of three columns would be loops of three elements. What all rows share is written out once,
-as often as a block has rows, and what a row has one element of for each of its columns, a block at a time: then all of
-a block are dense elements, one after the other.
+``(x - mean) / deviation`` of three columns would be loops of three elements. What all rows of a matrix share is written
+out once, as often as a block has rows, and what a row has one element of for each of its columns, a block at a time:
+then all of a block are dense elements, one after the other.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,13 +25,14 @@ from futurex.tree.node import Node
 LONGEST, _LONGEST_OF_FUNCTIONS = 63, 255
 """Elements of rows whose own loops are too short: longer ones, too, where functions take several vectors side by side
 (:data:`.emit.LEAST_ABREAST`)."""
-_LEAST = 4096
-"""Elements that are worth it."""
+_LEAST, _LEAST_OF_MATRIX = 4096, 512
+"""Elements, and of one matrix of a stack, that are worth it."""
 _ROWS, _BLOCK = 16, 256
 """Blocks are multiples of so many rows, whatever their length whole vectors, and have so many elements at least."""
 _AT_ONCE = 8
 """Elements that are written at once of what a row has one of; the next row is written over those that are too many."""
-_SHARED, _SINGLE = (False, True), (True, False)
+_SHARED, _SINGLE, _CONSTANT = (False, True), (True, False), (False, False)
+"""Along which of the last two loops an operand moves."""
 
 
 def suits(region: Region, layout: Layout) -> bool:
@@ -39,12 +41,12 @@ def suits(region: Region, layout: Layout) -> bool:
     Where rows have elements of their own, writing these out takes longer than a loop along rows of a line or more,
     unless there are functions.
     """
-    if len(layout.extents) != 2 or any(layout.axes) or any(each != 1 for each in layout.apart):
+    if len(layout.extents) < 2 or any(layout.axes) or any(each != 1 for each in layout.apart):
         return False
-    rows, length = layout.extents
-    if length > _longest(region) or rows * length < _LEAST:
+    *outer, rows, length = layout.extents
+    if length > _longest(region) or math.prod(layout.extents) < _LEAST or (outer and rows * length < _LEAST_OF_MATRIX):
         return False
-    single = [region.graph.params[k].dtype for k in region.arrays if layout.masks[k] == _SINGLE]
+    single = [region.graph.params[k].dtype for k in region.arrays if layout.masks[k][-2:] == _SINGLE]
     if any(dtype.kind == "c" for dtype in single):
         return False
     return region.approximate or all(length * dtype.itemsize < LINE for dtype in single)
@@ -63,52 +65,77 @@ class _InBlocks(Emitter):
     """The loop over rows is one over blocks, with a loop over their elements."""
 
     def _loops(self, values: dict[tuple[Node, np.dtype[Any]], str]) -> list[str]:
-        body, self.length = self.body, _BLOCK
-        kinds = {name: memory_type(dtype) for name, dtype, _ in self._pointers()}
-        shared, single = ([name for name, _, mask in self._pointers() if mask == each] for each in (_SHARED, _SINGLE))
+        body, self.length, block, wide = self.body, _BLOCK, self.depth - 2, f"%n{self.depth - 1}"
+        operands = {name: (memory_type(dtype), mask) for name, dtype, mask in self._pointers()}
         room = _BLOCK + _ROWS * _longest(self.region) + _AT_ONCE
-        rooms = {name: body.emit(f"alloca [{room} x {kinds[name]}], align 64") for name in (*shared, *single)}
-        unit = body.emit(f"mul nsw i64 %n1, {_ROWS}")
+        rooms = {
+            name: body.emit(f"alloca [{room} x {kind}], align 64")
+            for name, (kind, mask) in operands.items() if mask[-2:] in (_SHARED, _SINGLE)
+        }  # fmt: skip
+        unit = body.emit(f"mul nsw i64 {wide}, {_ROWS}")
         units = body.emit(f"udiv i64 {body.emit(f'add nsw i64 {unit}, {_BLOCK - 1}')}, {unit}")
         most = body.emit(f"mul nsw i64 {units}, {_ROWS}")
         lines = self._flush()
         nest = Nest(lines, "entry")
+        for d in range(block):
+            nest.enter(f"%i{d}", *self._ends(d))
+        self.rows = {name: self._begin(name) for name, (_, mask) in operands.items() if not mask[-2]}
+        for name, dtype, mask in self._pointers():
+            if mask[-2:] == _CONSTANT:
+                values[self.array_nodes[int(name[2:])], dtype] = body.load(dtype, self.rows[name])
+        shared = {name: kind for name, (kind, mask) in operands.items() if mask[-2:] == _SHARED}
+        low, high = self._ends(block)
         if shared:
-            nest.enter("%copy", "0", most)
-            begin = body.emit("mul nsw i64 %copy, %n1")
+            count = body.emit(f"sub nsw i64 {high}, {low}")
+            count = body.emit(f"select i1 {body.emit(f'icmp slt i64 {count}, {most}')}, i64 {count}, i64 {most}")
             lines += self._flush()
-            nest.enter("%from", "0", "%n1")
-            for name in shared:
-                value = self._loaded(kinds[name], name, "%from")
-                place = self._address(kinds[name], rooms[name], begin, "%from")
-                body.lines.append(f"store {kinds[name]} {value}, ptr {place}")
+            nest.enter("%copy", "0", count)
+            begin = body.emit(f"mul nsw i64 %copy, {wide}")
+            lines += self._flush()
+            nest.enter("%from", "0", wide)
+            for name, kind in shared.items():
+                place = self._address(kind, rooms[name], begin, "%from")
+                body.lines.append(f"store {kind} {self._loaded(kind, self.rows[name], '%from')}, ptr {place}")
             lines += self._flush()
             nest.leave()
             nest.leave()
-        nest.enter("%block", "%low", "%high", most)
-        left = body.emit("sub nsw i64 %high, %block")
-        count = body.emit(f"select i1 {body.emit(f'icmp slt i64 {left}, {most}')}, i64 {left}, i64 {most}")
-        first, length = body.emit("mul nsw i64 %block, %n1"), body.emit(f"mul nsw i64 {count}, %n1")
-        self.rows = {name: rooms.get(name) or self._address(kind, name, first) for name, kind in kinds.items()}
         lines += self._flush()
+        nest.enter(f"%i{block}", low, high, most)
+        left = body.emit(f"sub nsw i64 {high}, %i{block}")
+        count = body.emit(f"select i1 {body.emit(f'icmp slt i64 {left}, {most}')}, i64 {left}, i64 {most}")
+        length = body.emit(f"mul nsw i64 {count}, {wide}")
+        self.rows |= {name: self._begin(name) for name, (_, mask) in operands.items() if mask[-2]}
+        lines += self._flush()
+        single = {name: kind for name, (kind, mask) in operands.items() if mask[-2:] == _SINGLE}
         if single:
             nest.enter("%row", "0", count)
-            source, begin = body.emit("add nsw i64 %block, %row"), body.emit("mul nsw i64 %row, %n1")
-            vectors = {name: self._splat(kinds[name], self._loaded(kinds[name], name, source)) for name in single}
+            begin = body.emit(f"mul nsw i64 %row, {wide}")
+            vectors = [self._splat(kind, self._loaded(kind, self.rows[name], "%row")) for name, kind in single.items()]
             lines += self._flush()
-            nest.enter("%to", "0", "%n1", _AT_ONCE)
-            for name, vector in vectors.items():
-                place = self._address(kinds[name], rooms[name], begin, "%to")
-                body.lines.append(f"store <{_AT_ONCE} x {kinds[name]}> {vector}, ptr {place}, align 1")
+            nest.enter("%to", "0", wide, _AT_ONCE)
+            for (name, kind), vector in zip(single.items(), vectors, strict=True):
+                place = self._address(kind, rooms[name], begin, "%to")
+                body.lines.append(f"store <{_AT_ONCE} x {kind}> {vector}, ptr {place}, align 1")
             lines += self._flush()
             nest.leave()
             nest.leave()
-        nest.enter("%i1", "0", length)
+        self.rows |= rooms
+        nest.enter(self.index, "0", length)
         self._element(values)
         lines += self._flush()
         nest.leave(self._abreast())
-        nest.leave()
+        while nest.open:
+            nest.leave()
         return lines
+
+    def _ends(self, d: int) -> tuple[str, str]:
+        """Where a loop begins and ends."""
+        return ("%low", "%high") if d == 0 else ("0", f"%n{d}")
+
+    def _begin(self, name: str) -> str:
+        """Where the row lies that the loops around have come to."""
+        dtype, mask = next((dtype, mask) for each, dtype, mask in self._pointers() if each == name)
+        return self._address(memory_type(dtype), name, self._densely(mask))
 
     def _address(self, kind: str, start: str, *places: str) -> str:
         place = functools.reduce(lambda x, y: self.body.emit(f"add nsw i64 {x}, {y}"), places)
