@@ -14,6 +14,7 @@ from numpy.lib.introspect import opt_func_info
 
 from futurex.ops import casts
 from futurex.ops.special import PREFIX
+from futurex.ops.strides import lies_in_short_rows
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, param
@@ -57,7 +58,8 @@ _NEIGHBOURS = frozenset(("nextafter", "spacing"))
 REMAINDERS = frozenset(("floor_divide", "remainder", "fmod"))
 """Ops whose loops in NumPy compute floats one by one, at 6 to 25 ns each."""
 SHORT_ROW = 16
-"""Elements of a row up to which NumPy's loops, that begin anew for each where something is broadcast, are slow."""
+"""Elements of a row up to which NumPy's loops, that begin anew for each where something is broadcast or lies with gaps,
+are slow."""
 _OF_COMPLEX = frozenset((
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "square", "reciprocal", "conjugate",
     "real", "imag", "equal", "not_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
@@ -150,8 +152,8 @@ def is_slow(node: Node, *, here: bool) -> bool:
     function = function_of(node)
     if function in REMAINDERS:
         return node.dtype.kind == "f"
-    spread = any(1 < source.size < node.size for source in node.inputs)
-    if here and spread and node.ndim > 1 and node.shape[-1] <= SHORT_ROW:
+    many = (1 < source.size < node.size or lies_in_short_rows(source) for source in node.inputs)
+    if here and node.ndim > 1 and node.shape[-1] <= SHORT_ROW and any(many):
         return True
     known = here and function in APPROXIMATE | OF_TWO | OF_COMPLEX and node.dtype.kind in "fc"
     return known and function not in _in_wide_registers()

@@ -14,6 +14,8 @@ from futurex.tree.node import Node
 
 LEAST_ROW = 16
 """Elements of a row below which a view is copied rather than read with its gaps."""
+LEAST_IN_BLOCKS = 4096
+"""Elements of a result, or a view, from which blocks of rows are read as one loop, where rows are short."""
 _LONGEST_STEP = 8
 """Elements from one of a row to the next up to which a region reads them where they lie."""
 _LEAST_TURNED, _LEAST_SIDE = 4096, 8
@@ -62,6 +64,12 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
         return None
     step = found.strides[-1] // found.itemsize
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
+
+
+def lies_in_short_rows(node: Node) -> bool:
+    """Is it a view of a dense array, whose rows are dense, short ones with gaps between them, that a region reads in
+    blocks?"""
+    return node.is_static and node.size >= LEAST_IN_BLOCKS and step_of(node, 1) == 1
 
 
 def turned_along(node: Node) -> tuple[int, tuple[int, ...]] | None:

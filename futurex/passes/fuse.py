@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, is_slow, loop_of
-from futurex.ops.strides import is_scattered, step_of, turned_along
+from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
@@ -108,7 +108,7 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> b
     copied = {source for node in group for source in node.inputs if source not in group and is_scattered(source)}
     copied = {source for source in copied if not turned_along(source)}  # in squares
     if holds_reduction(group) is None:
-        copied = {source for source in copied if not step_of(source)}
+        copied = {source for source in copied if not step_of(source) and not lies_in_short_rows(source)}
     largest = max(node.size for node in group)
     copies = sum(source.size for source in copied) / largest
     if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * copies:

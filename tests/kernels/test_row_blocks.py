@@ -1,5 +1,7 @@
 """Regions along short rows, whose kernels take blocks of rows as one loop, against NumPy."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,14 +77,14 @@ def test_functions(length, dtype, tolerance):
     np.testing.assert_allclose(np.asarray(f(x, mean, scale)), expected, rtol=tolerance, atol=tolerance)
 
 
-def pairs(a, b):
+def squares(a, b):
     d = a[:, None] - b[None]
     return d * d, np.exp(-d * d)
 
 
 STACKS = {
-    "pairs": (pairs, (300, 3), (300, 3)),
-    "pairs of many": (pairs, (40, 30), (200, 30)),
+    "pairs": (squares, (300, 3), (300, 3)),
+    "pairs of many": (squares, (40, 30), (200, 30)),
     "images": (lambda x, mask, scale: (x * mask + scale, np.tanh(x + mask)), (5, 90, 90, 3), (90, 90, 1), (3,)),
     "batches": (lambda x, mean, scale: ((x - mean) * scale,), (6, 50, 50, 7), (6, 1, 1, 7), (7,)),
     "channels": (lambda x, bias: (np.tanh(x + bias[:, None, None]), x - bias[:, None, None]), (9, 40, 6, 7), (40,)),
@@ -101,6 +103,48 @@ def test_stacks_of_matrices(name):
     f = fx.futurize(lambda *arrays: plain(*arrays))
     for found, expected in zip(f(*arrays), plain(*arrays), strict=True):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-15, atol=1e-15)
+
+
+GAPS = {
+    "neighbours": (lambda x: ((x[:, 1:] - x[:, :-1]) * 2, np.exp(x[:, 1:] - x[:, :-1])), (5000, 5)),
+    "one difference": (lambda x: np.diff(x, axis=1), (5000, 4)),
+    "columns": (lambda x: np.tanh(x[:, 2:5]) * x[:, :3], (3000, 7)),
+    "other way round": (lambda x: x[::-1, 1:] - x[:, :-1] * 2, (3000, 4)),
+    "every third row": (lambda x: x[::3, 1:] * 2 + x[1::3, 1:], (9000, 6)),
+    "pairs of views": (lambda x: np.exp(-np.abs(x[:, None, :2] - x[None, :, 1:])), (200, 3)),
+    "shared row of a view": (lambda x: (x[:, 1:] - x[3, :-1]) * x[:, :1], (3000, 6)),
+    "planes": (lambda x: (x[:, 1:, 2:] + x[:, :-1, :-2]) / 2, (20, 90, 9)),
+    "long rows": (lambda x: np.exp(x[:, 3:]) + x[:, :-3], (100, 100)),
+}
+
+
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c8", "i2"])
+def test_views_with_gaps_between_their_rows(name, dtype):
+    plain, shape = GAPS[name]
+    x = operands(shape[0], math.prod(shape[1:]), dtype)[0].reshape(shape)
+    f = fx.futurize(lambda x: plain(x))
+    tolerance = {"f8": 1e-15, "i2": 1e-15}.get(dtype, 1e-6)
+    for _ in range(2):
+        with np.errstate(all="ignore"):
+            found, expected = f(x), plain(x)
+        pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+        for each, other in pairs:
+            assert each.dtype == other.dtype
+            np.testing.assert_allclose(np.asarray(each), other, rtol=tolerance, atol=tolerance)
+
+
+def test_a_view_that_is_written_while_others_read_it():
+    @fx.futurize
+    def smoothed(x):
+        x[:, 1:-1] = (x[:, :-2] + x[:, 2:]) * 0.5 + x[:, 1:-1]
+        return x
+
+    x = operands(2000, 6, "f8")[0]
+    expected = x.copy()
+    expected[:, 1:-1] = (expected[:, :-2] + expected[:, 2:]) * 0.5 + expected[:, 1:-1]
+    np.testing.assert_array_equal(np.asarray(smoothed(x)), expected)
+    np.testing.assert_array_equal(x, expected)
 
 
 def test_functions_that_hold_up_to_a_bound_tell_of_what_lies_beyond():

@@ -22,7 +22,7 @@ from futurex.kernels.numba_.sweep import Sweep
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.fusion import function_of
-from futurex.ops.strides import LEAST_ROW, Lie, dense_axes, step_of, turned_along
+from futurex.ops.strides import LEAST_ROW, Lie, dense_axes, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import Level
 from futurex.tree.node import Node
 
@@ -85,14 +85,16 @@ def elementwise(
     dense = {} if target is None else {len(graph.params): dense_axes(target.shape, target.strides)}
     views = {k: step for k, source in enumerate(node.inputs) if (step := step_of(source, least))}
     turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
-    for gaps in (views | dict.fromkeys(turned, 0), views, {}):
+    short = {k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)}
+    region = analyse(graph)
+    for gaps in (views | short, views | dict.fromkeys(turned, 0), views, {}):
         lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
         layout = collapse(shape, operands, gaps | result, {**lies, **dense})
-        if len(layout.extents) <= MOST_LOOPS:
+        blocks = row_blocks.suits(region, layout) and not turned
+        if len(layout.extents) <= MOST_LOOPS and (blocks or gaps.keys().isdisjoint(short)):
             break
     if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
         raise ValueError(f"{graph!r} needs {len(layout.extents)} loops")
-    region = analyse(graph)
     steps = tuple((k, axis) for k in region.arrays for axis in layout.axes[k] if axis)
     steps += tuple((-1, axis) for axis in layout.axes[-1] if axis)
     across = None
@@ -103,7 +105,7 @@ def elementwise(
     return Program(
         layout.extents, region.arrays, steps, gaps | lies | ({} if target is None else {-1: 1}), region.scalars,
         lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None)
-        if row_blocks.suits(region, layout)
+        if blocks
         else emit(region, layout, aliases, openmp() is not None, written, across),
         _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
         inplace=not region.guarded,  # whose operands must outlive the loop
