@@ -81,6 +81,20 @@ def test_the_same_bits_past_the_caches(make, shape, dtype, threads, offset, monk
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+@pytest.mark.parametrize(("columns", "offset"), [(3, 0), (17, 8), (63, 40)])
+def test_blocks_of_short_rows(columns, offset, dtype, monkeypatch):
+    rows = 20000 // columns
+    x, shared, single = p((rows, columns), dtype), p((columns,), dtype, "y"), p((rows, 1), dtype, "z")
+    graph = Graph([x, shared, single], [x * shared - single])
+    inputs = [(np.random.default_rng(5).normal(size=node.shape) * 50).astype(dtype) for node in graph.params]
+    monkeypatch.setattr(past, "last_cache", lambda: 1 << 62)
+    kept = run(graph, inputs, 2, offset)
+    monkeypatch.setattr(past, "last_cache", lambda: 1)
+    assert "!nontemporal" in NumbaBackend().claim(apply("fused", *graph.params, graph=graph), 2).call.text
+    assert bits(kept[0]) == bits(run(graph, inputs, 2, offset)[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 @pytest.mark.parametrize(("columns", "offset"), [(1300, 0), (1299, 8), (1026, 16), (1155, 40)])
 def test_rows_that_begin_within_a_line(columns, offset, dtype, monkeypatch):
     """Of a stencil's result none begins where another one does; what lies beside the whole lines is stored once."""

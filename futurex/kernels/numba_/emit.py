@@ -130,10 +130,14 @@ def emit(
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     ``written``: arrays of which results are parts that are written one after the other, if they are.
     """
-    apart = all(alias < 0 for alias in aliases)
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
-    aside = apart and whole and past.outgrows(written or region.graph.outs, region.graph.params)
+    aside = whole and goes_aside(region, aliases, written)
     return Emitter(region, layout, aliases, aside, across).module(threaded)
+
+
+def goes_aside(region: Region, aliases: Sequence[int], written: Sequence[Node]) -> bool:
+    """Do results go past the caches? That is so where the last one cannot hold them, and no operand lies there."""
+    return all(alias < 0 for alias in aliases) and past.outgrows(written or region.graph.outs, region.graph.params)
 
 
 def height(region: Region, layout: Layout) -> int:
@@ -194,10 +198,19 @@ class Emitter:
         declarations = sorted(self.body.intrinsics)
         if self.aside:
             declarations += past.DECLARATIONS
-        functions = past.FUNCTION if self.aside and self.across is not None else []
+        functions = past.FUNCTION if self.aside and self.sends_rows else []
         for size in sorted({self.array_nodes[j].dtype.itemsize for j in self._turned()}):
             functions = [*functions, *squares.function(size)]
         return "\n".join([*declarations, *functions, *part, *self._entry(threaded)]) + "\n"
+
+    @property
+    def sends_rows(self) -> bool:
+        """Do results that go past the caches go there row by row?"""
+        return self.across is not None
+
+    def _room(self) -> int:
+        """Elements of a result that wait to go past the caches, at most."""
+        return PIECE if self.across is None else self.tile[1]
 
     def _turned(self) -> list[int]:
         """The operands that are read in squares."""
@@ -238,9 +251,8 @@ class Emitter:
             lines += ["  %flag = alloca i32, align 4", "  store i32 0, ptr %flag, align 4"]
         if any(abs(step) > 1 for step in self.steps):
             lines += _NOTHING
-        room = PIECE if self.across is None else self.tile[1]
         for k, node in enumerate(self.outs if self.aside else ()):
-            lines.append(f"  %w{k} = alloca [{room} x {memory_type(node.dtype)}], align 64")
+            lines.append(f"  %w{k} = alloca [{self._room()} x {memory_type(node.dtype)}], align 64")
         values = self._scalars()
         lines += self._loops(values) if self.across is None else self._in_tiles(self.across, values)
         lines += [f"  {past.FENCE}"] if self.aside else []

@@ -104,7 +104,7 @@ def elementwise(
     pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
         layout.extents, region.arrays, steps, gaps | lies | ({} if target is None else {-1: 1}), region.scalars,
-        lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None)
+        lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None, written)
         if blocks
         else emit(region, layout, aliases, openmp() is not None, written, across),
         _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import loop_note
 from futurex.kernels.numba_.compiler import has_scale
-from futurex.kernels.numba_.emit import Emitter, Region
+from futurex.kernels.numba_.emit import Emitter, Region, goes_aside
 from futurex.kernels.numba_.layout import Axes, Layout
 from futurex.kernels.numba_.nests import Nest
 from futurex.kernels.numba_.pairwise import LINE
@@ -86,9 +87,11 @@ def _longest(region: Region) -> int:
     return _LONGEST_OF_FUNCTIONS if region.approximate and not has_scale() else LONGEST
 
 
-def emit(region: Region, layout: Layout, aliases: Sequence[int], threaded: bool) -> str:
+def emit(
+    region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = ()
+) -> str:
     """The IR of the kernel ``@region``, as :func:`.emit.emit` writes it."""
-    return _InBlocks(region, layout, aliases, aside=False).module(threaded)
+    return _InBlocks(region, layout, aliases, goes_aside(region, aliases, written)).module(threaded)
 
 
 class _InBlocks(Emitter):
@@ -98,7 +101,7 @@ class _InBlocks(Emitter):
         body, self.length, block = self.body, _BLOCK, self.depth - 2
         self.wide = f"%n{self.depth - 1}"
         operands = [_Operand(name, dtype, mask, self._axes(name)) for name, dtype, mask in self._pointers()]
-        room = _BLOCK + _ROWS * _longest(self.region) + _AT_ONCE
+        room = self._room()
         rooms = {
             each.name: body.emit(f"alloca [{room} x {each.kind}], align 64") for each in operands if each.is_written_out
         }
@@ -128,14 +131,27 @@ class _InBlocks(Emitter):
         if single:
             self._spread(nest, single, rooms, count)
         self.rows |= rooms
+        self.targets = [f"%w{k}" for k in range(len(self.outs))] if self.aside else []
         nest.lines += self._flush()
-        nest.enter(self.index, "0", length)
+        nest.enter("%within", "0", length)
+        nest.lines.append(f"  {self.index} = add nsw i64 %within, 0")
         self._element(values)
         nest.lines += self._flush()
         nest.leave(self._abreast())
+        for k, node in enumerate(self.outs if self.aside else ()):
+            count = body.emit(f"mul nsw i64 {length}, {node.dtype.itemsize}")
+            body.lines.append(past.row_sent(self.rows[f"%o{k}"], f"%w{k}", count))
+        nest.lines += self._flush()
         while nest.open:
             nest.leave()
         return nest.lines
+
+    @property
+    def sends_rows(self) -> bool:
+        return True
+
+    def _room(self) -> int:
+        return _BLOCK + _ROWS * _longest(self.region) + _AT_ONCE
 
     def _copy(self, nest: Nest, operands: Sequence[_Operand], rooms: Mapping[str, str], count: str) -> None:
         """So many rows of operands written one behind the other, or the one row that all share as often."""
