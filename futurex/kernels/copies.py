@@ -10,8 +10,9 @@ import numpy as np
 
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.emit import analyse, emit
+from futurex.kernels.numba_.emit import emit
 from futurex.kernels.numba_.layout import MOST_LOOPS, collapse
+from futurex.kernels.numba_.region import analyse
 from futurex.kernels.recycling import LEAST_BYTES, kept, maker
 from futurex.ops.strides import turned
 from futurex.tree.aval import Aval

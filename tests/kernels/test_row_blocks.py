@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.kernels.numba_ import row_blocks
-from futurex.kernels.numba_.emit import analyse
 from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.region import analyse
 from futurex.ops.fusion import SHORT_ROW, is_slow
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph

@@ -21,7 +21,7 @@ from futurex.kernels.loops.split import Split
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.values import Scalar, supported
 from futurex.kernels.numba_.compiler import compiled
-from futurex.kernels.numba_.emit import slot_format
+from futurex.kernels.numba_.region import slot_format
 from futurex.kernels.threads import openmp
 from futurex.tree.aval import Aval
 from futurex.tree.dims import is_static

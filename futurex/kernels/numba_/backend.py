@@ -31,9 +31,9 @@ from futurex.kernels.numba_ import (
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
 from futurex.kernels.numba_.crossings import HEAD
-from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.joined import Joined, blocks_of
 from futurex.kernels.numba_.program import Program, elementwise, reducing
+from futurex.kernels.numba_.region import Scalar, slot_format
 from futurex.kernels.numba_.rows import RowProducts
 from futurex.kernels.numba_.through import Through, over_of, written_to
 from futurex.kernels.numba_.updates import RankUpdate

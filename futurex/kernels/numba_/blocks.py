@@ -17,8 +17,9 @@ from futurex.kernels.compiling import is_behind
 from futurex.kernels.numba_ import compiler
 from futurex.kernels.numba_.code import Code, module
 from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.emit import analyse, emit
+from futurex.kernels.numba_.emit import emit
 from futurex.kernels.numba_.layout import collapse
+from futurex.kernels.numba_.region import analyse
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.vectors import DECLARATIONS, slot
 from futurex.kernels.steps import Bound, Row, Step, Workspace, copying

@@ -11,10 +11,11 @@ import numpy as np
 
 from futurex.kernels.numba_ import crossings, narrow, nearest, past, row_blocks
 from futurex.kernels.numba_.columns import LANES, MOST_COLUMNS, Columns, in_blocks, in_registers
-from futurex.kernels.numba_.emit import Scalar, analyse, emit, height
+from futurex.kernels.numba_.emit import emit, height
 from futurex.kernels.numba_.functions import FUNCTIONS
 from futurex.kernels.numba_.layout import MOST_LOOPS, collapse
 from futurex.kernels.numba_.places import in_order
+from futurex.kernels.numba_.region import Scalar, analyse
 from futurex.kernels.numba_.rowwise import PIECES, Rows
 from futurex.kernels.numba_.staggered import Staggered
 from futurex.kernels.numba_.staggered import suits as staggers

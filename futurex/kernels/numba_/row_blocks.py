@@ -18,10 +18,11 @@ import numpy as np
 from futurex.kernels.numba_ import past
 from futurex.kernels.numba_.code import loop_note
 from futurex.kernels.numba_.compiler import has_scale
-from futurex.kernels.numba_.emit import Emitter, Region, goes_aside
+from futurex.kernels.numba_.emit import Emitter, goes_aside
 from futurex.kernels.numba_.layout import Axes, Layout
 from futurex.kernels.numba_.nests import Nest
 from futurex.kernels.numba_.pairwise import LINE
+from futurex.kernels.numba_.region import Region
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.ops.strides import LEAST_IN_BLOCKS
 from futurex.tree.node import Node

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_.element import helds_of
-from futurex.kernels.numba_.emit import Scalar
 from futurex.kernels.numba_.functions import FUNCTIONS, GUARDED
 from futurex.kernels.numba_.layout import Layout, collapse
+from futurex.kernels.numba_.region import Scalar
 from futurex.ops.fusion import function_of
 from futurex.ops.sweeps import LONGEST_ROW, REDUCTIONS, Level, Shape, Space, aligned, holds_reduction, levels
 from futurex.tree.graph import Graph

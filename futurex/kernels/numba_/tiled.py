@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from futurex.kernels.numba_ import panels
-from futurex.kernels.numba_.emit import Region, analyse, inner
+from futurex.kernels.numba_.emit import inner
 from futurex.kernels.numba_.layout import Layout, collapse
 from futurex.kernels.numba_.panels import Form, Panel, Steps
 from futurex.kernels.numba_.products import Writer
 from futurex.kernels.numba_.program import Program
+from futurex.kernels.numba_.region import Region, analyse
 from futurex.kernels.numba_.scalar import memory_type
 from futurex.kernels.numba_.vectors import LANES, VECTOR
 from futurex.kernels.threads import openmp

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from futurex.kernels.numba_.code import Code
-from futurex.kernels.numba_.emit import Scalar, slot_format
 from futurex.kernels.numba_.pairwise import PREFETCH, prefetch
+from futurex.kernels.numba_.region import Scalar, slot_format
 
 
 class Kind(NamedTuple):
