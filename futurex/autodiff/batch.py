@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.autodiff.reverse import stand_ins
-from futurex.ops.batching import everywhere, spread, to_front, widened
+from futurex.ops.batching import NotBatchable, everywhere, spread, to_front, widened
 from futurex.ops.random import COUNTER_OPS
 from futurex.ops.tapes import Batched, Tape, element
 from futurex.partition.factors import Recipe, recipe_of
@@ -25,10 +25,6 @@ from futurex.tree.source import at
 
 REFUSED = (TypeError, ValueError, IndexError, AttributeError, KeyError, PartitionError)
 """What inference raises for inputs that an op does not take."""
-
-
-class NotBatchable(TypeError):
-    """An op has no meaning for many examples at once; the message names it and the user's line."""
 
 
 def vmap(

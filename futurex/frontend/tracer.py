@@ -28,7 +28,6 @@ from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Placeholder
 from futurex.frontend.trace import Cell, current, emit, may_fail, read, tracing
 from futurex.ops.control import Failure
-from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain
 from futurex.tree.aval import Aval, aval_of
@@ -361,8 +360,10 @@ class Tracer:
         if mask is not None:
             self._write(masked(self._node, mask, node_of(value)))
             return
+        from futurex.frontend.elements import element
+
         encoded = self._encode(index)
-        value = self._element(value, encoded.advanced)
+        value = element(value, self.dtype, encoded.advanced)
         if encoded.advanced:
             node = emit("scatter", self._node, node_of(value), *encoded.dynamic, pattern=encoded.entries, mode="set")
             self._write(node)
@@ -371,18 +372,6 @@ class Tracer:
         if is_element(index, place.ndim) and node_of(value).ndim:
             raise Escape("an array written into one element", "NumPy refuses it, as a rule", "write one number")
         place._write(value)
-
-    def _element(self, value: Any, by_arrays: bool = False) -> Any:
-        """A value to be written: NumPy looks whether a scalar fits, but not at its own scalars behind index arrays."""
-        value = entered(value)
-        if not (isinstance(value, (*SCALARS, np.generic)) or (isinstance(value, Tracer) and value.is_scalar)):
-            return value
-        node = node_of(value)
-        if not may_refuse(node.aval, self.dtype) or (by_arrays and not node.aval.weak):
-            return value
-        if isinstance(value, Tracer) and value._loose:
-            raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
-        return fresh(emit("element", node, dtype=self.dtype))
 
     def __iter__(self) -> Any:
         if self.ndim == 0:
@@ -491,8 +480,7 @@ def fresh(node: Node) -> Tracer:
 
 def new_array(node: Node) -> Tracer:
     """A new C-contiguous array, also where it has no dimensions."""
-    if node.aval.weak:
-        node = emit("cast", node, dtype=node.dtype)
+    node = strong(node)
     return Tracer(Cell(node, strides=c_strides(node.aval)))
 
 
@@ -553,9 +541,18 @@ def as_tracer(value: Any) -> Tracer:
 
 
 def array_node(value: Any) -> Node:
-    """The node of ``np.asarray(value)``: Python numbers have NumPy's default types."""
-    node = node_of(value)
-    return emit("cast", node, dtype=node.dtype) if node.aval.weak else node
+    """The node of ``np.asarray(value)``."""
+    return strong(node_of(value))
+
+
+def strong(node: Node) -> Node:
+    """A Python number in NumPy's default type for it, which is another one for integers from 2**63 on."""
+    if not node.aval.weak or node.op != "const":
+        return emit("cast", node, dtype=node.dtype) if node.aval.weak else node
+    value = np.asarray(node.value)
+    if value.dtype.kind == "O":
+        raise Escape("an array of a Python int of more than 64 bits", "NumPy makes one of objects")
+    return const(value)
 
 
 def node_of(value: Any) -> Node:

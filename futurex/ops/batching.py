@@ -14,6 +14,11 @@ import numpy as np
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
 
+
+class NotBatchable(TypeError):
+    """An op has no meaning for many examples at once; the message names it, and the user's line where it can."""
+
+
 BatchRule = Callable[..., Any]
 WHOLE = ("s", None, None, None)
 

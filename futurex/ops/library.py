@@ -148,12 +148,11 @@ def _open_result(call: str, avals: tuple[Aval, ...]) -> Result:
     more, if it is so for stand-ins of several sizes; otherwise it is open."""
     symbols = sorted({symbol for aval in avals for dim in dims_in(aval.shape) for symbol in dim.symbols})
     try:
-        columns = zip(*_SIZES[: max(len(symbols), 1)], strict=True)
-        trials = [_trial(call, avals, dict(zip(symbols, sizes, strict=False))) for sizes in columns]
+        trials = [_trial(call, avals, dict(zip(symbols, sizes, strict=True))) for sizes in _sizes(len(symbols))]
     except NoFixedResult:
         raise
     except Exception:  # lengths may have to agree: then nothing tells them apart
-        trials = [_trial(call, avals, dict.fromkeys(symbols, size)) for size in _SIZES[0]]
+        trials = [_trial(call, avals, dict.fromkeys(symbols, size)) for (size,) in _sizes(1)]
         symbols = symbols[:1] if len(symbols) == 1 else []
     first = trials[0][1]
     if any(_kind(result) != _kind(first) for _, result in trials):
@@ -167,7 +166,14 @@ def _open_result(call: str, avals: tuple[Aval, ...]) -> Result:
     return Result(tuple(outs), first.structure, first.arrays, all(result.contiguous for _, result in trials))
 
 
-_SIZES = tuple(tuple(start + 6 * k for start in (5, 16, 51)) for k in range(16))
+def _sizes(count: int) -> list[list[int]]:
+    """Sizes for so many symbols, three times: no symbol is always another one and so many more, nor always the larger
+    of two."""
+    places = range(count)
+    return [
+        [start + step * k for k in order]
+        for start, step, order in ((5, 6, places), (16, 5, places[::-1]), (51, 7, places))
+    ]
 
 
 def _trial(call: str, avals: tuple[Aval, ...], sizes: dict[Symbol, int]) -> tuple[dict[Symbol, int], Result]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from futurex.ops.batching import lanes, spread, widened
+from futurex.ops.batching import NotBatchable, lanes, spread, widened
 from futurex.ops.elementwise import where, zeros_like
 from futurex.ops.tapes import Batched, Tape
 from futurex.tree.aval import Aval
+from futurex.tree.dims import same
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, item, param
 
@@ -41,6 +42,8 @@ def _any(mask: Node) -> Node:
 
 
 def _masked(mask: Node, x: Node, y: Node) -> Node:
+    if not same(x.shape, y.shape):
+        raise NotBatchable("the size of what a branch or a round leaves depends on the example")
     return where(widened(mask, x.ndim - 1), x, y)
 
 

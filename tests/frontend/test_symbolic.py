@@ -111,6 +111,11 @@ def masks(x):
     return x[x > 0], np.nonzero(x > 0), np.where(x > 0, x, 0)
 
 
+@program([(RNG.normal(size=(n, m)),) for n, m in ((5, 11), (9, 4), (11, 17), (12, 3), (4, 5), (6, 6))])
+def two_sizes_in_a_call(x):
+    return np.pad(x, 1).reshape(-1), np.tensordot(np.pad(x, 2), np.pad(x, ((1, 3), (0, 0))), axes=([0], [0]))
+
+
 @program(each(ten, integer))
 def numbers(x, n):
     return x * n + n, n + 1, n / 2, n // 2, n % 3, -n, float(n), n * 1.5

@@ -193,3 +193,29 @@ def test_arguments_that_do_not_fit_are_named():
         fx.vmap(weighted, in_axes=(None, 2))(params, x)
     with pytest.raises(ValueError, match=r"argument scale of shape \(\) has no axis 0"):
         fx.vmap(weighted, in_axes=(None, 0))(params, x, scale=2.0)
+
+
+def popped(x):
+    stack = [1.5, 2.5]
+    if x[0] > 0:
+        stack.pop()
+    return np.array(stack)
+
+
+def cut(x):
+    y = x
+    if x[0] > 0:
+        y = x[1:]
+    return y * 2
+
+
+@pytest.mark.parametrize("function", [popped, cut])
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, -1), (1, -1, 1)])
+def test_branches_that_leave_arrays_of_several_sizes(function, signs):
+    """One of one element is not repeated for the other branch's size."""
+    xs = np.array(signs)[:, None] * np.array([1.0, 2.0])
+    if len(set(signs)) == 1:
+        np.testing.assert_array_equal(np.asarray(fx.vmap(function)(xs)), looped(function, xs))
+    else:
+        with pytest.raises(ValueError, match="same shape"):
+            fx.vmap(function)(xs)

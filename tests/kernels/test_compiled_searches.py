@@ -108,6 +108,12 @@ def test_distinct_numbers_of_what_only_the_run_knows(nothing_called):
     compiled(lambda x: np.unique(x[x > 9], return_counts=True)[1] * 2, TIED)
 
 
+@pytest.mark.parametrize("x", [WAVE, VECTORS["i1"]])
+def test_distinct_numbers_of_a_single_one(x, at_once):
+    compiled(lambda x: np.hstack(np.unique(x[3] * 2, True, True, True)), x)
+    compiled(lambda x: np.unique(np.mean(x)) * 2, x)
+
+
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("taps", [17, 31, 70])
 def test_convolutions(taps, mode, nothing_called):

@@ -98,6 +98,20 @@ def stepped(x, starts, stops):
     return x, total
 
 
+def added(x, starts, stops):
+    """``ufunc.at`` with numbers and slices alone: no index is an array."""
+    table = np.outer(x, x)
+    for i in range(len(starts)):
+        a, b = int(starts[i]), int(stops[i]) % N
+        np.add.at(table, (slice(None), a), table[b, ::-1] + i)
+        np.add.at(table, (b, slice(3, None)), 0.5)
+        np.add.at(table, (a, b), x[a])
+        np.add.at(table, b, x)
+        np.add.at(table, (slice(None), 2), x)
+        np.add.at(table, 3, x[b])
+    return table
+
+
 def test_a_sieve_calls_nothing(at_once):
     def sieve(n):
         prime, totient = np.ones(n + 1, bool), np.arange(n + 1)
@@ -113,7 +127,7 @@ def test_a_sieve_calls_nothing(at_once):
         assert outcome(futurized, [300]) == outcome(sieve, [300])
 
 
-FUNCTIONS = (read, written, shifted, rows, swapped, masked, extremes, stepped)
+FUNCTIONS = (read, written, shifted, rows, swapped, masked, extremes, stepped, added)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

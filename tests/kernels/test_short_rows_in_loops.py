@@ -68,6 +68,18 @@ def test_reductions_have_numpys_bits(reduce, dtype, shape, shift):
             np.testing.assert_array_equal(result, expected)
 
 
+def test_rows_without_elements():
+    def rounds(x):
+        total = np.zeros(len(x))
+        for k in range(20):
+            total += x.sum(axis=1) + (x * k)[:, ::-1].sum(axis=-1)
+        return total
+
+    found, x = fx.futurize(rounds), np.zeros((3, 0))
+    assert calls_of_loops(found, [x]) == []
+    np.testing.assert_array_equal(found(x), rounds(x))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 def test_operands_that_broadcast_have_numpys_bits(dtype):
     def rounds(a, b):

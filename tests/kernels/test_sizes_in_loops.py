@@ -36,6 +36,13 @@ def filled(sizes):
     return found
 
 
+def filled_both_ways(rows, columns):
+    found = np.zeros(len(rows))
+    for k in range(len(rows)):
+        found[k] = np.full((rows[k], columns[k] + 1), 0.5).sum() + np.zeros((columns[k] + 1, rows[k])).size
+    return found
+
+
 def of_sums(values):
     total = 0.0
     for k in range(len(values)):
@@ -68,6 +75,7 @@ CASES = [
     (best_of_counts, abs(BOUNDS)), (best_of_few, BOUNDS),
     (ranges, BOUNDS, BOUNDS[::-1].copy()), (ranges, BOUNDS, BOUNDS + 2),
     (by_steps, BOUNDS, np.array([1, 2, 3, -1, 7, 19, 30, -2, 1, 5] * 4)), (filled, abs(BOUNDS)),
+    (filled_both_ways, abs(BOUNDS), abs(BOUNDS[::-1])),
     (of_sums, np.random.default_rng(0).normal(size=9)),
 ]  # fmt: skip
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from op_cases import cases, copies, generator
 
-from futurex.autodiff.batch import NotBatchable, vmap
+from futurex.autodiff.batch import vmap
+from futurex.ops.batching import NotBatchable
 from futurex.tree.verify import verify
 
 SIZE = 3

@@ -12,7 +12,7 @@ from futurex.frontend.numpy_api.memory import laid_out
 from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.numpy_api.ufuncs import exactly_into
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, array_node, as_tracer, fresh, node_of, strong
 
 
 @handles(np.choose)
@@ -22,7 +22,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         raise Escape("numpy.choose with such numbers or options", "NumPy refuses them, or they are not traced")
     nodes = [node_of(choice) for choice in choices]
     dtype = np.result_type(*(node.dtype.type(0).item() if node.aval.weak else node.dtype for node in nodes))
-    cast = [emit("cast", node, dtype=dtype) if node.aval.weak else node for node in nodes]  # fitting or not
+    cast = [emit("cast", strong(node), dtype=dtype) if node.aval.weak else node for node in nodes]  # fitting or not
     result = fresh(emit("choose", number, *cast, mode=mode))
     return result if out is None else exactly_into(out, result, "numpy.choose")
 

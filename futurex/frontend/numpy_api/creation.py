@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.elements import as_element
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.memory import laid_out, lying
 from futurex.frontend.numpy_api.registry import handles
@@ -14,10 +15,8 @@ from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, abstract, array_node, as_shape, as_tracer, entered, new_array, node_of
 from futurex.ops.control import Failure
-from futurex.tree.aval import PYTHON_SCALARS
 from futurex.tree.dims import Dim, may_be_same, same
 from futurex.tree.node import Node, const, dim_of
-from futurex.tree.pytree import flatten
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
@@ -31,8 +30,11 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
     if node.ndim:
         result = new_array(emit("store", _filled(shape, 0, dtype)._node, node, chain=(), mode="set"))
     else:
-        value = const(np.full((), node.value, dtype)[()]) if node.op == "const" else node
-        result = new_array(emit("full", value, shape=shape, dtype=dtype))
+        if node.op == "const":
+            node = const(np.full((), node.value, dtype)[()])
+        elif not (node.aval.weak and node.dtype.kind == "i"):  # NumPy looks at Python's ints alone
+            node = as_dtype(node, dtype)
+        result = new_array(emit("full", node, shape=shape, dtype=dtype))
     return laid_out(result, result, order) if order == "F" else result
 
 
@@ -79,11 +81,11 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
     return full_like(a, 1, dtype, order, shape=shape)
 
 
-def stack_nested(values: list[Any]) -> Node:
+def stack_nested(values: list[Any], dtype: np.dtype[Any] | None = None) -> Node:
     """The array that NumPy makes of a nested list, some of whose elements are traced."""
     if not any_array(values):
-        return const(np.array(values))
-    parts = [node_of(value) for value in values]
+        return const(np.array(values, dtype))
+    parts = [array_node(value) if dtype is None else _entry(value, dtype) for value in values]
     of_one_shape(
         parts,
         "setting an array element with a sequence. The requested array has an inhomogeneous shape after "
@@ -92,6 +94,10 @@ def stack_nested(values: list[Any]) -> Node:
     dtype = np.result_type(*(np.dtype(part.dtype) for part in parts))
     rows = [emit("reshape", as_dtype(part, dtype), shape=(1, *part.shape)) for part in parts]
     return emit("concatenate", *rows, axis=0)
+
+
+def _entry(value: Any, dtype: np.dtype[Any]) -> Node:
+    return stack_nested(list(value), dtype) if isinstance(value, list | tuple) else as_element(node_of(value), dtype)
 
 
 def of_one_shape(parts: list[Node], message: str) -> None:
@@ -131,10 +137,7 @@ def _of_entries(value: Any, dtype: Any) -> Tracer:
         return new_array(node)
     if node.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         raise Escape("an array of real numbers made of complex ones", "NumPy refuses or casts them one by one")
-    for leaf in flatten(value)[0]:
-        if type(leaf) in PYTHON_SCALARS:
-            np.array(leaf, dtype)  # raises where a Python number does not fit
-    return new_array(as_dtype(node, np.dtype(dtype)))
+    return new_array(_entry(value, np.dtype(dtype)))
 
 
 @handles(np.array)

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from futurex.frontend.elements import as_element, element
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.layout import c_strides, f_strides, is_contiguous
-from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS, handles
+from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS
 from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, array_node, entered, new_array
+from futurex.frontend.tracer import Tracer, array_node, entered, new_array, node_of
 from futurex.tree.node import Node, const
 
 
@@ -113,38 +114,12 @@ def _cycled(values: Node, count: int) -> Node:
     flat = emit("reshape", values, shape=(values.size,))
     if flat.size == count:
         return flat
-    if not flat.size:
-        raise Escape("writing no values", "NumPy does nothing or raises")
     return emit("gather", flat, const(np.arange(count) % flat.size), pattern=(("d", 0),))
-
-
-def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """``np.put``: positions count in C order, values are repeated as needed."""
-    target = entered(a)
-    if not isinstance(target, Tracer) or target.is_scalar:
-        raise TypeError("argument 1 must be numpy.ndarray")
-    places, values = array_node(entered(ind)), array_node(entered(v))
-    for each in (target.aval, places.aval, values.aval):
-        if not each.static:
-            raise Escape("numpy.put with arrays of unknown shape", "how often values are repeated depends on data")
-    if places.dtype.kind not in "iu" or mode not in ("raise", "wrap", "clip") or not target.size:
-        raise Escape("numpy.put of this", "NumPy refuses or casts it")
-    if not places.size or not values.size:
-        return
-    if mode != "raise":
-        limit = const(np.int64(target.size))
-        wide = emit("cast", places, dtype=np.dtype(np.int64))
-        low = emit("maximum", wide, const(np.int64(0)))
-        places = emit("remainder", wide, limit) if mode == "wrap" else emit("minimum", low, emit("subtract", limit, 1))
-    _store_flat(target, emit("reshape", places, shape=(places.size,)), _cycled(values, places.size))
 
 
 def _store_flat(target: Tracer, places: Node, values: Node) -> None:
     flat = emit("scatter", _flattened(target), values, places, pattern=(("d", 0),), mode="set")
     target._write(emit("reshape", flat, shape=target.shape))
-
-
-handles(np.put)(put)
 
 
 class Flat:
@@ -171,7 +146,10 @@ class Flat:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         places = new_array(const(np.arange(self.base.size)))[_one_index(index)]._node
-        values = array_node(entered(value))
+        value, written = entered(value), element(value, self.base.dtype, by_arrays=bool(places.ndim))
+        if written is not value and not places.ndim:
+            raise Escape("a number that may not fit, written through a flat iterator", "NumPy raises in its own way")
+        values = as_element(node_of(written), self.base.dtype)
         if not places.size:
             return
         if not values.size or (values.ndim and not places.ndim):
@@ -264,7 +242,7 @@ def lying(x: Tracer, order: str) -> Tracer:
 
 
 METHODS.update(
-    view=view_as, getfield=getfield, setfield=setfield, byteswap=byteswap, put=put,
+    view=view_as, getfield=getfield, setfield=setfield, byteswap=byteswap,
     __dlpack_device__=lambda self: np.empty(0).__dlpack_device__(),
 )  # fmt: skip
 ATTRIBUTES.update(

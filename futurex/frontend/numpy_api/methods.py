@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.elements import element
 from futurex.frontend.errors import Escape
 from futurex.frontend.numbers import attribute
 from futurex.frontend.numpy_api.memory import laid_out, lying, of_known_shape
@@ -79,7 +80,7 @@ def _only_arrays(self: Tracer, name: str) -> None:
 
 def _fill(self: Tracer, value: Any) -> None:
     _only_arrays(self, "fill")
-    value = self._element(value)
+    value = element(value, self.dtype)
     node = node_of(value)
     if node.ndim:
         raise Escape("fill() with an array", "NumPy takes a scalar")

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.elements import as_element
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.creation import any_array, as_dtype
-from futurex.frontend.numpy_api.registry import handles
+from futurex.frontend.numpy_api.creation import any_array, stack_nested
+from futurex.frontend.numpy_api.registry import METHODS, handles
 from futurex.frontend.trace import emit
-from futurex.frontend.tracer import Tracer, array_node, entered
+from futurex.frontend.tracer import Tracer, array_node, entered, node_of
 from futurex.tree.node import Node, const
 
 
@@ -35,9 +36,9 @@ def _repeated(values: Any, count: int, dtype: Any) -> Node:
 
 def _in_dtype(values: Any, dtype: Any) -> Node:
     """Values in the type of the array they are written to; NumPy looks whether Python numbers fit."""
-    if any_array(values):
-        return as_dtype(array_node(values), dtype)
-    return const(np.asarray(values, dtype))
+    if isinstance(values, list | tuple):
+        return stack_nested(list(values), dtype)
+    return as_element(node_of(values), dtype) if any_array(values) else const(np.asarray(values, dtype))
 
 
 def _rows(node: Node, index: Node) -> Node:
@@ -50,22 +51,25 @@ def _write_flat(target: Tracer, flat: Node) -> None:
 
 @handles(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    target = _target(a, "numpy.put")
-    index = _flat(array_node(ind))
-    values = array_node(v)
+    """Positions count in C order, values are repeated as needed."""
+    target, index, values = _target(a, "numpy.put"), _flat(array_node(ind)), array_node(v)
+    if not all(each.aval.static for each in (target, index, values)):
+        raise Escape("numpy.put with arrays of unknown shape", "how often values are repeated depends on data")
     if mode not in ("raise", "wrap", "clip") or index.dtype.kind not in "iu" or not target.size:
         raise Escape("numpy.put with these options", "they are not traced")
     if not values.size or not index.size:
         return
-    size = target.size
-    if mode == "wrap":
-        index = emit("remainder", index, size)
-    elif mode == "clip":
-        index = emit("minimum", emit("maximum", index, 0), size - 1)
+    if mode != "raise":
+        index, size = emit("cast", index, dtype=np.dtype(np.int64)), target.size
+        low = emit("maximum", index, 0)
+        index = emit("remainder", index, size) if mode == "wrap" else emit("minimum", low, size - 1)
     flat = emit(
         "scatter", _flat(target._node), _repeated(v, index.size, target.dtype), index, pattern=(("d", 0),), mode="set"
     )
     _write_flat(target, flat)
+
+
+METHODS["put"] = put
 
 
 @handles(np.place)

@@ -10,7 +10,6 @@ import numpy as np
 
 from futurex.autodiff import jvp as push
 from futurex.autodiff import pullback as pull
-from futurex.autodiff.batch import NotBatchable
 from futurex.autodiff.batch import vmap as batch
 from futurex.autodiff.silence import silent
 from futurex.frontend.errors import Escape
@@ -19,7 +18,7 @@ from futurex.frontend.trace import current
 from futurex.frontend.tracer import fresh
 from futurex.frontend.transforms.gradients import Selected, hashable
 from futurex.frontend.transforms.inner import Inner, Transform, made, trace_inner
-from futurex.ops.batching import WHOLE
+from futurex.ops.batching import WHOLE, NotBatchable
 from futurex.ops.tapes import plain
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply

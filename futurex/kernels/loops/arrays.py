@@ -143,7 +143,7 @@ def times(function: Function, x: str, y: str) -> str:
 
 def broadcast(function: Function, shapes: Sequence[Shape]) -> Shape:
     """The common shape; extents that must agree are compared where only the run can tell."""
-    ndim = max(map(len, shapes))
+    ndim = max(map(len, shapes), default=0)
     out: list[Size] = []
     for axis in range(-ndim, 0):
         extent: Size = 1

@@ -132,7 +132,7 @@ def _capacity(e: Emitter, node: Node, aval: Aval, inputs: Sequence[Any]) -> tupl
         return guessed(e, aval)
     if any(isinstance(value, Opaque) for value in inputs):
         raise Unsupported(f"{node.op} of unknown size")
-    sizes = [math.prod(value.capacity) for value in inputs if isinstance(value, Array)]
+    sizes = [math.prod(value.capacity) if isinstance(value, Array) else 1 for value in inputs]
     if node.op in _SELECTING and len(aval.shape) == 1:
         return (sizes[0],)
     if node.op == "native" and len(aval.shape) == 1:

@@ -86,7 +86,7 @@ def _short(e: Emitter, name: str, x: Array, whole: Array) -> bool:
         records.run_nested(e, across, [whole, x], x.shape, strides)
         return True
     count, (_, step) = extents.pop(), columns.pop()
-    if name == "prod" or not isinstance(count, int):
+    if name == "prod" or not isinstance(count, int) or not count:
         return False
 
     def along(inside: Sequence[int], columns: Sequence[Strides]) -> records.Kernel:

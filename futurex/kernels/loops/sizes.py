@@ -12,6 +12,7 @@ from futurex.kernels.loops.arrays import Array, Extent, Size
 from futurex.kernels.loops.calls import guessed
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numba_.scalar import operate
+from futurex.tree.dims import same
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -43,14 +44,15 @@ def arange(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     """One number everywhere."""
-    f, dims = e.function, list(node.attrs["dims"])
+    f = e.function
     told = [values.converted(f, e.scalar(value), _INT) for value in inputs[1:]]
     sizes = []
     for extent in node.attrs["shape"]:
         if type(extent) is not int:
-            if extent not in dims:
+            found = [size for size, dim in zip(told, node.attrs["dims"], strict=True) if same(dim, extent)]
+            if not found:
                 raise Unsupported("an extent that has to be computed")
-            sizes.append(told[dims.index(extent)])
+            sizes.append(found[0])
             f.fail_if(f.emit(f"icmp slt i64 {sizes[-1]}, 0"))
     made = _made(e, node, sizes)
     elementwise.assign(e, made, e.scalar(inputs[0]))

@@ -1,0 +1,40 @@
+"""Numbers that become elements of an array: NumPy looks whether Python's fit, and whether its own do where they are
+written one by one; arrays are cast, and wrap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend.errors import Escape
+from futurex.frontend.trace import emit
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
+from futurex.ops.python import may_refuse
+from futurex.tree.node import Node, const
+
+
+def as_element(node: Node, dtype: np.dtype[Any]) -> Node:
+    """A number or an array in the type of the array that it becomes a part of."""
+    if node.aval.weak and node.op == "const":
+        return const(np.array(node.value, dtype)[()])
+    if node.aval.weak and may_refuse(node.aval, dtype):
+        return emit("element", node, dtype=dtype)
+    return node if node.dtype == dtype and not node.aval.weak else emit("cast", node, dtype=dtype)
+
+
+def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:
+    """A value to be written into an array of ``dtype``; behind index arrays NumPy does not look at its own scalars."""
+    value = entered(value)
+    if isinstance(value, list | tuple) and dtype.kind in "iuf":
+        from futurex.frontend.numpy_api import stack_nested
+
+        return new_array(stack_nested(list(value), dtype))
+    if not (isinstance(value, (*SCALARS, np.generic)) or (isinstance(value, Tracer) and value.is_scalar)):
+        return value
+    node = node_of(value)
+    if not may_refuse(node.aval, dtype) or (by_arrays and not node.aval.weak):
+        return value
+    if isinstance(value, Tracer) and value._loose:
+        raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
+    return fresh(emit("element", node, dtype=dtype))
