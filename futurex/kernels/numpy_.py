@@ -133,7 +133,7 @@ def _overwrites(node: Node) -> bool:
     return bool(bases) and "dims" not in node.attrs and all(each.static for each in (node.aval, *bases))
 
 
-_BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
+_BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products", "triangular")
 _FOREIGN = ("library", "opaque", "python")
 
 

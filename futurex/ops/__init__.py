@@ -50,6 +50,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     sweeps,
     tapes,
     tiles,
+    triangular,
     ufunc_methods,
     views,
     written,

@@ -32,11 +32,13 @@ from futurex.ops.matrices import (
     room,
     row,
     scale,
+    stacks,
     swap_last,
     total,
     triangle,
     vector,
 )  # fmt: skip
+from futurex.ops.triangular import solve_triangular
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, broadcast_shapes, is_static
 from futurex.tree.node import Node, apply, const, item
@@ -79,13 +81,8 @@ def _solve_rule(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
 def _solve_factors(a: Aval, b: Aval) -> str:
     if b.ndim == 1:
         return f"{batch(a)} !m !n, !n -> {batch(a)} !m"
-    names = [f"b{k}" for k in range(max(a.ndim, b.ndim) - 2)]
-
-    def aligned(x: Aval) -> str:
-        own = names[len(names) - (x.ndim - 2) :]
-        return " ".join(name if extent != 1 else "1" for name, extent in zip(own, x.shape, strict=False))
-
-    return f"{aligned(a)} !m !n, {aligned(b)} !n k -> {' '.join(names)} !m k"
+    first, second, out = stacks(a, b)
+    return f"{first} !m !n, {second} !n k -> {out} !m k"
 
 
 def _solve_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -165,8 +162,8 @@ def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
     """With respect to the triangle that is read; the other one has no influence."""
     lower, gradient = (adjoint(out), swap_last(g)) if upper else (out, conj(g))
     inner = adjoint(lower) @ gradient
-    left = apply("solve", adjoint(lower), triangle(inner))
-    whole = adjoint(apply("solve", adjoint(lower), adjoint(left)))
+    left = solve_triangular(adjoint(lower), triangle(inner), lower=False)
+    whole = solve_triangular(lower, left, lower=True, right=True)
     return (conj(as_read(whole, lower=not upper)),)
 
 

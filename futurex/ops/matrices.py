@@ -79,6 +79,12 @@ def triangle(x: Node, lower: bool = True) -> Node:
     return where(inside, x, where(apply("equal", rows, columns), 0.5 * x, 0.0))
 
 
+def part(x: Node, lower: bool) -> Node:
+    """The triangle of square matrices with all of their diagonal."""
+    rows, columns = _positions(x.shape)
+    return where(apply("greater_equal" if lower else "less_equal", rows, columns), x, 0.0)
+
+
 def diagonal_matrix(x: Node) -> Node:
     """Vectors as diagonal matrices."""
     return where(on_diagonal((x.shape[-1], x.shape[-1])), row(x), 0.0)
@@ -129,6 +135,17 @@ def total(*terms: Node | None) -> Node | None:
 def batch(x: Aval, core: int = 2) -> str:
     """Tiling names of the dimensions before the matrices."""
     return " ".join(f"b{k}" for k in range(x.ndim - core))
+
+
+def stacks(*operands: Aval) -> tuple[str, ...]:
+    """Tiling names of the dimensions before matrices that meet: those of each operand, and of the result."""
+    names = [f"b{k}" for k in range(max(x.ndim for x in operands) - 2)]
+
+    def aligned(x: Aval) -> str:
+        own = names[len(names) - (x.ndim - 2) :]
+        return " ".join(name if extent != 1 else "1" for name, extent in zip(own, x.shape, strict=False))
+
+    return *map(aligned, operands), " ".join(names)
 
 
 def matrix(rng: np.random.Generator, *shape: int, dtype: Any = np.float64) -> Any:

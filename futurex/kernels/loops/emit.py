@@ -27,6 +27,7 @@ from futurex.kernels.loops import (
     searching,
     sizes,
     streams,
+    triangular,
     values,
 )
 from futurex.kernels.loops.arrays import MOST_ROWS, Array, Extent, Opaque, Place, Shape, is_whole, most
@@ -407,6 +408,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "quantile": searching.quantile,
     "svd": linear.singular,
     "solve": linear.solve,
+    "solve_triangular": triangular.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),
     **dict.fromkeys(("det", "slogdet"), linear.determinant),
 }
