@@ -38,7 +38,7 @@ from futurex.ops.matrices import (
     triangle,
     vector,
 )  # fmt: skip
-from futurex.ops.triangular import solve_triangular
+from futurex.ops.triangular import half_of, solve_triangular
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, broadcast_shapes, is_static
 from futurex.tree.node import Node, apply, const, item
@@ -72,10 +72,18 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
 
 def _solve_rule(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
     if b.ndim == 1:
-        db = vector(apply("solve", swap_last(a), column(g)))
+        db = vector(_solved_turned(a, column(g)))
         return -(column(db) * row(out)), unbroadcast(db, b.aval)
-    db = apply("solve", swap_last(a), g)
+    db = _solved_turned(a, g)
     return unbroadcast(-(db @ swap_last(out)), a.aval), unbroadcast(db, b.aval)
+
+
+def _solved_turned(a: Node, b: Node) -> Node:
+    """The solution for the transposed matrix, which may be known to be a triangle."""
+    half = half_of(a)
+    if half is None:
+        return apply("solve", swap_last(a), b)
+    return solve_triangular(swap_last(a), b, lower=not half)
 
 
 def _solve_factors(a: Aval, b: Aval) -> str:

@@ -61,8 +61,12 @@ def scale(x: Node) -> Node:
 
 
 def _positions(shape: Sequence[int]) -> tuple[Node, Node]:
-    shape = tuple(shape[-2:])
-    rows, columns = (apply("iota", shape=shape, axis=axis, dtype=np.dtype(np.intp)) for axis in (0, 1))
+    """The numbers of rows, in a column, and of columns, in a row."""
+    m, n = shape[-2:]
+    rows, columns = (
+        apply("iota", shape=extents, axis=axis, dtype=np.dtype(np.intp))
+        for axis, extents in enumerate(((m, 1), (1, n)))
+    )
     return rows, columns
 
 

@@ -27,6 +27,26 @@ def solve_triangular(a: Node, b: Node, *, lower: bool, right: bool = False) -> N
     return apply("solve_triangular", a, b, lower=lower, right=right)
 
 
+def half_of(x: Node) -> bool | None:
+    """Is it the lower triangle of a factor that holds its numbers? None where both may."""
+    if x.op == "cholesky":
+        return not x.attrs["upper"]
+    if x.op == "item" and x.inputs[0].op == "qr" and x.inputs[0].attrs["mode"] != "raw":
+        return False if x.attrs["index"] == 1 else None
+    if x.op == "conjugate":
+        return half_of(x.inputs[0])
+    half = half_of(x.inputs[0]) if _turns(x) else None
+    return None if half is None else not half
+
+
+def _turns(x: Node) -> bool:
+    """Is it a transpose of matrices?"""
+    axes = x.attrs["axes"] if x.op == "transpose" else None
+    if x.op == "load" and len(x.inputs) == 1 and [step[0] for step in x.attrs["chain"]] == ["transpose"]:
+        axes = x.attrs["chain"][0][1]
+    return axes is not None and x.ndim > 1 and tuple(axes) == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+
+
 def _solved(a: Any, b: Any, lower: bool, right: bool) -> Any:
     half = np.tril(a) if lower else np.triu(a)
     if right:

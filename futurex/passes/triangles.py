@@ -7,7 +7,7 @@ need take for one right side. Last bits are others: NumPy exchanges rows of a lo
 from __future__ import annotations
 
 from futurex.ops.matrices import column, vector
-from futurex.ops.triangular import solve_triangular
+from futurex.ops.triangular import half_of, solve_triangular
 from futurex.passes.rewrite import rewrite
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -25,21 +25,7 @@ def _substituted(node: Node) -> Node | None:
     if node.op != "solve" or not all(each.is_static and each.dtype == node.dtype for each in (node, *node.inputs)):
         return None
     a, b = node.inputs
-    lower = _half(a) if a.shape[-1] >= LEAST_ROWS else None
+    lower = half_of(a) if a.shape[-1] >= LEAST_ROWS else None
     if lower is None:
         return None
     return vector(solve_triangular(a, column(b), lower=lower)) if b.ndim == 1 else solve_triangular(a, b, lower=lower)
-
-
-def _half(x: Node) -> bool | None:
-    """Is it the lower triangle that is not zero? None where both may be."""
-    if x.op == "cholesky":
-        return not x.attrs["upper"]
-    if x.op == "item" and x.inputs[0].op == "qr" and x.inputs[0].attrs["mode"] != "raw" and x.attrs["index"] == 1:
-        return False
-    if x.op == "conjugate":
-        return _half(x.inputs[0])
-    if x.op == "transpose" and x.attrs["axes"] == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
-        half = _half(x.inputs[0])
-        return None if half is None else not half
-    return None
