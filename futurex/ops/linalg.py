@@ -38,6 +38,7 @@ from futurex.ops.matrices import (
     triangle,
     vector,
 )  # fmt: skip
+from futurex.ops.minors import MOST, cofactors
 from futurex.ops.triangular import half_of, solve_triangular
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, broadcast_shapes, is_static
@@ -109,8 +110,37 @@ op(
 )  # fmt: skip
 
 
+_WELL = 1e6
+"""Condition up to which the inverse tells cofactors; beyond, singular values keep the digits that it loses."""
+
+
 def _cofactor(x: Any) -> Any:
-    """det(x) times the transposed inverse, from singular values, so that it exists for singular matrices too."""
+    """det(x) times the transposed inverse, in ways in which it exists for singular matrices too."""
+    extent = x.shape[-1]
+    if 0 < extent <= MOST:
+        return _by_minors(x)
+    try:
+        inverse, determinant = np.linalg.inv(x), np.linalg.det(x)
+    except np.linalg.LinAlgError:
+        return _by_singular_values(x)
+    sizes = np.abs(x).sum(axis=-1).max(axis=-1, initial=0) * np.abs(inverse).sum(axis=-1).max(axis=-1, initial=0)
+    well = (sizes < _WELL) & np.isfinite(determinant) & (determinant != 0)
+    found = determinant[..., None, None] * np.swapaxes(inverse, -1, -2)
+    if well.all():
+        return found
+    return np.where(well[..., None, None], found, _by_singular_values(x))
+
+
+def _by_minors(x: Any) -> Any:
+    extent, dtype = x.shape[-1], np.linalg.det(x[..., :1, :1]).dtype
+    entries = np.ascontiguousarray(np.moveaxis(x, (-2, -1), (0, 1)).astype(dtype))
+    out = np.empty(x.shape, dtype)
+    for place, value in cofactors(extent, lambda i, j: entries[i, j], 1).items():
+        out[(..., *place)] = value
+    return out
+
+
+def _by_singular_values(x: Any) -> Any:
     u, s, vh = np.linalg.svd(x)
     others = np.prod(np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]), axis=-1)
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -125,7 +155,11 @@ def _cofactor_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 op(
     "cofactor", _cofactor, aval=checked(np.linalg.inv), vjp=_cofactor_rule, factors=_same_factors, fails=True,
-    samples=lambda rng: [*matrix_samples(matrix)(rng), Sample((np.diag([1.0, 2.0, 0.0]),), order=0)],
+    samples=lambda rng: [
+        *matrix_samples(matrix)(rng),
+        *(Sample((matrix(rng, 2, 6, 6, dtype=dtype),), order=1) for dtype in (float, complex)),
+        *(Sample((np.diag([1.0, 2.0, *(3.0,) * more, 0.0]),), order=0) for more in (0, 1, 3)),
+    ],
 )  # fmt: skip
 
 

@@ -130,27 +130,6 @@ def test_a_gpu_solves_them_by_cublas(shape, lower, right):
         kernel(None, *map(device.to_device, (np.nan_to_num(a), b)))
 
 
-def recursion(a, b):
-    """Covariances that are carried on: each round a factor of the next, and what is left of a vector by it."""
-    p, total = np.eye(len(a)), 0.0
-    for t in range(b.shape[0]):
-        p = a @ p @ a.T + 0.3 * np.eye(len(a))
-        factor = np.linalg.cholesky(p)
-        q, r = np.linalg.qr(p + a)
-        rest = np.linalg.solve(factor, b[t])
-        total = total - 0.5 * rest @ rest - np.log(np.diag(factor)).sum() + 0.1 * (r * r * r).sum() + q[0, 0]
-    return total
-
-
-def test_derivatives_in_compiled_loops():
-    rng = np.random.default_rng(1)
-    a, b = 0.5 * np.eye(4) + 0.05 * rng.normal(size=(4, 4)), rng.normal(size=(40, 4))
-    steps = 1e-6 * np.eye(a.size).reshape(-1, *a.shape)
-    expected = [(recursion(a + step, b) - recursion(a - step, b)) / 2e-6 for step in steps]
-    for _ in range(40):  # interpreted, then compiled
-        np.testing.assert_allclose(np.asarray(fx.grad(recursion)(a, b)).ravel(), expected, rtol=2e-5, atol=2e-5)
-
-
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("dtype", "dD")
 @pytest.mark.parametrize("shape", [(3, 3), (40, 3, 3), (2, 3, 6, 6), (0, 0), (3, 0, 0)])
