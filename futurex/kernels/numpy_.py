@@ -134,7 +134,7 @@ def _overwrites(node: Node) -> bool:
 
 
 _BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products", "triangular")
-_FOREIGN = ("library", "opaque", "python")
+_FOREIGN = ("library", "opaque", "python", "scipy_linear")
 
 
 def uses_blas(node: Node) -> bool:

@@ -41,6 +41,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     recursion,
     reduce,
     regions,
+    scipy_linear,
     shape,
     signals,
     sorting,

@@ -200,13 +200,17 @@ op(
 )  # fmt: skip
 
 
-def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
-    """With respect to the triangle that is read; the other one has no influence."""
-    lower, gradient = (adjoint(out), swap_last(g)) if upper else (out, conj(g))
+def cholesky_gradient(g: Node, factor: Node, upper: bool) -> Node:
+    """The cotangent of a matrix from that of its factor, of the triangle that is read; the other has no influence."""
+    lower, gradient = (adjoint(factor), swap_last(g)) if upper else (factor, conj(g))
     inner = adjoint(lower) @ gradient
     left = solve_triangular(adjoint(lower), triangle(inner), lower=False)
     whole = solve_triangular(lower, left, lower=True, right=True)
-    return (conj(as_read(whole, lower=not upper)),)
+    return conj(as_read(whole, lower=not upper))
+
+
+def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
+    return (cholesky_gradient(g, out, upper),)
 
 
 op(
