@@ -113,12 +113,14 @@ def _call(trsm: Callable[..., None], out: Any, a: Any, lower: bool, right: bool)
 
 
 def _row_by_row(out: Any, a: Any, lower: bool, right: bool) -> None:
-    """By substitution in all matrices of a stack."""
+    """By substitution in all matrices of a stack, whose numbers in one place lie side by side for it."""
     if right:
         a, out, lower = np.swapaxes(a, -1, -2), np.swapaxes(out, -1, -2), not lower
-    extent = a.shape[-1]
+    factors, rows = (np.ascontiguousarray(np.moveaxis(each, (-2, -1), (0, 1))) for each in (a, out))
+    extent, term = len(rows), np.empty_like(rows[0])
     for k in range(extent) if lower else reversed(range(extent)):
-        known = slice(0, k) if lower else slice(k + 1, extent)
-        if known.start < known.stop:
-            out[..., k, :] -= np.matmul(a[..., k, None, known], out[..., known, :])[..., 0, :]
-        out[..., k, :] /= a[..., k, k, None]
+        for known in range(k) if lower else range(k + 1, extent):
+            np.multiply(factors[k, known], rows[known], out=term)
+            rows[k] -= term
+        rows[k] /= factors[k, k]
+    out[...] = np.moveaxis(rows, (0, 1), (-2, -1))
