@@ -17,6 +17,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     dynamic,
     elementwise,
     epilogue,
+    factor_grad,
     factorizations,
     fourier,
     framing,

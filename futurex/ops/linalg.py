@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.ops import batching
 from futurex.ops.elementwise import conj, is_complex, unbroadcast
+from futurex.ops.factor_grad import cholesky_gradient
 from futurex.ops.matrices import (
     adjoint,
     as_read,
@@ -35,7 +36,6 @@ from futurex.ops.matrices import (
     stacks,
     swap_last,
     total,
-    triangle,
     vector,
 )  # fmt: skip
 from futurex.ops.minors import MOST, cofactors
@@ -198,15 +198,6 @@ op(
     batch=batching.unchanged("slogdet"),
     samples=matrix_samples(matrix), factors=lambda x: f"{batch(x)} !m !n -> {batch(x)}, {batch(x)}",
 )  # fmt: skip
-
-
-def cholesky_gradient(g: Node, factor: Node, upper: bool) -> Node:
-    """The cotangent of a matrix from that of its factor, of the triangle that is read; the other has no influence."""
-    lower, gradient = (adjoint(factor), swap_last(g)) if upper else (factor, conj(g))
-    inner = adjoint(lower) @ gradient
-    left = solve_triangular(adjoint(lower), triangle(inner), lower=False)
-    whole = solve_triangular(lower, left, lower=True, right=True)
-    return conj(as_read(whole, lower=not upper))
 
 
 def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.elementwise import conj
-from futurex.ops.linalg import cholesky_gradient
+from futurex.ops.factor_grad import cholesky_gradient
 from futurex.ops.matrices import adjoint, column, matrix, part, positive, room, swap_last, vector
 from futurex.ops.triangular import solve_triangular
 from futurex.tree.aval import Aval
