@@ -120,15 +120,19 @@ def _cofactor(x: Any) -> Any:
     if 0 < extent <= MOST:
         return _by_minors(x)
     try:
-        inverse, determinant = np.linalg.inv(x), np.linalg.det(x)
+        with np.errstate(all="ignore"):
+            found, well = _by_inverse(x)
     except np.linalg.LinAlgError:
         return _by_singular_values(x)
-    sizes = np.abs(x).sum(axis=-1).max(axis=-1, initial=0) * np.abs(inverse).sum(axis=-1).max(axis=-1, initial=0)
-    well = (sizes < _WELL) & np.isfinite(determinant) & (determinant != 0)
-    found = determinant[..., None, None] * np.swapaxes(inverse, -1, -2)
-    if well.all():
-        return found
-    return np.where(well[..., None, None], found, _by_singular_values(x))
+    return found if well.all() else np.where(well[..., None, None], found, _by_singular_values(x))
+
+
+def _by_inverse(x: Any) -> tuple[Any, Any]:
+    """And for which matrices it is as exact as other ways."""
+    inverse, determinant = np.linalg.inv(x), np.linalg.det(x)
+    first, second = (np.abs(each).sum(axis=-1).max(axis=-1, initial=0) for each in (x, inverse))
+    well = (first * second < _WELL) & np.isfinite(determinant) & (determinant != 0)
+    return determinant[..., None, None] * np.swapaxes(inverse, -1, -2), well
 
 
 def _by_minors(x: Any) -> Any:
