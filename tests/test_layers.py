@@ -32,7 +32,7 @@ HOMES = {
     "bokeh": ("runtime/cluster/dashboard",),
     "numba": ("kernels/",),
     "llvmlite": ("kernels/",),
-    "scipy": ("ops/special.py",),
+    "scipy": ("ops/special.py", "ops/scipy_linear.py"),
     "cupy": ("kernels/",),
     "cupyx": ("kernels/",),
     "cudnn": ("kernels/",),

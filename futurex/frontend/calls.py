@@ -25,6 +25,7 @@ from futurex.frontend.lists import note_growth
 from futurex.frontend.masked import Masked, call_masked
 from futurex.frontend.numpy_api import HANDLERS, NATIVE, call_native, call_numpy, call_ufunc
 from futurex.frontend.numpy_api.registry import named
+from futurex.frontend.numpy_api.scipy_linalg import call_linalg, linalg_name
 from futurex.frontend.numpy_api.scipy_special import call_special, special_name
 from futurex.frontend.numpy_api.source import CONSTRUCTED, IMPLEMENTATIONS, PURE, WALKED, source_of
 from futurex.frontend.outside import (
@@ -258,9 +259,10 @@ def _wrapped(result: Any) -> Any:
 
 def _call_user(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python function: staged in turn."""
-    name = special_name(function)
-    if name:
+    if name := special_name(function):
         return call_special(name, function, args, kwargs)
+    if name := linalg_name(function):
+        return call_linalg(name, function, args, kwargs)
     if hasattr(function, "dispatch") and hasattr(function, "registry"):
         from futurex.frontend.library_calls import dispatched_call
 

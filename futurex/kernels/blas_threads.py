@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-_MAPS = Path("/proc/self/maps")
+from futurex.kernels.openblas import libraries, symbol
 
 
 def keep_blas_within(budget: int) -> None:
@@ -20,13 +17,13 @@ def keep_blas_within(budget: int) -> None:
 
     >>> keep_blas_within(64)
     """
-    if [library for library in _loaded() if _lowered(library, budget)]:
+    if [library for library in libraries() if _lowered(library, budget)]:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", str(budget))
 
 
 def blas_threads() -> list[int]:
     """The threads of every OpenBLAS that is loaded."""
-    return [int(number()) for library in _loaded() if (number := _function(library, "get")) is not None]
+    return [int(number()) for library in libraries() if (number := _function(library, "get")) is not None]
 
 
 def _lowered(library: ctypes.CDLL, budget: int) -> bool:
@@ -39,18 +36,4 @@ def _lowered(library: ctypes.CDLL, budget: int) -> bool:
 
 
 def _function(library: ctypes.CDLL, verb: str) -> Any:
-    """NumPy's and SciPy's builds have names of their own."""
-    for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
-        found = getattr(library, f"{prefix}openblas_{verb}_num_threads{suffix}", None)
-        if found is not None:
-            return found
-    return None
-
-
-def _loaded() -> Iterator[ctypes.CDLL]:
-    try:
-        lines = _MAPS.read_text().splitlines()
-    except OSError:
-        return
-    for path in sorted({line.split(maxsplit=5)[-1] for line in lines if "openblas" in line}):
-        yield ctypes.CDLL(path)
+    return symbol(library, f"openblas_{verb}_num_threads")

@@ -133,8 +133,10 @@ def _overwrites(node: Node) -> bool:
     return bool(bases) and "dims" not in node.attrs and all(each.static for each in (node.aval, *bases))
 
 
-_BLAS = ("contract", "epilogue", "factorizations", "linalg", "matrices", "norms", "products")
-_FOREIGN = ("library", "opaque", "python")
+_BLAS = (
+    "contract", "epilogue", "factor_grad", "factorizations", "linalg", "matrices", "norms", "products", "triangular",
+)  # fmt: skip
+_FOREIGN = ("library", "opaque", "python", "scipy_linear")
 
 
 def uses_blas(node: Node) -> bool:

@@ -37,6 +37,7 @@ from futurex.ops.matrices import (
     total,
     triangle,
 )  # fmt: skip
+from futurex.ops.triangular import solve_triangular
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply, item
 from futurex.tree.record import NotDifferentiable, Sample, op
@@ -253,9 +254,9 @@ def _qr_rule(g: Cotangents, out: Node, x: Node, mode: str) -> tuple[Node | None]
         r = _columns(r, 0, m)
     mixed = total(None if gr is None else r @ adjoint(gr), None if gq is None else -(adjoint(gq) @ q))
     half = triangle(mixed)  # type: ignore[arg-type]
-    first = adjoint(apply("solve", r, adjoint(total(gq, q @ (half + adjoint(half))))))  # type: ignore[arg-type]
-    whole = first if n <= m else apply("concatenate", first, _or_zeros(rest, x, m, n), axis=x.ndim - 1)
-    return (conj(whole),)
+    whole = total(gq, q @ (half + adjoint(half)))
+    first = solve_triangular(adjoint(r), whole, lower=True, right=True)  # type: ignore[arg-type]
+    return (conj(first if n <= m else apply("concatenate", first, _or_zeros(rest, x, m, n), axis=x.ndim - 1)),)
 
 
 def _columns(x: Node, low: int, high: int) -> Node:

@@ -16,6 +16,7 @@ import numpy as np
 
 from futurex.ops import batching
 from futurex.ops.elementwise import conj, is_complex, unbroadcast
+from futurex.ops.factor_grad import cholesky_gradient
 from futurex.ops.matrices import (
     adjoint,
     as_read,
@@ -32,11 +33,13 @@ from futurex.ops.matrices import (
     room,
     row,
     scale,
+    stacks,
     swap_last,
     total,
-    triangle,
     vector,
 )  # fmt: skip
+from futurex.ops.minors import MOST, cofactors
+from futurex.ops.triangular import half_of, solve_triangular
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, broadcast_shapes, is_static
 from futurex.tree.node import Node, apply, const, item
@@ -70,22 +73,25 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
 
 def _solve_rule(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
     if b.ndim == 1:
-        db = vector(apply("solve", swap_last(a), column(g)))
+        db = vector(_solved_turned(a, column(g)))
         return -(column(db) * row(out)), unbroadcast(db, b.aval)
-    db = apply("solve", swap_last(a), g)
+    db = _solved_turned(a, g)
     return unbroadcast(-(db @ swap_last(out)), a.aval), unbroadcast(db, b.aval)
+
+
+def _solved_turned(a: Node, b: Node) -> Node:
+    """The solution for the transposed matrix, which may be known to be a triangle."""
+    half = half_of(a)
+    if half is None:
+        return apply("solve", swap_last(a), b)
+    return solve_triangular(swap_last(a), b, lower=not half)
 
 
 def _solve_factors(a: Aval, b: Aval) -> str:
     if b.ndim == 1:
         return f"{batch(a)} !m !n, !n -> {batch(a)} !m"
-    names = [f"b{k}" for k in range(max(a.ndim, b.ndim) - 2)]
-
-    def aligned(x: Aval) -> str:
-        own = names[len(names) - (x.ndim - 2) :]
-        return " ".join(name if extent != 1 else "1" for name, extent in zip(own, x.shape, strict=False))
-
-    return f"{aligned(a)} !m !n, {aligned(b)} !n k -> {' '.join(names)} !m k"
+    first, second, out = stacks(a, b)
+    return f"{first} !m !n, {second} !n k -> {out} !m k"
 
 
 def _solve_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -104,8 +110,41 @@ op(
 )  # fmt: skip
 
 
+_WELL = 1e6
+"""Condition up to which the inverse tells cofactors; beyond, singular values keep the digits that it loses."""
+
+
 def _cofactor(x: Any) -> Any:
-    """det(x) times the transposed inverse, from singular values, so that it exists for singular matrices too."""
+    """det(x) times the transposed inverse, in ways in which it exists for singular matrices too."""
+    extent = x.shape[-1]
+    if 0 < extent <= MOST:
+        return _by_minors(x)
+    try:
+        with np.errstate(all="ignore"):
+            found, well = _by_inverse(x)
+    except np.linalg.LinAlgError:
+        return _by_singular_values(x)
+    return found if well.all() else np.where(well[..., None, None], found, _by_singular_values(x))
+
+
+def _by_inverse(x: Any) -> tuple[Any, Any]:
+    """And for which matrices it is as exact as other ways."""
+    inverse, determinant = np.linalg.inv(x), np.linalg.det(x)
+    first, second = (np.abs(each).sum(axis=-1).max(axis=-1, initial=0) for each in (x, inverse))
+    well = (first * second < _WELL) & np.isfinite(determinant) & (determinant != 0)
+    return determinant[..., None, None] * np.swapaxes(inverse, -1, -2), well
+
+
+def _by_minors(x: Any) -> Any:
+    extent, dtype = x.shape[-1], np.linalg.det(x[..., :1, :1]).dtype
+    entries = np.ascontiguousarray(np.moveaxis(x, (-2, -1), (0, 1)).astype(dtype))
+    out = np.empty(x.shape, dtype)
+    for place, value in cofactors(extent, lambda i, j: entries[i, j], 1).items():
+        out[(..., *place)] = value
+    return out
+
+
+def _by_singular_values(x: Any) -> Any:
     u, s, vh = np.linalg.svd(x)
     others = np.prod(np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]), axis=-1)
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -120,7 +159,11 @@ def _cofactor_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 op(
     "cofactor", _cofactor, aval=checked(np.linalg.inv), vjp=_cofactor_rule, factors=_same_factors, fails=True,
-    samples=lambda rng: [*matrix_samples(matrix)(rng), Sample((np.diag([1.0, 2.0, 0.0]),), order=0)],
+    samples=lambda rng: [
+        *matrix_samples(matrix)(rng),
+        *(Sample((matrix(rng, 2, 6, 6, dtype=dtype),), order=1) for dtype in (float, complex)),
+        *(Sample((np.diag([1.0, 2.0, *(3.0,) * more, 0.0]),), order=0) for more in (0, 1, 3)),
+    ],
 )  # fmt: skip
 
 
@@ -162,12 +205,7 @@ op(
 
 
 def _cholesky_rule(g: Node, out: Node, x: Node, upper: bool) -> tuple[Node]:
-    """With respect to the triangle that is read; the other one has no influence."""
-    lower, gradient = (adjoint(out), swap_last(g)) if upper else (out, conj(g))
-    inner = adjoint(lower) @ gradient
-    left = apply("solve", adjoint(lower), triangle(inner))
-    whole = adjoint(apply("solve", adjoint(lower), adjoint(left)))
-    return (conj(as_read(whole, lower=not upper)),)
+    return (cholesky_gradient(g, out, upper),)
 
 
 op(

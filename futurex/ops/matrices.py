@@ -61,8 +61,12 @@ def scale(x: Node) -> Node:
 
 
 def _positions(shape: Sequence[int]) -> tuple[Node, Node]:
-    shape = tuple(shape[-2:])
-    rows, columns = (apply("iota", shape=shape, axis=axis, dtype=np.dtype(np.intp)) for axis in (0, 1))
+    """The numbers of rows, in a column, and of columns, in a row."""
+    m, n = shape[-2:]
+    rows, columns = (
+        apply("iota", shape=extents, axis=axis, dtype=np.dtype(np.intp))
+        for axis, extents in enumerate(((m, 1), (1, n)))
+    )
     return rows, columns
 
 
@@ -77,6 +81,12 @@ def triangle(x: Node, lower: bool = True) -> Node:
     rows, columns = _positions(x.shape)
     inside = apply("greater" if lower else "less", rows, columns)
     return where(inside, x, where(apply("equal", rows, columns), 0.5 * x, 0.0))
+
+
+def part(x: Node, lower: bool) -> Node:
+    """The triangle of square matrices with all of their diagonal."""
+    rows, columns = _positions(x.shape)
+    return where(apply("greater_equal" if lower else "less_equal", rows, columns), x, 0.0)
 
 
 def diagonal_matrix(x: Node) -> Node:
@@ -129,6 +139,17 @@ def total(*terms: Node | None) -> Node | None:
 def batch(x: Aval, core: int = 2) -> str:
     """Tiling names of the dimensions before the matrices."""
     return " ".join(f"b{k}" for k in range(x.ndim - core))
+
+
+def stacks(*operands: Aval) -> tuple[str, ...]:
+    """Tiling names of the dimensions before matrices that meet: those of each operand, and of the result."""
+    names = [f"b{k}" for k in range(max(x.ndim for x in operands) - 2)]
+
+    def aligned(x: Aval) -> str:
+        own = names[len(names) - (x.ndim - 2) :]
+        return " ".join(name if extent != 1 else "1" for name, extent in zip(own, x.shape, strict=False))
+
+    return *map(aligned, operands), " ".join(names)
 
 
 def matrix(rng: np.random.Generator, *shape: int, dtype: Any = np.float64) -> Any:

@@ -29,6 +29,7 @@ from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
+from futurex.passes.triangles import substitute
 from futurex.passes.turns import copy_turned
 from futurex.passes.winograd import tile_convolutions
 from futurex.passes.writes import write_through
@@ -38,10 +39,10 @@ from futurex.tree.verify import verify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand, simplify, share, prune, stack_tapes, lower_contractions, transform_convolutions, tile_convolutions,
-    keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows, arrange_reductions, keep_orders,
-    assemble, give_loops, join_in_place, fuse, join_updates, recompute, join_siblings, write_through,
-    copy_turned,
+    expand, simplify, substitute, share, prune, stack_tapes, lower_contractions, transform_convolutions,
+    tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows,
+    arrange_reductions, keep_orders, assemble, give_loops, join_in_place, fuse, join_updates, recompute, join_siblings,
+    write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 
@@ -52,7 +53,7 @@ VERIFY = os.environ.get("FUTUREX_VERIFY", "") not in ("", "0")
 
 
 DEVICE_PASSES: tuple[Pass, ...] = (
-    functools.partial(expand, free=False), simplify, prune,
+    functools.partial(expand, free=False), simplify, substitute, prune,
     functools.partial(lower_contractions, free=False), functools.partial(fuse, few=2)
 )  # fmt: skip
 """Those for graphs that run on a GPU, whose kernels other forms suit: there a launch costs more than a small array."""

@@ -180,3 +180,20 @@ def test_values_and_gradients_of_programs(function, shapes):
     assert float(value) == function(first, *others)
     expected = differences(lambda x: function(x, *others), first)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("extent", [1, 2, 3, 4, 5, 7])
+def test_the_derivative_of_det_however_close_to_singular(extent, kind):
+    rng = np.random.default_rng(12)
+    a = draw(rng, (5, extent, extent), kind)
+    a[1, -1], a[2], a[3] = a[1, 0], 0.0, a[3] * 1e-30
+    a[4, :, 0] *= 1e-9
+    a[4, :, 0] += a[4, :, -1] * (extent > 1)
+    found = fx.grad(lambda a: np.linalg.det(a).sum().real)(a)
+    expected = np.stack([[
+        [(-1.0) ** (i + j) * L.det(np.delete(np.delete(each, i, 0), j, 1)) for j in range(extent)]
+        for i in range(extent)
+    ] for each in a])  # fmt: skip
+    scale = abs(expected).max(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(found / np.where(scale, scale, 1), expected / np.where(scale, scale, 1), atol=2e-9)

@@ -1,4 +1,4 @@
-"""Claims convolutions and products in float32 and float64 for NumPy's BLAS."""
+"""Claims convolutions, products in float32 and float64 and triangular systems for NumPy's BLAS."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.kernels.blas import triangular
 from futurex.kernels.blas.conv import conv_forward, conv_input_grad, conv_weight_grad
 from futurex.kernels.blas.unfold import Geometry
 from futurex.kernels.registry import Kernel
@@ -19,12 +20,15 @@ _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class BlasBackend:
-    """Convolutions of any rank, and products with a bias, on what every NumPy has."""
+    """Convolutions of any rank, and products with a bias, on what every NumPy has; triangular systems, where its
+    library is found."""
 
     name = "blas"
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a node in one floating dtype; the threads are those of NumPy's BLAS."""
+        if node.op == "solve_triangular":
+            return triangular.kernel_for(node)
         build = _CLAIMS.get(node.op)
         if build is None or not node.is_static or not _one_dtype(node):
             return None

@@ -51,6 +51,13 @@ class Device:
             return self.xp.linalg_errors()
         return importlib.import_module("cupyx").errstate(linalg="raise")
 
+    @property
+    def solve_triangular(self) -> Callable[..., Any]:
+        """``scipy.linalg.solve_triangular`` on arrays of the device, of stacks too. Raises ImportError."""
+        if self.kind == EMULATED:
+            return self.xp.solve_triangular
+        return importlib.import_module("cupyx.scipy.linalg").solve_triangular
+
     @contextlib.contextmanager
     def captures(self) -> Iterator[None]:
         """The calling thread captures a graph inside: what fails there says nothing about other runs."""

@@ -465,6 +465,19 @@ class Namespace(_Module):
         noted(work)
 
     @staticmethod
+    def solve_triangular(a: ndarray, b: ndarray, trans: int = 0, lower: bool = False) -> ndarray:
+        """``cupyx.scipy.linalg.solve_triangular``: what stands in the other half, and zeros to divide by, it does not
+        see."""
+        _refuse_capture("cuBLAS")
+        half = (np.tril if lower else np.triu)(_bare(a))
+        if a.shape[:-2] != b.shape[:-2]:
+            raise ValueError("incompatible batch count")
+        try:
+            return ndarray(np.linalg.solve(half.swapaxes(-1, -2) if trans else half, _bare(b)))
+        except np.linalg.LinAlgError:
+            return ndarray(np.full(b.shape, np.inf, b.dtype))
+
+    @staticmethod
     @contextlib.contextmanager
     def linalg_errors() -> Iterator[None]:
         """Factorisations raise inside the block (``cupyx.errstate(linalg="raise")``)."""

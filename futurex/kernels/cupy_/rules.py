@@ -26,8 +26,8 @@ REBOUND = frozenset((
     # numbers by counter
     "random_bits", "random_uniform", "random_normal", "dropout",
     # matrices, signals
-    "inv", "solve", "det", "slogdet", "cofactor", "qr", "eigh", "eigvalsh", "fft", "ifft", "rfft", "irfft",
-    "convolve", "correlate", "real", "imag", "narrow", "widen",
+    "inv", "solve", "solve_triangular", "det", "slogdet", "cofactor", "qr", "eigh", "eigvalsh", "fft", "ifft", "rfft",
+    "irfft", "convolve", "correlate", "real", "imag", "narrow", "widen",
 ))  # fmt: skip
 """Ops whose reference kernel runs with CuPy's functions in NumPy's place."""
 
@@ -60,8 +60,8 @@ WRITTEN: dict[str, Callable[..., Any]] = {
     "pinv": exact.pinv,
 }  # fmt: skip
 
-FACTORISING = frozenset(("inv", "solve", "det", "slogdet", "cholesky", "cofactor", "svd", "svdvals", "qr", "eigh",
-                         "eigvalsh", "pinv"))  # fmt: skip
+FACTORISING = frozenset(("inv", "solve", "solve_triangular", "det", "slogdet", "cholesky", "cofactor", "svd", "svdvals",
+                         "qr", "eigh", "eigvalsh", "pinv"))  # fmt: skip
 """Ops that must be told to raise for singular matrices."""
 
 NAMES = {"_BLOCKS_AT_ONCE": 1 << 26}
@@ -86,9 +86,9 @@ def refusal(node: Node) -> str | None:
     if name in ("argsort", "sort"):
         stable = node.attrs["kind"] in ("stable", "mergesort") or name == "sort"
         return None if stable and "c" not in kinds else "NumPy's order of equal elements is its own"
-    if name == "solve":
+    if name in ("solve", "solve_triangular"):
         matrices, sides = (source.shape for source in node.inputs)
-        if (len(matrices), len(sides)) != (2, 1) and matrices[:-1] != sides[:-1]:
+        if (len(matrices), len(sides)) != (2, 1) and matrices[:-2] != sides[:-2]:
             return "CuPy spreads no right sides over a stack of matrices"
     if name == "norm" and 0 in node.inputs[0].shape:
         return "CuPy has no largest of no elements"

@@ -27,6 +27,7 @@ from futurex.kernels.loops import (
     searching,
     sizes,
     streams,
+    triangular,
     values,
 )
 from futurex.kernels.loops.arrays import MOST_ROWS, Array, Extent, Opaque, Place, Shape, is_whole, most
@@ -396,6 +397,7 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     **dict.fromkeys(("argmax", "argmin"), reductions.position),
     "cumsum": reductions.cumsum,
     "arange": sizes.arange,
+    "iota": sizes.iota,
     "matmul": linear.matmul,
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), fourier.transform),
     "norm": linear.norm,
@@ -406,7 +408,9 @@ _PLAIN: dict[str, Callable[[Emitter, Node, list[Any]], Any]] = {
     "native": searching.native,
     "quantile": searching.quantile,
     "svd": linear.singular,
+    "cofactor": linear.cofactor,
     "solve": linear.solve,
+    "solve_triangular": triangular.solve,
     **dict.fromkeys(("inv", "cholesky"), linear.inverse),
     **dict.fromkeys(("det", "slogdet"), linear.determinant),
 }

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from futurex.kernels.loops import arrays, elementwise, products, records
 from futurex.kernels.loops.arrays import Array, Size
+from futurex.kernels.loops.function import Function
 from futurex.kernels.loops.reductions import reduced
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
 from futurex.kernels.loops.values import Scalar
+from futurex.ops import minors
 from futurex.tree.node import Node
 
 if TYPE_CHECKING:
@@ -128,6 +131,48 @@ def determinant(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
     records.run_core(e, loop, [a, *outs], a.shape[:-2], strides, [a.shape[-1]], a.strides[-2:])
     found = [e.unboxed(elementwise.operand(e, out, aval.dtype)) for out, aval in zip(outs, avals, strict=True)]
     return found if isinstance(node.aval, tuple) else found[0]
+
+
+def cofactor(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """``cofactor`` of one little matrix, whose entries are numbers in registers."""
+    a = _double(e, inputs[0])
+    extent = a.capacity[-1]
+    if len(a.shape) != 2 or not 0 < extent <= minors.MOST:
+        raise Unsupported("cofactors of matrices of their own kind")
+    f, out = e.function, e.fresh(a.shape, _DOUBLE)
+    first, target = a.pointer(f), out.pointer(f)
+
+    def entry(i: int, j: int) -> _Number:
+        at = f.emit(f"getelementptr i8, ptr {first}, i64 {i * a.strides[0] + j * a.strides[1]}")
+        return _Number(f, f.load(_DOUBLE, at))
+
+    for (i, j), value in minors.cofactors(extent, functools.cache(entry), _Number(f, "1.0")).items():
+        at = f.emit(f"getelementptr i8, ptr {target}, i64 {i * out.strides[0] + j * out.strides[1]}")
+        f.store(_DOUBLE, value.register, at)
+    return elementwise.operand(e, out, node.dtype)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A double that can be computed with."""
+
+    function: Function
+    register: str
+
+    def _made(self, operation: str, *operands: str) -> _Number:
+        return _Number(self.function, self.function.emit(f"{operation} double {', '.join(operands)}"))
+
+    def __mul__(self, other: _Number) -> _Number:
+        return self._made("fmul", self.register, other.register)
+
+    def __add__(self, other: _Number) -> _Number:
+        return self._made("fadd", self.register, other.register)
+
+    def __sub__(self, other: _Number) -> _Number:
+        return self._made("fsub", self.register, other.register)
+
+    def __neg__(self) -> _Number:
+        return self._made("fneg", self.register)
 
 
 def singular(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:

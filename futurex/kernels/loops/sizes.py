@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
 
 _INT = np.dtype(np.int64)
+_MOST = 1 << 12
+"""Numbers that are kept beside the code."""
 
 
 def arange(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
@@ -40,6 +42,14 @@ def arange(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
         value = f.emit(f"add i64 {start}, {f.emit(f'mul i64 {index}, {step}')}")
         f.store(_INT, value, f.emit(f"getelementptr i64, ptr {first}, i64 {index}"))
     return made
+
+
+def iota(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """Numbers of rows, or of what lies along another axis: they are there when the code is."""
+    e.known(node.shape)
+    if not node.size or node.size > _MOST or node.dtype != _INT:
+        raise Unsupported("as many numbers")
+    return e.memory.constant(node.record.run((), node.attrs))
 
 
 def full(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:

@@ -1,0 +1,58 @@
+"""Factors of little matrices and their derivatives in compiled loops, which call nothing of Python's for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import calls_of_loops
+
+import futurex as fx
+
+L = np.linalg
+
+
+def factored(a, b):
+    """Covariances that are carried on: each round a factor of the next, and what is left of a vector by it."""
+    p, total = np.eye(len(a)), 0.0
+    for t in range(b.shape[0]):
+        p = a @ p @ a.T + 0.3 * np.eye(len(a))
+        factor = L.cholesky(p)
+        rest = L.solve(factor, b[t])
+        total = total - 0.5 * rest @ rest - np.log(np.diag(factor)).sum()
+    return total
+
+
+def determined(a, b):
+    """The same by solutions and determinants."""
+    p, total = np.eye(len(a)), 0.0
+    for t in range(b.shape[0]):
+        p = a @ p @ a.T + 0.3 * np.eye(len(a))
+        total = total - 0.5 * b[t] @ L.solve(p, b[t]) - 0.5 * np.log(L.det(p)) + L.det(p[:3, :3]) + L.det(p[1:3, :2])
+    return total + L.det(a)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("f8", 2e-5), ("f4", 2e-2)])
+@pytest.mark.parametrize("function", [factored, determined])
+def test_derivatives(function, dtype, tolerance):
+    rng = np.random.default_rng(1)
+    a, b = 0.5 * np.eye(4) + 0.05 * rng.normal(size=(4, 4)), rng.normal(size=(40, 4))
+    steps = 1e-6 * np.eye(a.size).reshape(-1, *a.shape)
+    expected = np.reshape([(function(a + step, b) - function(a - step, b)) / 2e-6 for step in steps], a.shape)
+    slopes = fx.futurize(lambda a, b: fx.grad(function)(a, b))
+    operands = a.astype(dtype), b.astype(dtype)
+    for _ in range(40):  # interpreted, then compiled
+        np.testing.assert_allclose(slopes(*operands), expected, rtol=tolerance, atol=tolerance)
+    assert calls_of_loops(slopes, operands) == []
+
+
+def test_a_singular_factor_in_a_loop_raises():
+    def function(a):
+        total = 0.0
+        for t in range(a.shape[0]):
+            total = total + L.cholesky(a[t])[0, 0]
+        return total
+
+    a = np.stack([np.eye(3)] * 40)
+    a[39] = 0.0
+    with pytest.raises(L.LinAlgError, match="not positive definite"):
+        np.asarray(fx.grad(function)(a))
