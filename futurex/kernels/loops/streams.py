@@ -82,10 +82,10 @@ class Drawer:
 
 def one_number(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> list[Any]:
     """A draw of one number from a generator that is live. Raises Unsupported for others."""
-    aval, names = node.aval[1], node.attrs["names"]
+    aval = node.aval[1]
     if not isinstance(stream, Stream) or aval.shape or not all(isinstance(value, Scalar) for value in operands):
         raise Unsupported("a draw of arrays")
-    if names != METHODS[node.attrs["legacy"]][node.attrs["method"]].parameters[: len(names)]:
+    if not _in_order(node):
         raise Unsupported("a draw with parameters that are not in order")
     word = e.memory.word()
     number = Scalar(mathematics.asked(e, word, operands, aval.dtype), aval.dtype, aval.weak)
@@ -177,16 +177,20 @@ def state_of(objects: Mapping[int, Any], index: int) -> Any:
     return found.state if type(found) is _Live else found
 
 
-def drawing(node: Node) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """A draw from a live generator, the first of the operands."""
-    method, names = node.attrs["method"], node.attrs["names"]
-    options = _options(node.attrs["options"])
+def drawing(node: Node) -> Callable[[Any, list[Any]], Any]:
+    """``draw(generator, operands)``: a draw from a live generator."""
+    method, names, options = node.attrs["method"], node.attrs["names"], _options(node.attrs["options"])
+    if _in_order(node):
+        return lambda generator, operands: getattr(generator, method)(*map(plain_scalar, operands), **options)
+    return lambda generator, operands: getattr(generator, method)(
+        **options, **dict(zip(names, map(plain_scalar, operands), strict=True))
+    )
 
-    def draw(operands: list[Any]) -> tuple[Any, ...]:
-        given = dict(zip(names, map(plain_scalar, operands[1:]), strict=True)) if names else {}
-        return None, getattr(operands[0], method)(**options, **given)
 
-    return draw
+def _in_order(node: Node) -> bool:
+    """Are the operands of a draw the first parameters of its method?"""
+    names = node.attrs["names"]
+    return names == METHODS[node.attrs["legacy"]][node.attrs["method"]].parameters[: len(names)]
 
 
 def _options(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
