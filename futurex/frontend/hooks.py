@@ -23,7 +23,7 @@ from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked, is_loose
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
-from futurex.frontend.numbers import attribute
+from futurex.frontend.numbers import argument, attribute, beside
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -46,6 +46,8 @@ _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
+"""Operators that do the same with a number of Python's and a float of the other operand's type."""
 _ANSWERS = {
     name: answer for pair in ("lt gt", "le ge", "eq eq", "ne ne") for name, answer in (pair.split(), pair.split()[::-1])
 }
@@ -266,7 +268,7 @@ class Runtime:
         if not is_users(type(container)):
             refuse_special(index)
         if isinstance(container, Tracer):
-            container[entered(index)] = value
+            container[entered(index)] = beside(value, container)
             return
         method = of_class(type(container), "__setitem__")
         if isinstance(method, types.FunctionType):
@@ -292,7 +294,8 @@ class Runtime:
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
-        target, value = entered(target), entered(value)
+        target = entered(target)
+        value = entered(beside(value, target) if name in _ALIKE else value)
         if isinstance(target, list | dict | set):
             own_container(target, f"a {type(target).__name__}")
         elif not isinstance(target, (*_NUMBERS, *_CONTAINERS)):
@@ -344,6 +347,8 @@ class Runtime:
     @staticmethod
     def binary(name: str, left: Any, right: Any) -> Any:
         """``left <operator> right``."""
+        if name in _ALIKE:
+            left, right = beside(left, right), beside(right, left)
         left, right = entered(left), entered(right)
         function = getattr(operator, name)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
@@ -425,7 +430,8 @@ class Runtime:
 
     @staticmethod
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(function, tuple(map(entered, args)), {name: entered(value) for name, value in kwargs.items()})
+        given = tuple(argument(function, value) for value in args)
+        return call(function, given, {name: entered(value) for name, value in kwargs.items()})
 
 
 def _owner(value: Any) -> Any:

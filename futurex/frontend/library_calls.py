@@ -18,6 +18,7 @@ from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.numbers import compared
 from futurex.frontend.outside import (
     any_traced,
     captured_value,
@@ -28,7 +29,7 @@ from futurex.frontend.outside import (
     special_method,
 )
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, fresh, node_of
+from futurex.frontend.tracer import Conflict, Tracer, fresh, node_of
 from futurex.ops.mathematics import KINDS
 from futurex.tree.pytree import flatten
 
@@ -145,13 +146,14 @@ def _extreme(builtin: Any, comparison: str) -> Special:
     def choose(*args: Any, key: Any = None, **default: Any) -> Any:
         values = list(items(args[0])) if len(args) == 1 else list(args)
         keys = values if key is None else [call(key, (value,), {}) for value in values]
-        if not values or not (any_traced(keys) or special_method(keys)):
+        open_ = any_traced(keys) or any(type(each) is Conflict for each in keys)
+        if not values or not (open_ or special_method(keys)):
             with python():
                 place = builtin(range(len(keys)), key=keys.__getitem__, default=None)
                 return values[place] if place is not None else builtin((), **default)
         best, best_key = values[0], keys[0]
         for value, value_key in zip(values[1:], keys[1:], strict=True):
-            test = Runtime.binary(comparison, value_key, best_key)
+            test = Runtime.binary(comparison, compared(value_key, best_key), compared(best_key, value_key))
             if key is None:
                 best = best_key = control.if_expression(test, _constantly(value), _constantly(best))
                 continue

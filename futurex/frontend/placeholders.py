@@ -33,13 +33,15 @@ class Conflict(Placeholder):
     """What a name is bound to after branches that left values behind which cannot be one.
 
     Whoever uses it learns why, and which choice has to be merged later. ``told``: somebody who is told of a use, so
-    that another trace can have a value there.
+    that another trace can have a value there. ``number``: of a Python number in one branch and one of NumPy's floats in
+    the other, both as the float; beside floats of this very type nobody can tell the difference.
     """
 
-    __slots__ = ("told", "what", "where", "why")
+    __slots__ = ("number", "told", "what", "where", "why")
 
     def __init__(self, what: str, why: str, site: Any, told: Callable[[], None] | None = None) -> None:
         self.what, self.why, self.where, self.told = what, why, site, told
+        self.number: Any = None
 
     def used(self) -> NoReturn:
         if self.told is not None:

@@ -143,6 +143,15 @@ def powers(x):
     return total
 
 
+def votes(xs, ys):
+    table, turns = np.zeros((400, 180), np.int64), np.linspace(0, np.pi, 180)
+    for k in range(len(xs)):
+        distance = np.round(xs[k] * np.cos(turns) + ys[k] * np.sin(turns)).astype(int)
+        table[distance + 200, np.arange(180)] += 1
+        table[distance[::7], 3] = k
+    return table
+
+
 def triangle(a):
     total = np.zeros(len(a))
     for i in range(len(a)):
@@ -172,6 +181,7 @@ CASES = {
     "running maximum": (running, lambda: (np.array([*RNG.normal(size=20), np.nan, 3.0]),)),
     "single precision": (single, lambda: (RNG.normal(size=40).astype(np.float32),)),
     "powers": (powers, lambda: (RNG.random(20),)),
+    "places in a large array": (votes, lambda: (RNG.integers(0, 120, 40), RNG.integers(0, 120, 40))),
     "nested bounds": (triangle, lambda: (RNG.random((18, 18)),)),
 }
 

@@ -38,10 +38,11 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
+from futurex.frontend.numbers import is_exact, is_float
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
-from futurex.frontend.tracer import Conflict, Tracer, new_array
+from futurex.frontend.tracer import Conflict, Tracer, fresh, new_array
 from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
@@ -300,7 +301,26 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
         return _plan_value(builder, name, a, b)
     except Escape as escape:
         conflict = Conflict(escape.what, escape.why, builder.site)
-    return lambda outs, pred: conflict
+    slot = _number_slot(builder, a, b)
+
+    def left(outs: list[Node], pred: Node) -> Conflict:
+        if slot is not None:
+            conflict.number = fresh(outs[slot])
+        return conflict
+
+    return left
+
+
+def _number_slot(builder: _Outputs, a: Any, b: Any) -> int | None:
+    """Of a number of Python's in one branch and a NumPy scalar of floats in the other: where both are such a float."""
+    pair = [value.number if type(value) is Conflict else value for value in (a, b)]
+    target = next((each.aval for each in pair if is_float(each)), None)
+    if target is None:
+        return None
+    if not all(each.aval == target if is_float(each) else is_exact(each, target.dtype) for each in pair):
+        return None
+    first, second = (coerce(builder.node(each, k), target) for k, each in enumerate(pair))
+    return builder.add(first, second, "a number")
 
 
 def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:

@@ -14,6 +14,7 @@ from futurex.kernels.loops.split import Split, extent, splits
 from futurex.kernels.loops.support import Unsupported
 from futurex.kernels.numpy_ import uses_blas
 from futurex.kernels.registry import Kernel
+from futurex.ops.index import gather_aval
 from futurex.passes.counters import refilled
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
@@ -118,9 +119,21 @@ def _sizes(node: Node, split: Split | None) -> Iterator[Shape]:
     """The shapes of all that is computed, where they are known before the run."""
     for owner, body in _bodies(node):
         for each in body.nodes:
+            if each.op in _FREE or owner.op == "fused":
+                continue
+            if each.op == "scatter":
+                yield from _places(each)
+                continue
             avals = each.aval if isinstance(each.aval, tuple) else (each.aval,)
-            if each.op not in _FREE and owner.op != "fused":
-                yield from (_shape(each, k, split) for k, aval in enumerate(avals) if aval.static)
+            yield from (_shape(each, k, split) for k, aval in enumerate(avals) if aval.static)
+
+
+def _places(node: Node) -> Iterator[Shape]:
+    """The shape of what a ``scatter`` writes: its array stays where it is, as that of a ``store`` does."""
+    base, _, *indices = (source.aval for source in node.inputs)
+    written = gather_aval(base, *indices, pattern=node.attrs["pattern"])
+    if written.static:
+        yield written.shape
 
 
 def _shape(node: Node, number: int, split: Split | None) -> Shape:

@@ -164,8 +164,6 @@ def guessed(e: Emitter, aval: Aval) -> tuple[int, ...]:
 
 def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     """What a call computes, as a function of its operands."""
-    if _draws_on(call):
-        return streams.drawing(call.node)
     rec, attrs = call.node.record, call.node.attrs
 
     def compute(operands: list[Any]) -> tuple[Any, ...]:
@@ -175,23 +173,12 @@ def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     return compute
 
 
-def _draws_on(call: Call) -> bool:
-    """Is it a draw from a generator that is live in the run?"""
-    return call.node.op == "draw" and isinstance(call.inputs[0], Stream)
-
-
 class Calls:
     """The calls of one instance of the code, over its memory."""
 
     def __init__(self, calls: Sequence[Call], drawers: Sequence[Drawer], scratch: Any, words: Any) -> None:
         self._scratch, self._words, self._streams = scratch, words, Streams(drawers, words)
-        self._ready = [
-            (
-                computation(call), call.node.op == "fragment",
-                [self._reader(cell, _draws_on(call)) for cell in call.inputs], list(map(self._writer, call.outs)),
-            )
-            for call in calls
-        ]  # fmt: skip
+        self._ready = list(map(self._made, calls))
         self.arrays: dict[int, Any] = {}  # of the run: what lies at the slots of the block
         self.objects: dict[int, Any] = {}  # of the run, by the index of an opaque value
 
@@ -207,20 +194,47 @@ class Calls:
     def __call__(self, number: int) -> bool:
         """Compute a call; False if the code is to give up. Raises what is no error of the computation, and what a
         fragment raises, which is made once and for all: the run raises it."""
-        compute, is_fragment, readers, writers = self._ready[number]
-        try:
-            operands = [read() for read in readers]
-            results = compute(operands)
-        except Exception:
-            if is_fragment:
-                raise
-            return False
-        try:
-            for write, value in zip(writers, results, strict=True):
-                write(value, operands)
-        except Exception:
-            return False
-        return True
+        return self._ready[number]()
+
+    def _made(self, call: Call) -> Callable[[], bool]:
+        """What computes a call: it is made once, and works as often as there are rounds."""
+        readers, writers = list(map(self._reader, call.inputs)), list(map(self._writer, call.outs))
+        if call.node.op == "draw" and isinstance(call.inputs[0], Stream):
+            return self._draw(call.node, call.inputs[0].index, readers[1:], writers[1])
+        compute, is_fragment = computation(call), call.node.op == "fragment"
+
+        def computed() -> bool:
+            try:
+                operands = [read() for read in readers]
+                results = compute(operands)
+            except Exception:
+                if is_fragment:
+                    raise
+                return False
+            try:
+                for write, value in zip(writers, results, strict=True):
+                    write(value, operands)
+            except Exception:
+                return False
+            return True
+
+        return computed
+
+    def _draw(
+        self, node: Node, index: int, readers: Sequence[Callable[[], Any]], write: Callable[[Any, list[Any]], None]
+    ) -> Callable[[], bool]:
+        """A draw from the generator that is live in the run: nothing is left of its state but itself."""
+        draw, live = streams.drawing(node), self._streams.live
+
+        def drawn() -> bool:
+            try:
+                operands = [read() for read in readers]
+                write(draw(live(self.objects, index), operands), operands)
+            except Exception:
+                return False
+            return True
+
+        return drawn
 
     def _memory(self, array: Array) -> Any:
         return self._scratch if array.place.scratch else self.arrays[array.place.index]
@@ -240,11 +254,10 @@ class Calls:
         """What a random generator will draw."""
         return streams.state_of(self.objects, index)
 
-    def _reader(self, cell: Cell | Opaque, draws: bool = False) -> Callable[[], Any]:
-        """A function that gives an operand; ``draws``: states as the generators that are in them."""
+    def _reader(self, cell: Cell | Opaque) -> Callable[[], Any]:
+        """A function that gives an operand."""
         if isinstance(cell, Stream):
-            index = cell.index
-            return (lambda: self._streams.live(self.objects, index)) if draws else lambda: self.state(index)
+            return lambda: self.state(cell.index)
         if isinstance(cell, Opaque):
             return lambda: self.objects[cell.index]
         array, fixed = cell.array, cell.offset is None and not cell.extents

@@ -61,7 +61,7 @@ def quantile(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
 
 def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     """``sort`` of a vector."""
-    x = _vector(inputs[0])
+    x = vector(inputs[0])
     function = dtypes.sort(x.dtype, node.attrs["kind"])
     made = e.copied(x)
     _succeed(e, function, f"ptr {made.pointer(e.function)}, i64 {text(x.shape[0])}")
@@ -70,7 +70,7 @@ def sort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
 
 def argsort(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     """``argsort`` of a vector."""
-    return _positions(e, _vector(inputs[0]), node.attrs["kind"])
+    return _positions(e, vector(inputs[0]), node.attrs["kind"])
 
 
 def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
@@ -79,7 +79,7 @@ def _positions(e: Emitter, x: Array, kind: str | None) -> Array:
     source = x if x.contiguous else e.copied(x)
     start = order.pointer(f)
     with f.counted(text(x.shape[0])) as i:
-        f.store(_INT, i, _at(f, start, i))
+        f.store(_INT, i, element(f, start, i))
     _succeed(e, function, f"ptr {source.pointer(f)}, ptr {start}, i64 {text(x.shape[0])}")
     return order
 
@@ -108,22 +108,22 @@ def _median(e: Emitter, node: Node, inputs: Sequence[Any]) -> Scalar:
             offset = plus(f, offset, arrays.times(f, index, str(stride)))
         value = f.load(dtype, replace(x, shape=(), strides=(), offset=offset).pointer(f))
         position = f.emit(f"load i64, ptr {place}, align 8")
-        f.store(dtype, value, _at(f, first, position, size))
+        f.store(dtype, value, element(f, first, position, size))
         f.do(f"store i64 {f.emit(f'add i64 {position}, 1')}, ptr {place}, align 8")
     count = f.emit(f"load i64, ptr {place}, align 8")
     f.fail_if(f.emit(f"icmp eq i64 {count}, 0"))
     _succeed(e, function, f"ptr {first}, i64 {count}")
     upper = f.emit(f"lshr i64 {count}, 1")
-    high = f.load(dtype, _at(f, first, upper, size))
+    high = f.load(dtype, element(f, first, upper, size))
     odd = f.emit(f"trunc i64 {count} to i1")
     lower = f.emit(f"lshr i64 {f.emit(f'sub i64 {count}, 1')}, 1")
-    low = f.load(dtype, _at(f, first, lower, size))
+    low = f.load(dtype, element(f, first, lower, size))
     low, high = (f.cast(each, dtype, node.dtype) for each in (low, high))
     low, high = (f.emit(f"fadd {kind} {each}, 0.0") for each in (low, high))  # as sums begin, with no minus zero
     mean = f.emit(f"fmul {kind} {f.emit(f'fadd {kind} {low}, {high}')}, 0.5")
     middle = f.select(odd, kind, high, mean)
     if dtype.kind == "f":
-        last = f.load(dtype, _at(f, first, f.emit(f"sub i64 {count}, 1"), size))
+        last = f.load(dtype, element(f, first, f.emit(f"sub i64 {count}, 1"), size))
         middle = f.select(f.emit(f"fcmp uno {kind} {last}, {last}"), kind, last, middle)
     e.memory.hold(made.place)
     e.memory.release(made.place)
@@ -149,21 +149,21 @@ def unique(e: Emitter, node: Node, inputs: Sequence[Any]) -> list[Array]:
     f.do(f"store i64 0, ptr {groups}, align 8")
     with f.counted(text(count)) as i:
         first = f.emit(f"icmp eq i64 {i}, 0")
-        place = f.load(_INT, _at(f, sorted_, i))
-        before = f.load(_INT, _at(f, sorted_, f.select(first, "i64", "0", f.emit(f"sub i64 {i}, 1"))))
-        value, last = (f.load(dtype, _at(f, given, where, dtype.itemsize)) for where in (place, before))
+        place = f.load(_INT, element(f, sorted_, i))
+        before = f.load(_INT, element(f, sorted_, f.select(first, "i64", "0", f.emit(f"sub i64 {i}, 1"))))
+        value, last = (f.load(dtype, element(f, given, where, dtype.itemsize)) for where in (place, before))
         new = f.emit(f"or i1 {first}, {operate(f, 'not_equal', dtype, [value, last])}")
         number = f.emit(f"add i64 {f.load(_INT, groups)}, {f.emit(f'zext i1 {new} to i64')}")
         f.store(_INT, number, groups)
         group = f.emit(f"sub i64 {number}, 1")
-        f.store(dtype, value, _at(f, values, group, dtype.itemsize))
+        f.store(dtype, value, element(f, values, group, dtype.itemsize))
         if "inverse" in pointers:
-            f.store(_INT, group, _at(f, pointers["inverse"], place))
+            f.store(_INT, group, element(f, pointers["inverse"], place))
         if "index" in pointers:
-            at = _at(f, pointers["index"], group)
+            at = element(f, pointers["index"], group)
             f.store(_INT, f.select(new, "i64", place, f.load(_INT, at)), at)
         if "counts" in pointers:
-            at = _at(f, pointers["counts"], group)
+            at = element(f, pointers["counts"], group)
             f.store(_INT, f.emit(f"add i64 {f.select(new, 'i64', '0', f.load(_INT, at))}, 1"), at)
     found = Extent(f.load(_INT, groups), most)
     return [
@@ -177,7 +177,7 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     if not searches_alike():
         raise Unsupported("searches in an order that NumPy has not written down")
     sorted_, keys = inputs
-    x = _vector(sorted_)
+    x = vector(sorted_)
     dtype = np.promote_types(x.dtype, keys.dtype)
     if dtype.kind not in "biuf":
         raise Unsupported("a search for complex numbers")
@@ -194,8 +194,8 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
     f.store(_INT, limit, high)
     f.store(_INT, "0", previous)
     with f.counted(text(count)) as i:
-        key = f.load(dtype, _at(f, asked, i, dtype.itemsize))
-        last = f.load(dtype, _at(f, asked, f.load(_INT, previous), dtype.itemsize))
+        key = f.load(dtype, element(f, asked, i, dtype.itemsize))
+        last = f.load(dtype, element(f, asked, f.load(_INT, previous), dtype.itemsize))
         f.store(_INT, i, previous)
         rising, end = _is_before(f, dtype, last, key, left), f.load(_INT, high)
         f.store(_INT, f.select(rising, "i64", f.load(_INT, low), "0"), low)
@@ -210,13 +210,13 @@ def _searchsorted(e: Emitter, inputs: Sequence[Any], left: bool) -> Any:
         f.place(body)
         half = f.emit(f"lshr i64 {f.emit(f'sub i64 {end}, {start}')}, 1")
         middle = f.emit(f"add i64 {start}, {half}")
-        value = f.load(dtype, _at(f, given, middle, x.strides[0]))
+        value = f.load(dtype, element(f, given, middle, x.strides[0]))
         before = _is_before(f, dtype, value, key, left)
         f.store(_INT, f.select(before, "i64", f.emit(f"add i64 {middle}, 1"), start), low)
         f.store(_INT, f.select(before, "i64", end, middle), high)
         f.jump(head)
         f.place(done)
-        f.store(_INT, f.load(_INT, low), _at(f, told, i))
+        f.store(_INT, f.load(_INT, low), element(f, told, i))
     return e.unboxed(out)
 
 
@@ -252,7 +252,7 @@ def _is_before(f: Function, dtype: Dtype, x: str, y: str, strictly: bool) -> str
 
 def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     """``convolve`` by the inner products that NumPy takes, one for each element of the result."""
-    a, v = map(_vector, inputs)
+    a, v = map(vector, inputs)
     n, m = a.shape[0], v.shape[0]
     if isinstance(n, Extent) or isinstance(m, Extent) or a.dtype != v.dtype or a.dtype.kind != "f":
         raise Unsupported("a convolution of another kind")
@@ -278,8 +278,8 @@ def convolve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
             place = f.emit(f"add i64 {i}, {first}")
             _call(
                 e, function, "void",
-                f"ptr {_at(f, signal, x, size)}, i64 {size}, ptr {_at(f, kernel, y, size)}, i64 {size}, "
-                f"ptr {_at(f, result, place, size)}, i64 {terms}",
+                f"ptr {element(f, signal, x, size)}, i64 {size}, ptr {element(f, kernel, y, size)}, i64 {size}, "
+                f"ptr {element(f, result, place, size)}, i64 {terms}",
             )  # fmt: skip
 
     middle = n - m + 1
@@ -299,13 +299,14 @@ def _linear(f: Function, term: str, i: str) -> str:
 # -- what is common --------------------------------------------------------------------------------------------------
 
 
-def _vector(value: Any) -> Array:
+def vector(value: Any) -> Array:
+    """A vector of real numbers."""
     if isinstance(value, Scalar) or len(value.shape) != 1 or value.dtype.kind not in "biuf":
         raise Unsupported("not a vector of real numbers")
     return value
 
 
-def _at(f: Function, pointer: str, index: str, size: int = 8) -> str:
+def element(f: Function, pointer: str, index: str, size: int = 8) -> str:
     """The address of an element."""
     return f.emit(f"getelementptr i8, ptr {pointer}, i64 {f.emit(f'mul i64 {index}, {size}')}")
 

@@ -1,0 +1,151 @@
+"""Counts and sums of groups: ``np.bincount``, whose groups are numbers, and ``reduceat``, whose groups are neighbours.
+
+Both take elements in NumPy's order. What a group of ``reduceat`` comes to is one call of NumPy's inner loop behind its
+first element, which takes longer than a few elements do themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.kernels.loops import arrays, elementwise, searching, values
+from futurex.kernels.loops.arrays import Array, Extent, text
+from futurex.kernels.loops.function import Function
+from futurex.kernels.loops.searching import element, vector
+from futurex.kernels.loops.support import Unsupported
+from futurex.kernels.loops.ufuncs import InnerLoop, inner_loop
+from futurex.kernels.loops.values import Scalar
+from futurex.kernels.numba_.scalar import register_type
+from futurex.ops.fusion import SUPPORTED
+from futurex.ops.special import ufunc_named
+from futurex.tree.node import Node
+
+if TYPE_CHECKING:
+    from futurex.kernels.loops.emit import Emitter
+
+Dtype = np.dtype[Any]
+_INT, _FLOAT = np.dtype(np.int64), np.dtype(np.float64)
+_COUNTS = re.compile(r"np\.bincount\(_0(, (weights=)?(_1|None))?(, (minlength=)?(?P<least>\d+))?\)")
+_ROOM, _LEAST = 4, 64  # times as many groups as positions, and some more: where they are not enough, the code gives up
+_REDUCING = ("add", "multiply", "maximum", "minimum")
+_FEW = 8  # elements of which a pairwise sum is one after the other
+
+
+def native(e: Emitter, node: Node, inputs: Sequence[Any]) -> Any:
+    """Calls of NumPy that have a form of their own."""
+    found = _COUNTS.fullmatch(node.attrs["call"])
+    return searching.native(e, node, inputs) if found is None else _bincount(e, inputs, int(found["least"] or 0))
+
+
+def _bincount(e: Emitter, inputs: Sequence[Any], least: int) -> Array:
+    """Counts of positions that the run knows, or sums of the weights there."""
+    x, f = vector(inputs[0]), e.function
+    if x.dtype == np.uint64:
+        raise Unsupported("positions that NumPy refuses")
+    places = elementwise.operand(e, x, _INT)
+    weights = elementwise.operand(e, vector(inputs[1]), _FLOAT) if len(inputs) > 1 else None
+    if weights is not None:
+        f.fail_if(f.emit(f"icmp ne i64 {text(places.shape[0])}, {text(weights.shape[0])}"))
+        f.fail_if(f.emit(f"icmp eq i64 {text(places.shape[0])}, 0"))  # these are counted as integers
+    room = max(_ROOM * max(arrays.most(places.shape[0]), _LEAST), least)
+    out = e.fresh((room,), _INT if weights is None else _FLOAT)
+    count = f.variable("i64")
+    f.store(_INT, str(least), count)
+    given, told = places.pointer(f), out.pointer(f)
+    with f.counted(text(places.shape[0])) as i:
+        place = f.load(_INT, element(f, given, i, places.strides[0]))
+        f.fail_if(f.emit(f"icmp uge i64 {place}, {room}"))
+        behind = f.emit(f"add i64 {place}, 1")
+        most = f.load(_INT, count)
+        f.store(_INT, f.select(f.emit(f"icmp sgt i64 {behind}, {most}"), "i64", behind, most), count)
+    length = Extent(f.load(_INT, count), room)
+    with f.counted(length.register) as i:
+        f.store(_INT, "0", element(f, told, i))  # the bits of 0.0 are those of 0
+    with f.counted(text(places.shape[0])) as i:
+        target = element(f, told, f.load(_INT, element(f, given, i, places.strides[0])))
+        if weights is None:
+            f.store(_INT, f.emit(f"add i64 {f.load(_INT, target)}, 1"), target)
+        else:
+            more = f.load(_FLOAT, element(f, weights.pointer(f), i, weights.strides[0]))
+            f.store(_FLOAT, f.emit(f"fadd double {f.load(_FLOAT, target)}, {more}"), target)
+    return replace(out, shape=(length,))
+
+
+def reduceat(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
+    """``ufunc.reduceat`` of a vector."""
+    x, f, name, dtype = vector(inputs[0]), e.function, node.attrs["ufunc"], node.dtype
+    loop = inner_loop(ufunc_named(name), (dtype, dtype), dtype)
+    if name not in _REDUCING or x.dtype != dtype or dtype not in SUPPORTED or dtype.kind not in "iuf" or loop is None:
+        raise Unsupported(f"{name}.reduceat of dtype {x.dtype}")
+    if node.attrs["out"] is not None:
+        raise Unsupported("reduceat into an array")
+    places = elementwise.operand(e, vector(inputs[1]), _INT)
+    out = e.fresh(places.shape, dtype)
+    limit, groups, step = text(x.shape[0]), text(places.shape[0]), x.strides[0]
+    given, asked, told = x.pointer(f), places.pointer(f), out.pointer(f)
+    last, of_many = f.emit(f"sub i64 {groups}, 1"), _of_many(e, loop, step)
+    with f.counted(groups) as k:
+        begin = f.load(_INT, element(f, asked, k, places.strides[0]))
+        f.fail_if(f.emit(f"icmp uge i64 {begin}, {limit}"))
+        is_last = f.emit(f"icmp eq i64 {k}, {last}")
+        following = f.select(is_last, "i64", k, f.emit(f"add i64 {k}, 1"))
+        end = f.load(_INT, element(f, asked, following, places.strides[0]))
+        end = f.select(is_last, "i64", limit, end)
+        first, target = element(f, given, begin, step), element(f, told, k, dtype.itemsize)
+        f.store(dtype, f.load(dtype, first), target)
+        rest = f.emit(f"sub i64 {f.emit(f'sub i64 {end}, {begin}')}, 1")
+        few, many, done = f.label(), f.label(), f.label()
+        f.branch(f.emit(f"icmp slt i64 {rest}, {_FEW}"), few, many)
+        f.place(many)
+        of_many(target, f.emit(f"getelementptr i8, ptr {first}, i64 {step}"), rest)
+        f.jump(done)
+        f.place(few)
+        _one_by_one(f, name, dtype, target, (first, step), rest)
+        f.jump(done)
+        f.place(done)
+    return out
+
+
+def _one_by_one(f: Function, name: str, dtype: Dtype, target: str, row: tuple[str, int], rest: str) -> None:
+    """So many elements behind the first one of a row, which the target holds: a sum of them is added to it, anything
+    else is taken one after the other."""
+    first, step = row
+
+    def of_two(one: str, two: str) -> str:
+        pair = [Scalar(each, dtype, False) for each in (one, two)]
+        return values.in_loop(f, name, pair, (dtype, dtype), dtype)
+
+    some, done = f.label(), f.label()
+    f.branch(f.emit(f"icmp sgt i64 {rest}, 0"), some, done)
+    f.place(some)
+    taken = 2 if name == "add" else 1
+    total = f.variable(register_type(dtype))
+    f.store(dtype, f.load(dtype, element(f, first, str(taken - 1), step)), total)
+    with f.counted(f.emit(f"sub i64 {rest}, {taken - 1}")) as i:
+        at = element(f, first, f.emit(f"add i64 {i}, {taken}"), step)
+        f.store(dtype, of_two(f.load(dtype, total), f.load(dtype, at)), total)
+    found = f.load(dtype, total)
+    f.store(dtype, of_two(f.load(dtype, first), found) if name == "add" else found, target)
+    f.jump(done)
+    f.place(done)
+
+
+def _of_many(e: Emitter, loop: InnerLoop, step: int) -> Callable[[str, str, str], None]:
+    """``run(total, first, count)``: NumPy's own loop adds so many elements, from the first one on, to a total."""
+    f, word = e.function, e.memory.loop(loop)
+    args, steps, count = f.variable("[3 x ptr]"), f.variable("[3 x i64]"), f.variable("i64")
+    for k, each in enumerate((0, step, 0)):
+        f.do(f"store i64 {each}, ptr {f.emit(f'getelementptr i64, ptr {steps}, i64 {k}')}, align 8")
+
+    def run(total: str, first: str, many: str) -> None:
+        for k, each in enumerate((total, first, total)):
+            f.do(f"store ptr {each}, ptr {f.emit(f'getelementptr ptr, ptr {args}, i64 {k}')}, align 8")
+        f.store(_INT, many, count)
+        f.do(f"call void %loop{word}(ptr {args}, ptr {count}, ptr {steps}, ptr %loop{word + 1})")
+
+    return run
