@@ -65,6 +65,8 @@ class Blocks:
         index: list[tuple[int | str | None, ...]] = [("s", low, high, None) for low, high in bounds]
         node, inner = self._part_of(root, bounds) if root.op == "concatenate" else (root, bounds)
         if node.dtype == root.dtype and (dropped := dropped_axes(node)) and self.absorbed(node.inputs[0]):
+            if root.ndim - 1 in dropped and root.shape[-1] > 1:
+                return False  # its elements lie apart in the result
             node, inner = node.inputs[0], tuple(each for k, each in enumerate(inner) if k not in dropped)
             index = [("i", each[1]) if k in dropped else each for k, each in enumerate(index)]
         value = self._value(node, inner) if node is not root else self._computed(root, bounds)
@@ -128,7 +130,8 @@ class Blocks:
             if copied and any(is_scattered(each, 1) for each in read):
                 return False  # NumPy copies those once
             gaps = any(step_of(each, 1) is not None for each in read)
-            rows += value.size // (value.shape[-1] if gaps else _neighbours(root.shape, value.shape, index))
+            length = _neighbours(root.shape, value.shape, index)
+            rows += value.size // (min(length, value.shape[-1]) if gaps else length)
         return rows * LEAST_ROW <= root.size
 
     def make(self, root: Node, new: Mapping[Node, Node]) -> Node:

@@ -78,6 +78,24 @@ def test_calls_whose_arrays_move(f):
 
 
 @pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.stack([a[:, 0] * a[:, 1], a[:, 1] + 1, a[:, 2]], -1),
+        lambda a: np.stack([a * 2, a + 1], -1),
+        lambda a: np.stack([a * 2, a + 1], -1) * 3,
+        lambda a: np.concatenate([(a[:, 0] * 2)[:, None], a * 2], 1),
+        lambda a: np.concatenate([a + 1, (a[:, 0] - a[:, 1])[:, None]], 1),
+        lambda a: np.column_stack([a[:, 0] * 2, a[:, 1] + 1]),
+        lambda a: np.dstack([a[None] * 2, a[None] + 1]),
+    ],
+)
+@pytest.mark.parametrize("rows", [70000, 2000])
+def test_parts_whose_elements_lie_apart(f, rows):
+    a = np.random.default_rng(5).standard_normal((rows, 100 if rows == 2000 else 3))
+    assert same(plan_of(f, a).run([a])[0], f(a))
+
+
+@pytest.mark.parametrize(
     "a",
     [A[:, ::-1], np.asfortranarray(A), A[::2], A[:, 1:], A[::-1]],
     ids=["turned", "columns", "rows", "inside", "back"],
@@ -183,7 +201,7 @@ def programs(draw):
     shifts = draw(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, ndim - 1)), max_size=2))
     widths = [tuple(draw(st.lists(st.integers(0, 2), min_size=2, max_size=2))) for _ in range(ndim)]
     cuts = tuple(slice(draw(st.integers(0, 2)), draw(st.sampled_from([None, -1, 3]))) for _ in range(ndim))
-    way = draw(st.integers(0, 5))
+    way, beside = draw(st.integers(0, 5)), draw(st.integers(0, ndim))
 
     def f(*parts):
         u = np.concatenate([part * part if k % 2 else part for k, part in enumerate(parts)], axis)
@@ -199,7 +217,7 @@ def programs(draw):
         if way == 3:
             return v[cuts] * v[cuts]
         if way == 4:
-            return np.stack([u, u + u], axis), v
+            return np.stack([u, u + u], beside), v
         return np.pad(u, 1)[(slice(None, -2),) * ndim] * u
 
     return f, arrays
