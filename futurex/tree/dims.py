@@ -28,20 +28,23 @@ class Symbol:
     """One unknown extent. Symbols with the same token are the same extent in every run.
 
     ``low`` is the least value it can have (None: it may be negative). ``definer`` is ``(node, axis)``: the node
-    has this extent along that axis, or is the extent itself where the axis is None.
+    has this extent along that axis, or is the extent itself where the axis is None. ``bound`` is what it is computed
+    from, ``(name, extent, limit)``, where it is the smaller or larger one of two: whoever shows it first may stand in
+    a loop that others are not part of.
     """
 
-    __slots__ = ("__weakref__", "definer", "low", "token")
+    __slots__ = ("__weakref__", "bound", "definer", "low", "token")
 
     token: str
     low: int | None
     definer: tuple[Any, int | None] | None
+    bound: tuple[str, Any, int] | None
 
     def __new__(cls, token: str, low: int | None = 0) -> Symbol:
         found = _symbols.get(token)
         if found is None:
             found = object.__new__(cls)
-            found.token, found.low, found.definer = token, low, None
+            found.token, found.low, found.definer, found.bound = token, low, None, None
             found = _symbols.setdefault(token, found)
         return found
 
@@ -436,14 +439,21 @@ def _less(extent: Any, cut: int) -> Any:
         return rest
     if rest.low is not None and rest.low >= 0:
         return rest
-    return Dim.of(Symbol(f"max({extent.text(_tokens(extent))}-{cut},0)"))
+    return bounded("max", rest, 0)
 
 
 def _at_most(extent: Any, most: int) -> Any:
     """``min(extent, most)``."""
     if extent.low is not None and extent.low >= most:
         return most
-    return Dim.of(Symbol(f"min({extent.text(_tokens(extent))},{most})")) if most else 0
+    return bounded("min", extent, most) if most else 0
+
+
+def bounded(name: str, extent: Dim, limit: int) -> Dim:
+    """``min(extent, limit)`` or ``max(extent, limit)``, none of which is negative."""
+    symbol = Symbol(f"{name}({extent.text(_tokens(extent))},{limit})")
+    symbol.bound = name, extent, limit
+    return Dim.of(symbol)
 
 
 def _tokens(extent: Dim) -> dict[Symbol, str]:

@@ -19,6 +19,7 @@ from futurex.tree.dims import (
     Fresh,
     Symbol,
     UnknownDimension,
+    bounded,
     dims_in,
     new_symbol,
     replaced,
@@ -375,7 +376,10 @@ def size_node(dim: Dim | int) -> Node:
 
 def _symbol_node(symbol: Symbol) -> Node:
     tables = _resolved.tables
-    place = tables[-1].get(symbol) if tables else symbol.definer
+    place = tables[-1].get(symbol) if tables else None if symbol.bound else symbol.definer
+    if place is None and symbol.bound:
+        name, extent, limit = symbol.bound
+        return apply(_BOUNDS[name], size_node(extent), limit)
     if place is None:
         raise UnknownDimension(f"nothing here shows how large {symbol!r} is")
     source, axis = place
@@ -386,6 +390,7 @@ def _symbol_node(symbol: Symbol) -> Node:
     return apply("dim", source, axis=axis)
 
 
+_BOUNDS = {"min": "minimum", "max": "maximum"}
 _COMPOSED = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b}
 
 
@@ -411,6 +416,11 @@ def _composed(node: Node) -> Any:
     if node.op in _COMPOSED and node.aval.weak:
         parts = [_composed(source) for source in node.inputs]
         return None if any(part is None for part in parts) else _COMPOSED[node.op](*parts)
+    if node.op in _BOUNDS.values() and node.aval.weak:
+        extent, limit = map(_composed, node.inputs)
+        if isinstance(extent, Dim) and type(limit) is int and limit >= 0:
+            low = limit if node.op == "maximum" else extent.low
+            return bounded(node.op[:3], extent, limit) if low is not None and low >= 0 else None
     return None
 
 

@@ -116,6 +116,15 @@ def two_sizes_in_a_call(x):
     return np.pad(x, 1).reshape(-1), np.tensordot(np.pad(x, 2), np.pad(x, ((1, 3), (0, 0))), axes=([0], [0]))
 
 
+@program(each(line, sizes=(5, 7, 9, 11, 4, 20)))
+def parts_of_bounded_length_in_several_loops(x):
+    for i in range(1, len(x)):
+        for j in [0, 1, 3]:
+            for k in range(i // 2 + 1, len(x)):
+                x[i] = x[k] * 0.5 + x[(i + 1) % len(x)] + x[: j + 1].argmax()
+    return x
+
+
 @program(each(ten, integer))
 def numbers(x, n):
     return x * n + n, n + 1, n / 2, n // 2, n % 3, -n, float(n), n * 1.5
