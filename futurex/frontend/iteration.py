@@ -152,7 +152,7 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     entries = list(items(_counted(values)))
     keys = entries if key is None else [call(key, (entry,), {}) for entry in entries]
     if any_traced(keys):
-        if key is None and len(entries) <= _NETWORK and all(map(_is_int, entries)):
+        if key is None and len(entries) <= _NETWORK and _are_alike(entries):
             return current().remember(_exchanged(entries, reverse))
         raise Escape("sorted() by traced values", "their order is not known before the run", "use np.sort")
     refuse_special(keys)
@@ -160,9 +160,15 @@ def _sorted(values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     return current().remember([entries[k] for k in order])
 
 
+def _are_alike(values: Sequence[Any]) -> bool:
+    """Are all Python ints, traced or not, or NumPy's of one type? Equal ones are the same to whoever gets them."""
+    kinds = {_INT if type(value) is int else value.aval for value in values if type(value) is int or _is_int(value)}
+    return len(kinds) == 1 and all(type(value) is int or _is_int(value) for value in values)
+
+
 def _is_int(value: Any) -> bool:
-    """Is it a Python int, traced or not? Equal ones are the same to whoever gets them."""
-    return type(value) is int or (isinstance(value, Tracer) and value.aval == _INT)
+    """Is it a traced int of surely one type?"""
+    return isinstance(value, Tracer) and value.is_scalar and value.dtype.kind in "iu" and not value._loose
 
 
 def _exchanged(values: Sequence[Any], reverse: bool) -> list[Any]:
