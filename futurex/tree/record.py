@@ -121,7 +121,7 @@ class Op:
         sizes = attrs.get("dims")
         if sizes is None:
             return self.kernel(*inputs, **attrs)
-        inputs, attrs = without_sizes(inputs, attrs), _bound(attrs, inputs)
+        inputs, attrs = without_sizes(inputs, attrs), bound(attrs, inputs)
         return self.kernel(*inputs, **attrs)
 
     def infer(self, avals: tuple[Aval, ...], values: tuple[Any, ...], attrs: Attrs) -> Avals:
@@ -201,7 +201,8 @@ def plain_attrs(attrs: Attrs) -> Attrs:
     return {name: value for name, value in attrs.items() if name != "dims"} if "dims" in attrs else attrs
 
 
-def _bound(attrs: Attrs, inputs: Sequence[Any]) -> Attrs:
+def bound(attrs: Attrs, inputs: Sequence[Any]) -> Attrs:
+    """The attributes that the op's own functions take, with the run's ints, the last inputs, for dimensions."""
     sizes = attrs["dims"]
     known = dict(zip(sizes, map(int, inputs[len(inputs) - len(sizes) :]), strict=True))
     return {name: replaced(value, known.__getitem__) for name, value in attrs.items() if name != "dims"}

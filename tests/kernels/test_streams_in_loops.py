@@ -58,6 +58,16 @@ def arrays(rng):
     return total
 
 
+def sized(rng):
+    total, x = np.zeros(3), np.arange(9) % 4
+    for k in range(ROUNDS):
+        size = int(x.max()) + k % 2
+        total += rng.normal(k, 2.0, size)[:3] + rng.random((size, 3))[1] + rng.permutation(size)[:3]
+        low, high = sorted(rng.integers(0, 3, 2))
+        total[low] += high + rng.integers(0, size)
+    return total
+
+
 def read_twice(rng):
     """A copy draws from the state that the generator draws from, too."""
     total = 0.0
@@ -85,7 +95,7 @@ KINDS = {
     "PCG64": lambda: np.random.default_rng(3), "SFC64": lambda: np.random.Generator(np.random.SFC64(1)),
     "legacy": lambda: np.random.RandomState(5),
 }  # fmt: skip
-FUNCTIONS = [steps, until_enough, never, arrays, read_twice, seeded_in_rounds, refused]
+FUNCTIONS = [steps, until_enough, never, arrays, sized, read_twice, seeded_in_rounds, refused]
 CASES = [(each, kind) for each in FUNCTIONS for kind in ("PCG64", "SFC64")] + [(legacy, "legacy"), (never, "legacy")]
 
 
@@ -118,7 +128,25 @@ def test_single_numbers_are_drawn_by_the_code_itself(function, at_once):
 
 
 def test_loops_that_draw_are_compiled(at_once):
-    for function in (steps, arrays):
+    for function in (steps, arrays, sized):
         f = fx.futurize(function)
         f(KINDS["PCG64"]())
         assert "is compiled whole" in f.explain()
+
+
+def test_sizes_that_the_run_tells_are_drawn_by_the_code(at_once, monkeypatch):
+    def gave_up(self):
+        pytest.fail("the compiled function gave up")
+
+    monkeypatch.setattr("futurex.runtime.whole.Whole._failed", gave_up)
+
+    def layer(x, places):
+        rng = np.random.default_rng(3)
+        weights = rng.standard_normal((x.shape[1], int(places.max()) + 1))
+        return (x @ weights).sum(0) + rng.random(int(places.max()) + 1)
+
+    x, places = np.random.default_rng(0).normal(size=(30, 7)), np.arange(12) % 5
+    f, expected = fx.futurize(layer), layer(x, places)
+    for _ in range(12):
+        np.testing.assert_array_equal(f(x, places), expected)
+    assert "compiled function" in f.explain()

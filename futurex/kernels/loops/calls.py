@@ -173,11 +173,6 @@ def computation(call: Call) -> Callable[[list[Any]], tuple[Any, ...]]:
     return compute
 
 
-def _draws_on(call: Call) -> bool:
-    """Is it a draw from a generator that is live in the run?"""
-    return call.node.op == "draw" and isinstance(call.inputs[0], Stream)
-
-
 class Calls:
     """The calls of one instance of the code, over its memory."""
 
@@ -204,8 +199,8 @@ class Calls:
     def _made(self, call: Call) -> Callable[[], bool]:
         """What computes a call: it is made once, and works as often as there are rounds."""
         readers, writers = list(map(self._reader, call.inputs)), list(map(self._writer, call.outs))
-        if _draws_on(call):
-            return self._draw(call, readers[1:], writers[1])
+        if call.node.op == "draw" and isinstance(call.inputs[0], Stream):
+            return self._draw(call.node, call.inputs[0].index, readers[1:], writers[1])
         compute, is_fragment = computation(call), call.node.op == "fragment"
 
         def computed() -> bool:
@@ -226,10 +221,10 @@ class Calls:
         return computed
 
     def _draw(
-        self, call: Call, readers: Sequence[Callable[[], Any]], write: Callable[[Any, Sequence[Any]], None]
+        self, node: Node, index: int, readers: Sequence[Callable[[], Any]], write: Callable[[Any, list[Any]], None]
     ) -> Callable[[], bool]:
         """A draw from the generator that is live in the run: nothing is left of its state but itself."""
-        index, draw, live = call.inputs[0].index, streams.drawing(call.node), self._streams.live
+        draw, live = streams.drawing(node), self._streams.live
 
         def drawn() -> bool:
             try:

@@ -21,6 +21,7 @@ from futurex.ops.draws import METHODS, PYTHON_TYPES
 from futurex.ops.streams import STATE, State, generator_of, plain_scalar
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node
+from futurex.tree.record import bound, without_sizes
 
 if TYPE_CHECKING:
     from futurex.kernels.loops.emit import Emitter
@@ -85,8 +86,8 @@ def one_number(e: Emitter, node: Node, stream: Any, operands: Sequence[Any]) -> 
     aval = node.aval[1]
     if not isinstance(stream, Stream) or aval.shape or not all(isinstance(value, Scalar) for value in operands):
         raise Unsupported("a draw of arrays")
-    if not _in_order(node):
-        raise Unsupported("a draw with parameters that are not in order")
+    if not _in_order(node.attrs) or "dims" in node.attrs:
+        raise Unsupported("a draw with parameters that are not in order, or that the run tells")
     word = e.memory.word()
     number = Scalar(mathematics.asked(e, word, operands, aval.dtype), aval.dtype, aval.weak)
     e.drawers.append(Drawer(word, stream.index, node.attrs["method"], node.attrs["options"]))
@@ -179,18 +180,25 @@ def state_of(objects: Mapping[int, Any], index: int) -> Any:
 
 def drawing(node: Node) -> Callable[[Any, list[Any]], Any]:
     """``draw(generator, operands)``: a draw from a live generator."""
-    method, names, options = node.attrs["method"], node.attrs["names"], _options(node.attrs["options"])
-    if _in_order(node):
+    attrs = node.attrs
+    if "dims" not in attrs:
+        return _drawing(attrs)
+    return lambda generator, operands: _drawing(bound(attrs, operands))(generator, without_sizes(operands, attrs))
+
+
+def _drawing(attrs: Mapping[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
+    method, names, options = attrs["method"], attrs["names"], _options(attrs["options"])
+    if _in_order(attrs):
         return lambda generator, operands: getattr(generator, method)(*map(plain_scalar, operands), **options)
     return lambda generator, operands: getattr(generator, method)(
         **options, **dict(zip(names, map(plain_scalar, operands), strict=True))
     )
 
 
-def _in_order(node: Node) -> bool:
+def _in_order(attrs: Mapping[str, Any]) -> bool:
     """Are the operands of a draw the first parameters of its method?"""
-    names = node.attrs["names"]
-    return names == METHODS[node.attrs["legacy"]][node.attrs["method"]].parameters[: len(names)]
+    names = attrs["names"]
+    return names == METHODS[attrs["legacy"]][attrs["method"]].parameters[: len(names)]
 
 
 def _options(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
