@@ -30,9 +30,11 @@ WORTH, FEWEST = 40e-3, 50
 ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
+_MANY = 128  # operations of a plan on small arrays, which may well take long by themselves
 _HOPELESS = 8.0  # times the slowest staged call: after a plain one that takes so long, no other is tried
-_BETTER, _MUCH_BETTER = 1.0, 0.5
-"""Of the staged time: plain calls that take less are taken; much less, where the caller would not wait for the run."""
+_BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
+"""Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
+clearly less where callers always wait for them at once, and much less where they do something else meanwhile."""
 
 
 class Misfit(Exception):
@@ -98,11 +100,11 @@ class Choice:
 
     def _settled(self, plan: AnyPlan) -> bool:
         """Has the plan come to the form in which it stays? Of long runs, which have a thread of their own, only those
-        have a choice that go through the rounds of a loop in Python; others may be long since the machine is busy.
-        What holds fragments runs in the caller's thread, however long."""
+        have a choice that go through the rounds of a loop in Python, or through many operations on small arrays; others
+        may be long since the machine is busy. What holds fragments runs in the caller's thread, however long."""
         if self._spent < WORTH or (self._calls < FEWEST and self._spent < ENOUGH):
             return False
-        if not (is_short(plan) or self.variant.has_log or _has_rounds(plan)):
+        if not (is_short(plan) or self.variant.has_log or _has_rounds(plan) or _has_many(plan)):
             self._calls, self._spent, self._staged, self._plain = 0, 0.0, [], []
             return False
         return isinstance(plan, Plan) and plan.ready and (plan.whole is None or plan.whole.settled)
@@ -113,8 +115,9 @@ class Choice:
         if len(self._plain) < TRIALS and not self._plain[-1] > _HOPELESS * max(self._staged):
             return
         self.seconds = min(self._staged), min(self._plain)
-        waits = self.acts or self.variant.has_log
-        better = _BETTER if waits or is_short(self.variant.plan) else _MUCH_BETTER
+        plan, waits = self.variant.plan, self.acts or self.variant.has_log
+        longer = _CLEARLY_BETTER if isinstance(plan, Plan) and plan.habit.waits else _MUCH_BETTER
+        better = _BETTER if waits or is_short(plan) else longer
         self.plain = self.seconds[1] < better * self.seconds[0]
         self.open, self._calls = self.plain, 0
 
@@ -189,6 +192,14 @@ def _has_rounds(plan: AnyPlan) -> bool:
     return isinstance(plan, Plan) and any(
         each.kernel.backend == "structured" and each.node.op != "cond" for each in plan.instructions
     )
+
+
+def _has_many(plan: AnyPlan) -> bool:
+    """Is a run long since there are many operations on small arrays in it, and no loop, which may take plain NumPy a
+    thousand times as long?"""
+    if not isinstance(plan, Plan) or plan.whole is None or len(plan.instructions) < _MANY:
+        return False
+    return not any(each.kernel.backend in ("loops", "structured") for each in plan.instructions)
 
 
 def _fits(leaf: Any, output: Output) -> bool:

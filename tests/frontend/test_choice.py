@@ -7,6 +7,7 @@ import pytest
 
 import futurex as fx
 from futurex.frontend import choice
+from futurex.runtime.habit import Habit
 from futurex.runtime.whole import Whole
 
 
@@ -24,7 +25,8 @@ def at_once(monkeypatch):
 def long_ones(at_once, monkeypatch):
     """All runs count as long."""
     monkeypatch.setattr(choice, "is_short", lambda plan: False)
-    monkeypatch.setattr(choice, "_MUCH_BETTER", 1e9)
+    for bound in ("_MUCH_BETTER", "_CLEARLY_BETTER"):
+        monkeypatch.setattr(choice, bound, 1e9)
 
 
 def settle(f, *args):
@@ -259,8 +261,10 @@ def test_short_calls_go_the_faster_way(soon, staged, plain, taken):
     assert compared(fx.futurize(lambda x: x * 2), np.arange(4.0), staged, plain).plain is taken
 
 
-@pytest.mark.parametrize(("plain", "taken"), [(150.0, False), (50.0, True)])
-def test_the_caller_waits_only_for_what_is_much_faster(soon, monkeypatch, plain, taken):
+@pytest.mark.parametrize(
+    ("plain", "waits", "taken"), [(150.0, False, False), (50.0, False, True), (150.0, True, True), (190.0, True, False)]
+)
+def test_the_caller_waits_for_what_is_much_faster_or_where_it_does_anyway(soon, monkeypatch, plain, waits, taken):
     def rounds(x):
         z = np.float16(0)
         for i in range(len(x)):
@@ -268,6 +272,7 @@ def test_the_caller_waits_only_for_what_is_much_faster(soon, monkeypatch, plain,
         return z
 
     monkeypatch.setattr(choice, "is_short", lambda plan: False)
+    monkeypatch.setattr(Habit, "waits", property(lambda habit: waits, lambda habit, found: None))
     assert compared(fx.futurize(rounds), np.linspace(-0.5, 0.2, 20).astype(np.float16), 200.0, plain).plain is taken
 
 
@@ -299,6 +304,20 @@ def test_a_long_run_without_rounds_has_none(long_ones):
     for _ in range(40):
         f(np.eye(3)).result()
     assert "calls run as plain NumPy" not in f.explain()
+
+
+def test_a_long_run_of_many_operations_on_small_arrays_has_the_choice(long_ones):
+    def many(x):
+        found = []
+        for _ in range(20):
+            x = np.linalg.inv(x) @ np.sort(x, axis=0) - np.linalg.solve(x, x.T) + np.cumprod(x * 0.5, axis=1)
+            x = x / np.abs(x).max() + 3 * np.eye(3)
+            found.append(np.linalg.eigvalsh(x + x.T))
+        return np.array(found)
+
+    f, x = fx.futurize(many), np.eye(3) + 0.1
+    settle(f, x)
+    assert f._lane.choice.seconds != (0.0, 0.0), f.explain()
 
 
 HELD = np.arange(3.0)
