@@ -6,6 +6,7 @@ again, and the display that made the list makes a :class:`TracedList` instead, w
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -372,16 +373,19 @@ class TracedTuples(TracedList):
 
     def __fx_node__(self) -> Node:
         """The array that NumPy makes of tuples of numbers: one row for each."""
-        first, *others = self.kind.kinds
-        if not isinstance(first, Entry) or first.aval.ndim or any(each != first for each in others):
+        kinds = self.kind.kinds
+        if not all(isinstance(each, Entry) and not each.aval.ndim for each in kinds):
             raise Escape("an array of a list of tuples of several types", "NumPy chooses its dtype by all entries")
+        dtype = functools.reduce(np.promote_types, (each.aval.dtype for each in kinds))
         extent = len_of(self)
         if not isinstance(extent, Tracer) and not extent:
             raise Escape("an array of an empty list", "it has another shape")
         if isinstance(extent, Tracer):
             current().waits = True  # such a call is run again as plain Python
             current().effect("check", emit("greater", extent._node, 0), failure=_EMPTY)
-        return emit("concatenate", *(column._rows()[:, None]._node for column in self._columns()), axis=1)
+        columns = (column._rows()[:, None]._node for column in self._columns())
+        alike = (node if node.dtype == dtype else emit("cast", node, dtype=dtype) for node in columns)
+        return emit("concatenate", *alike, axis=1)
 
     def copy(self) -> TracedTuples:
         return self._of(tuple(column.copy() for column in self._columns()))

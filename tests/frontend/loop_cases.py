@@ -565,3 +565,27 @@ def a_loop_within_one_that_returns_what_it_writes(x):
                 return table
             total -= 5
             table[0, 0] = 1
+
+
+@cases(np.arange(60) % 7 % 2, np.array([1, 0, 1]))
+@cases(np.zeros(40, int), np.zeros(3, int))
+@cases(np.zeros(40, int), np.ones(3, int))
+def a_test_with_ints_that_may_outgrow_64_bits(text, pattern):
+    found, i = np.zeros(len(text), int), 0
+    while i + len(pattern) <= len(text):
+        k = 0
+        while k < len(pattern) and text[i + k] == pattern[k]:
+            k += 1
+        found[i] = k
+        i += max(k, 1)
+    return found, i
+
+
+@cases(np.ones(30, int))
+@cases(np.arange(30) % 9 + 1)
+@cases(np.where(np.arange(30) < 20, 1, 0))
+def a_test_that_raises_in_the_end(steps):
+    i = int(steps[0])
+    while steps[i] + i > i:
+        i += int(steps[i])
+    return i

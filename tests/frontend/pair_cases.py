@@ -203,3 +203,25 @@ def numbered_entries_that_grow_meanwhile(v):
         if n < 12:
             found.append(x / 2)
     return len(found), found[-1]
+
+
+@cases(LONG)
+@cases(LONG.astype("f4"))
+@cases(LONG * 0)
+def rows_of_several_types(v):
+    rules = []
+    for i in range(len(v)):
+        for j in range(i + 1, len(v)):
+            if v[i] * v[j] > 0.9:
+                rules.append((i, j, v[i] * v[j], v[i] > v[j]))
+    return np.array(rules), len(rules)
+
+
+@cases(LONG.astype("f4"), np.arange(len(LONG), dtype="i2"))
+def rows_of_narrow_types(v, n):
+    whole, mixed = [], []
+    for i in range(len(v)):
+        if v[i] > 0.3:
+            whole.append((n[i], v[i] > 0.9))
+            mixed.append((v[i], n[i], 1))
+    return np.array(whole), np.array(mixed)

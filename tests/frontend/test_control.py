@@ -174,3 +174,22 @@ def test_no_room_is_said_at_the_line_that_asks_for_it():
         fx.futurize(table)(x, 10**7)
     assert any(entry.name == "table" for entry in found.traceback)
     assert x[0] == 1.0
+
+
+def test_a_test_that_prints_does_so_once_for_each_time_it_is_asked(capsys):
+    def steps(x):
+        def goes_on(i):
+            print("asked", i)
+            return x[i] > 0
+
+        i = int(x[0])
+        while goes_on(i):
+            i += int(x[i])
+            print("went", i)
+        return i
+
+    printed = []
+    for function in (steps, fx.futurize(steps)):
+        assert function(np.array([1, 2, 1, 1, 0])) == 4
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]

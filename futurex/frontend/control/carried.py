@@ -49,6 +49,7 @@ from futurex.tree.pytree import Structure, containers, flatten, unflatten
 FIXPOINT_ROUNDS = 6
 WRITES_SHARED = f"a write into an array that {SAME_IN_SOME_BRANCHES}"
 FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
+IN_TEST = object()  # the same, if the test stood before the loop and at the end of each round
 
 
 @dataclass
@@ -277,7 +278,9 @@ def _trace_round(
         token = param(Aval((), np.dtype(bool)), "done")
         tested = truth(test())
         if scope.effects:
-            raise Escape("a check or print in the test of a staged loop", "it would not run after the last round")
+            raise Escape(
+                "a check or print in the test of a staged loop", "it would not run after the last round", site=IN_TEST
+            )
         scope.effects.append(token)  # what a round checks or prints comes after the rounds before
         try:
             body()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.control.branches import if_
-from futurex.frontend.control.carried import FIRST_ROUND, stage_loop
+from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
 from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.paths import IN_BRANCH
@@ -53,10 +53,10 @@ def while_(
             set_(before)
         changed = scope.state.keys() - {id(cell) for cell in get.__closure__ or ()}
         if unknown and (scope.journal or changed):
-            _stage_writing_test(goes_on, body, get, set_, names)
+            _stage_acting_test(goes_on, body, get, set_, names)
             return
         if unknown:
-            _stage(goes_on, body, get, set_, names)
+            _stage_test(goes_on, body, get, set_, names)
             return
         if not goes_on():
             return
@@ -104,8 +104,20 @@ def _stage(
     if_(test(), first, lambda: None, get, set_, names)
 
 
-def _stage_writing_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> None:
-    """A test that changes something is not undone when it ends the loop.
+def _stage_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> None:
+    """Stage a loop whose test seems only to compute; where it is found to check or print, as one that acts."""
+    before = get()
+    try:
+        _stage(test, body, get, set_, names)
+    except Escape as escape:
+        if escape.site is not IN_TEST:
+            raise
+        set_(before)
+        _stage_acting_test(test, body, get, set_, names)
+
+
+def _stage_acting_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> None:
+    """A test that changes, checks or prints something is not undone when it ends the loop.
 
     It runs before the loop, and at the end of each round.
     """
