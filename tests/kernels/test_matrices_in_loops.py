@@ -7,6 +7,9 @@ import pytest
 from compare import calls_of_loops
 
 import futurex as fx
+from futurex.kernels.loops import LoopBackend
+from futurex.tree import Graph, apply, param
+from futurex.tree.aval import aval_of
 
 L = np.linalg
 
@@ -56,3 +59,23 @@ def test_a_singular_factor_in_a_loop_raises():
     a[39] = 0.0
     with pytest.raises(L.LinAlgError, match="not positive definite"):
         np.asarray(fx.grad(function)(a))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_triangle_is_solved_by_compiled_code(turned, dtype, lower, right):
+    rng = np.random.default_rng(2)
+    a = (rng.normal(size=(5, 5)) + 4 * np.eye(5)).astype(dtype)
+    b = rng.normal(size=(3, 5) if right else (5, 3)).astype(dtype)
+    x, y = (param(aval_of(value)) for value in (a, b))
+    matrix = apply("transpose", x, axes=(1, 0)) if turned else x
+    node = apply("solve_triangular", matrix, y, lower=lower, right=right)
+    program = LoopBackend().whole(Graph([x, y], [node], "solved"))
+    (found,) = program(a, b)
+    assert program.calls == []
+    expected = node.record.run((a.T if turned else a, b), node.attrs)
+    np.testing.assert_allclose(found, expected, rtol=2e-5 if dtype == "f4" else 1e-13)
+    a[2, 2] = 0.0
+    assert program(a, b) is None

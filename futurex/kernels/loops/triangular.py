@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from futurex.kernels.loops import elementwise
@@ -19,7 +20,7 @@ _MOST = 64
 
 
 def solve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
-    """``solve_triangular`` of one matrix: each row of the result without what is known of the others, divided."""
+    """``solve_triangular`` of one matrix: what becomes known is taken off the rest."""
     if any(not isinstance(value, Array) or not value.static or len(value.shape) != 2 for value in inputs):
         raise Unsupported("a triangle of its own kind")
     if node.dtype.kind != "f" or node.dtype.itemsize < 4 or inputs[0].capacity[0] > _MOST:
@@ -40,18 +41,42 @@ def solve(e: Emitter, node: Node, inputs: Sequence[Any]) -> Array:
     def place(step: str) -> str:
         return step if lower else f.emit(f"sub i64 {size - 1}, {step}")
 
+    def pivot_of(row: str) -> str:
+        found = f.load(dtype, at(first, matrix, row, row))
+        f.fail_if(f.emit(f"fcmp oeq {kind} {found}, 0.0"))
+        return found
+
+    def divided(row: str, column: str, pivot: str) -> str:
+        goal = at(target, steps, row, column)
+        quotient = f.emit(f"fdiv {kind} {f.load(dtype, goal)}, {pivot}")
+        f.store(dtype, quotient, goal)
+        return quotient
+
+    def taken_off(row: str, column: str, factor: str, known: str) -> None:
+        goal = at(target, steps, row, column)
+        term = f.emit(f"fmul {kind} {factor}, {known}")
+        f.store(dtype, f.emit(f"fsub {kind} {f.load(dtype, goal)}, {term}"), goal)
+
+    @contextmanager
+    def others(step: str) -> Iterator[str]:
+        """What is not known yet behind a step."""
+        with f.counted(f.emit(f"sub i64 {size - 1}, {step}")) as further:
+            yield place(f.emit(f"add i64 {f.emit(f'add i64 {step}, 1')}, {further}"))
+
+    if node.attrs["right"]:  # rows of the result one after the other: each lies side by side
+        with f.counted(columns) as column, f.counted(size) as step:
+            row = place(step)
+            known = divided(row, column, pivot_of(row))
+            with others(step) as other:
+                taken_off(other, column, f.load(dtype, at(first, matrix, other, row)), known)
+        return out
     with f.counted(size) as step:
         row = place(step)
-        pivot = f.load(dtype, at(first, matrix, row, row))
-        f.fail_if(f.emit(f"fcmp oeq {kind} {pivot}, 0.0"))
-        with f.counted(step) as earlier:
-            known = place(earlier)
-            factor = f.load(dtype, at(first, matrix, row, known))
-            with f.counted(columns) as column:
-                term = f.emit(f"fmul {kind} {factor}, {f.load(dtype, at(target, steps, known, column))}")
-                goal = at(target, steps, row, column)
-                f.store(dtype, f.emit(f"fsub {kind} {f.load(dtype, goal)}, {term}"), goal)
+        pivot = pivot_of(row)
         with f.counted(columns) as column:
-            goal = at(target, steps, row, column)
-            f.store(dtype, f.emit(f"fdiv {kind} {f.load(dtype, goal)}, {pivot}"), goal)
+            divided(row, column, pivot)
+        with others(step) as other:
+            factor = f.load(dtype, at(first, matrix, other, row))
+            with f.counted(columns) as column:
+                taken_off(other, column, factor, f.load(dtype, at(target, steps, row, column)))
     return out
