@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import futurex as fx
+from futurex.kernels.loops.emit import Emitter
 
 
 def lcs(a, b):
@@ -294,6 +295,26 @@ def test_what_has_no_machine_code_is_called_in_python():
     for one, two in zip(descent(matrix, b), staged(matrix, b), strict=True):
         np.testing.assert_array_equal(np.asarray(two), one)
     assert backends(staged) == {"loops"}
+
+
+@pytest.mark.parametrize("fault", [TypeError("of our own"), IndexError("of our own"), AssertionError("of our own")])
+def test_a_fault_of_code_generation_is_told_and_the_loop_runs_another_way(fault, monkeypatch):
+    def fails(*_):
+        raise fault
+
+    def f(x):
+        total = 0.0
+        while total < 10 and x.sum() > 0:
+            total += x[0] * 2
+            x = x * 0.9
+        return total, x
+
+    monkeypatch.setattr(Emitter, "graph", fails)
+    x = np.array([1.0, 2.0])
+    with pytest.warns(RuntimeWarning, match="a kernel was not compiled and runs as NumPy: .*of our own"):
+        found = [np.asarray(each) for each in fx.futurize(f)(x)]
+    for each, expected in zip(found, f(x), strict=True):
+        np.testing.assert_array_equal(each, expected)
 
 
 def test_an_error_in_a_call_is_the_users_error():

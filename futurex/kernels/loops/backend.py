@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from futurex.kernels.loops import products
 from futurex.kernels.loops.control import rounds
@@ -30,6 +31,7 @@ _FREE = frozenset(("store", "param", "const", "item", "cond", "loop", "transpose
 _MOST_PARTS = 16  # times as many as wanted
 
 Shape = tuple[int, ...]
+_T = TypeVar("_T")
 
 
 class LoopBackend:
@@ -46,8 +48,8 @@ class LoopBackend:
         if split is _NONE:
             return None
         try:
-            return _kernel(node, split, threads)
-        except (Unsupported, RuntimeError):
+            return _made(lambda: _kernel(node, split, threads))
+        except self.refusals:
             return None
 
     refusals = (Unsupported, RuntimeError)
@@ -59,7 +61,19 @@ class LoopBackend:
         def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
             return emitter.graph(graph, inputs)
 
-        return Program(avals, 0, build)
+        return _made(lambda: Program(avals, 0, build))
+
+
+def _made(make: Callable[[], _T]) -> _T:
+    """What is made; a fault of this package, which is no refusal, is told of: the loop runs another way."""
+    try:
+        return make()
+    except LoopBackend.refusals:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        warnings.warn(f"a kernel was not compiled and runs as NumPy: {what}", RuntimeWarning, stacklevel=2)
+        raise Unsupported(what) from error
 
 
 def _kernel(node: Node, split: Split | None, threads: int) -> Kernel:
