@@ -88,10 +88,13 @@ def elementwise(
     turned = {k: found for k, source in enumerate(node.inputs) if (found := turned_along(source))}
     short = {k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)}
     region = analyse(graph)
-    for gaps in (views | short, views | dict.fromkeys(turned, 0), views, {}):
+    ways = [views | dict.fromkeys(turned, 0), views, {}]
+    if short and not turned:
+        ways.insert(0, views | short)
+    for gaps in ways:
         lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
         layout = collapse(shape, operands, gaps | result, {**lies, **dense})
-        blocks = row_blocks.suits(region, layout) and not turned
+        blocks = row_blocks.suits(region, layout)
         if len(layout.extents) <= MOST_LOOPS and (blocks or gaps.keys().isdisjoint(short)):
             break
     if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
