@@ -59,17 +59,22 @@ def _triangle(rng: np.random.Generator, extent: int, dtype: Any = np.float64) ->
     return matrix(rng, extent, extent, dtype=dtype) + 2 * np.eye(extent, dtype=dtype)
 
 
+def _systems(rng: np.random.Generator, attrs: dict[str, Any]) -> Iterable[Sample]:
+    """Triangles with right sides of each kind."""
+    yield Sample((_triangle(rng, 3), rng.normal(size=(3, 2))), attrs)
+    yield Sample((_triangle(rng, 3), rng.normal(size=3)), attrs)
+    complexes = _triangle(rng, 2, np.complex128), matrix(rng, 2, 3, dtype=np.complex128)
+    yield Sample(complexes, attrs, order=1)
+    yield Sample((_triangle(rng, 2, np.float32), matrix(rng, 2, 2, dtype=np.float32)), attrs, order=0)
+
+
 def _solved_samples(rng: np.random.Generator) -> Iterable[Sample]:
     if importlib.util.find_spec("scipy") is None:
         return
     for lower in (True, False):
         for trans in (0, 1, 2):
             attrs = {"lower": lower, "trans": trans, "check_finite": lower}
-            yield Sample((_triangle(rng, 3), rng.normal(size=(3, 2))), attrs)
-            yield Sample((_triangle(rng, 3), rng.normal(size=3)), attrs)
-            complexes = _triangle(rng, 2, np.complex128), matrix(rng, 2, 3, dtype=np.complex128)
-            yield Sample(complexes, attrs, order=1)
-            yield Sample((_triangle(rng, 2, np.float32), matrix(rng, 2, 2, dtype=np.float32)), attrs, order=0)
+            yield from _systems(rng, attrs)
 
 
 op(
@@ -129,11 +134,7 @@ def _by_factor_samples(rng: np.random.Generator) -> Iterable[Sample]:
         return
     for lower in (True, False):
         attrs = {"lower": lower, "check_finite": lower}
-        yield Sample((_triangle(rng, 3), rng.normal(size=(3, 2))), attrs)
-        yield Sample((_triangle(rng, 3), rng.normal(size=3)), attrs)
-        complexes = _triangle(rng, 2, np.complex128), matrix(rng, 2, 3, dtype=np.complex128)
-        yield Sample(complexes, attrs, order=1)
-        yield Sample((_triangle(rng, 2, np.float32), matrix(rng, 2, 2, dtype=np.float32)), attrs, order=0)
+        yield from _systems(rng, attrs)
 
 
 op(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+Do = Callable[[str], str]
+"""Writes an instruction, and gives the register of its result."""
 ENTRY = "define void @region(ptr %block, i64 %t, i64 %c)"
 """Every kernel's: with its block, and which ticket of how many it is to do (:mod:`futurex.kernels.numba_.team`)."""
 WRITTEN_OUT = "; vectors and rounds are written out as they are to be\n"
@@ -53,7 +55,7 @@ class Code:
 
     def least(self, first: str, second: str) -> str:
         """The smaller of two signed 64-bit integers."""
-        return self.do(f"select i1 {self.do(f'icmp slt i64 {first}, {second}')}, i64 {first}, i64 {second}")
+        return least(self.do, first, second)
 
     def most(self, first: str, second: str) -> str:
         """The larger of two signed 64-bit integers."""
@@ -61,11 +63,7 @@ class Code:
 
     def spread(self, kind: str, value: str) -> str:
         """A value in every lane of a vector; of a type that is none, itself."""
-        if not kind.startswith("<"):
-            return value
-        lanes, element = kind[1:-1].split(" x ")
-        one = self.do(f"insertelement {kind} poison, {element} {value}, i64 0")
-        return self.do(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        return spread(self.do, kind, value) if kind.startswith("<") else value
 
     def hidden(self, kind: str, value: str) -> str:
         """A value of which LLVM does not see where it comes from."""
@@ -130,6 +128,18 @@ class Code:
     def _start(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self._block = label
+
+
+def least(do: Do, first: str, second: str) -> str:
+    """The lesser of two numbers; ``do`` writes an instruction."""
+    return do(f"select i1 {do(f'icmp slt i64 {first}, {second}')}, i64 {first}, i64 {second}")
+
+
+def spread(do: Do, vector: str, value: str) -> str:
+    """A value in every lane; ``do`` writes an instruction."""
+    lanes, element = vector[1:-1].split(" x ")
+    one = do(f"insertelement {vector} poison, {element} {value}, i64 0")
+    return do(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
 
 
 def loop_note(first: int, *words: str) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.numba_ import past
-from futurex.kernels.numba_.code import loop_note
+from futurex.kernels.numba_.code import least, loop_note, spread
 from futurex.kernels.numba_.compiler import has_scale
 from futurex.kernels.numba_.emit import Emitter, goes_aside
 from futurex.kernels.numba_.layout import Axes, Layout
@@ -119,10 +119,10 @@ class _InBlocks(Emitter):
                 values[self.array_nodes[int(name[2:])], dtype] = body.load(dtype, self.rows[name])
         shared = [each for each in operands if each.mask[-2:] == _SHARED]
         if shared:
-            self._copy(nest, shared, rooms, self._least(body.emit(f"sub nsw i64 {high}, {low}"), most))
+            self._copy(nest, shared, rooms, least(body.emit, body.emit(f"sub nsw i64 {high}, {low}"), most))
         nest.lines += self._flush()
         nest.enter(f"%i{block}", low, high, most)
-        count = self._least(body.emit(f"sub nsw i64 {high}, %i{block}"), most)
+        count = least(body.emit, body.emit(f"sub nsw i64 {high}, %i{block}"), most)
         length = body.emit(f"mul nsw i64 {count}, {self.wide}")
         self.rows |= {each.name: self._begin(each) for each in operands if each.mask[-2]}
         apart = [each for each in operands if each.mask[-2:] == _FULL and each.axes]
@@ -178,12 +178,14 @@ class _InBlocks(Emitter):
         nest.lines += self._flush()
         nest.enter("%one", "0", count)
         begin = self.body.emit(f"mul nsw i64 %one, {self.wide}")
-        vectors = [self._splat(each.kind, self._loaded(each.kind, self._on(each, "%one"), "0")) for each in operands]
+        types = [f"<{_AT_ONCE} x {each.kind}>" for each in operands]
+        values = [self._loaded(each.kind, self._on(each, "%one"), "0") for each in operands]
+        vectors = [spread(self.body.emit, each, value) for each, value in zip(types, values, strict=True)]
         nest.lines += self._flush()
         nest.enter("%to", "0", self.wide, _AT_ONCE)
-        for each, vector in zip(operands, vectors, strict=True):
+        for each, kind, vector in zip(operands, types, vectors, strict=True):
             place = self._address(each.kind, rooms[each.name], begin, "%to")
-            self.body.lines.append(f"store <{_AT_ONCE} x {each.kind}> {vector}, ptr {place}, align 1")
+            self.body.lines.append(f"store {kind} {vector}, ptr {place}, align 1")
         nest.lines += self._flush()
         nest.leave()
         nest.leave()
@@ -204,19 +206,9 @@ class _InBlocks(Emitter):
         step = f"%t{operand.name[2:]}.{self.depth - 2}" if operand.axes else self.wide if operand.mask[-1] else "1"
         return self._address(operand.kind, self.rows[operand.name], self.body.emit(f"mul nsw i64 {rows}, {step}"))
 
-    def _least(self, first: str, second: str) -> str:
-        fewer = self.body.emit(f"icmp slt i64 {first}, {second}")
-        return self.body.emit(f"select i1 {fewer}, i64 {first}, i64 {second}")
-
     def _address(self, kind: str, start: str, *places: str) -> str:
         place = functools.reduce(lambda x, y: self.body.emit(f"add nsw i64 {x}, {y}"), places)
         return self.body.emit(f"getelementptr inbounds {kind}, ptr {start}, i64 {place}")
 
     def _loaded(self, kind: str, name: str, place: str) -> str:
         return self.body.emit(f"load {kind}, ptr {self._address(kind, name, place)}")
-
-    def _splat(self, kind: str, value: str) -> str:
-        """A value in every lane."""
-        one = self.body.emit(f"insertelement <{_AT_ONCE} x {kind}> poison, {kind} {value}, i32 0")
-        places = f"<{_AT_ONCE} x i32> zeroinitializer"
-        return self.body.emit(f"shufflevector <{_AT_ONCE} x {kind}> {one}, <{_AT_ONCE} x {kind}> poison, {places}")
