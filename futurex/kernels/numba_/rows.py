@@ -30,8 +30,8 @@ _NEAR = 40 * 1024
 """Bytes of rows that lie in a nearest cache that is not small: where twice a trip's are more, half as many make a trip.
 A small one holds long rows in no way, and more of them at once cost less (5000 x 2000: 0.77 of the time)."""
 _SHORT, _PAGE = 1536, 4096
-"""Bytes of rows that are read one after the other, by four, and by two where the nearest cache is small, else half as
-many: a processor foresees what follows within a page, but not several rows there at a time."""
+"""Bytes of rows that are read one after the other, by four, and by two half as many: a processor foresees what follows
+within a page, but not several rows there at a time."""
 _PIECES, _LEAST = 32, 16
 """Pieces: a long and a short one for each of sixteen threads; and rows of one, in the middle of their lengths."""
 _AHEAD = 256
@@ -42,9 +42,9 @@ _FAR, _BESIDE_FOUR, _BESIDE_TWO = 12 * 1024, 1024, 4096
 """Where the nearest cache is wide: what is asked for ahead of a trip, in the order of memory; and bytes of rows that
 are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
 _SECOND, _TINY, _BESIDE_FOUR_SMALL, _HUGE = 24 * 1024, 512, 2048, 32 * 1024
-"""The same where the nearest cache is small, but vectors are whole lines: what is asked for into the second cache, for
-the nearest one is full of the rows of two trips; bytes of rows that are read in order, and by four; and of the longest
-whose trips the second one holds beside what is asked for."""
+"""The same where the nearest cache is small: what is asked for into the second cache, for the nearest one is full of the
+rows of two trips; bytes of rows that are read in order, and of those by four even where vectors are whole lines; and of
+the longest whose trips the second one holds beside what is asked for."""
 _NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
 _PAIR = {SINGLE: ("@llvm.x86.avx512.vpermi2var.ps.512", "i32"), DOUBLE: ("@llvm.x86.avx512.vpermi2var.pd.512", "i64")}
@@ -122,7 +122,7 @@ def _way(row: int, small: bool, wide: bool, lines: bool) -> Way:
     >>> _way(4000, small=True, wide=False, lines=True)
     Way(rows=2, in_order=False, halves=False, far=24576, by_lines=True, second=True)
     >>> _way(4000, small=True, wide=False, lines=False)
-    Way(rows=2, in_order=True, halves=True, far=0, by_lines=False, second=False)
+    Way(rows=4, in_order=False, halves=True, far=24576, by_lines=False, second=True)
     >>> _way(4000, small=False, wide=True, lines=True)
     Way(rows=2, in_order=False, halves=False, far=12288, by_lines=True, second=False)
     >>> _way(4000, small=False, wide=False, lines=True).rows
@@ -133,15 +133,15 @@ def _way(row: int, small: bool, wide: bool, lines: bool) -> Way:
     if wide:
         by_lines = _BESIDE_FOUR < row <= _BESIDE_TWO
         return Way(_UNIT // 2 if by_lines else _UNIT, far=_FAR, by_lines=by_lines)
-    if small and lines and _TINY <= row <= _HUGE:
-        if row <= _BESIDE_FOUR_SMALL:
-            return Way(_UNIT, halves=True, far=_SECOND, second=True)
-        rows = _UNIT // 2 if row <= _BESIDE_TWO else _UNIT
-        return Way(rows, far=max(_SECOND, rows * row), by_lines=True, second=True)  # a trip begins with all its rows
+    if small and _TINY <= row <= _HUGE:
+        by_lines = lines and row > _BESIDE_FOUR_SMALL
+        rows = _UNIT // 2 if by_lines and row <= _BESIDE_TWO else _UNIT
+        far = max(_SECOND, rows * row)  # a trip begins with all its rows
+        return Way(rows, halves=not by_lines, far=far, by_lines=by_lines, second=True)
     if row <= _SHORT:
         return Way(_UNIT, in_order=True, halves=small)
-    if row <= _PAGE // (1 if small else 2):
-        return Way(_UNIT // 2, in_order=True, halves=small)
+    if row <= _PAGE // 2:
+        return Way(_UNIT // 2, in_order=True)
     return Way(_UNIT if small or 2 * _UNIT * row <= _NEAR else _UNIT // 2)
 
 
