@@ -42,9 +42,9 @@ _FAR, _BESIDE_FOUR, _BESIDE_TWO = 12 * 1024, 1024, 4096
 """Where the nearest cache is wide: what is asked for ahead of a trip, in the order of memory; and bytes of rows that
 are read by four, and by lines by two. Longer ones, by four again, wait in the second-level cache."""
 _SECOND, _TINY, _BESIDE_FOUR_SMALL, _HUGE = 24 * 1024, 512, 2048, 32 * 1024
-"""The same where the nearest cache is small: what is asked for into the second cache, for the nearest one is full of the
-rows of two trips; bytes of rows that are read in order, and of those by four even where vectors are whole lines; and of
-the longest whose trips the second one holds beside what is asked for."""
+"""The same where the nearest cache is small: what is asked for into the second cache, for the nearest one is full of
+the rows of two trips; bytes of rows that are read in order, and of those by four even where vectors are whole lines;
+and of the longest whose trips the second one holds beside what is asked for."""
 _NUMBERS = ("pieces", "rows", "columns", "wide", "stride")
 _ARRAYS = ("x", "w", "z", "r")
 _PAIR = {SINGLE: ("@llvm.x86.avx512.vpermi2var.ps.512", "i32"), DOUBLE: ("@llvm.x86.avx512.vpermi2var.pd.512", "i64")}
