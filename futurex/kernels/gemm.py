@@ -8,23 +8,22 @@ and copies what is transposed.
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from futurex.kernels.addresses import address_of
-from futurex.kernels.compiling import is_behind
+from futurex.kernels.matrices import BoundProduct, Lie, Lies, ProductKernel, Turned, lie, stand_in
 from futurex.kernels.numba_ import nearest, panels, products
 from futurex.kernels.numba_.backend import kernel_of
-from futurex.kernels.numba_.compiler import Entry, compiled
-from futurex.kernels.numba_.panels import NUMBERS, Steps
+from futurex.kernels.numba_.panels import NUMBERS, Form, Steps
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.numba_.tiled import updating
 from futurex.kernels.registry import Kernel
-from futurex.kernels.steps import Bound, Places, Step, Workspace
+from futurex.kernels.small_products import small_product
+from futurex.kernels.steps import Bound, Step, Workspace
 from futurex.kernels.threads import openmp
 from futurex.ops.views import around, keep, view
 from futurex.tree.node import Node, apply
@@ -51,14 +50,9 @@ _DEEPEST_TURNED = panels.LONG_TURNED, 256
 nearest cache is small: of the first a tile reads as many lines; the second is packed on its own."""
 _MANY_TILES = 1 << 17
 """Elements of a result from which such a product is made here where the nearest cache is small: fewer are few tasks."""
-_DENSE_VIEWS = ("transpose", "reshape", "frames")
-"""Views whose matrices mostly have a dense axis."""
 _LITTLE, _LITTLE_THIN = 1 << 25, 1 << 20
 """Multiply-adds, of one whose second operand is turned and of a thin one, up to which it is little: the library's few
 per cent are less than waking its threads takes, where nothing else in a plan runs on them."""
-_WAYS = 16
-"""In how many ways operands may lie for which the parameters of a product are kept."""
-Turned = tuple[bool, bool]
 
 
 class GemmBackend:
@@ -72,8 +66,11 @@ class GemmBackend:
 
     def claim(self, node: Node, threads: int) -> Kernel | None:
         """A kernel for a product that suits; None where the library is as good."""
-        if not node.is_static or not panels.is_made():
+        if not node.is_static:
             return None
+        small = small_product(node, threads)
+        if small is not None or not panels.is_made():
+            return small
         if node.op == "rank_update":
             return self._update(node, threads)
         if node.op == "matmul_store":
@@ -86,7 +83,7 @@ class GemmBackend:
             return None
         if any(each.dtype != _FLOAT32 or each.aval.weak for each in (node, *node.inputs)):
             return None
-        x, y = map(_stand_in, node.inputs[:2])
+        x, y = map(stand_in, node.inputs[:2])
         sizes = _sizes(x, y) if x is not None and y is not None else None
         lies = [found for each in (x, y) if each is not None and (found := lie(each)) is not None]
         if sizes is None or len(lies) < 2 or _steps(lies, sizes[0]) is None:
@@ -134,46 +131,6 @@ def suits(batch: int, rows: int, inner: int, columns: int, turned: Turned) -> bo
     return columns > thin and inner > (min(thin, _FEWEST - (not narrow)) if small else thin)
 
 
-@dataclass(frozen=True)
-class Lie:
-    """How matrices lie in memory: are their axes swapped, elements from one row to the next, and of the stack, and of
-    the stack of stacks, the elements from one to the next and how many there are."""
-
-    turned: bool
-    row: int
-    levels: tuple[tuple[int, int], ...]
-
-    def steps(self, together: int) -> Steps | None:
-        """For stacks of so many matrices; None where these are others."""
-        if len(self.levels) > 1:
-            (step, count), (outer, _) = self.levels
-            return Steps(self.row, step, outer) if count == together else None
-        step = self.levels[0][0] if self.levels else 0
-        return Steps(self.row, step, step * together)
-
-
-def lie(array: Any) -> Lie | None:
-    """None where neither axis is dense, or where matrices lie neither in a stack nor in a stack of stacks."""
-    strides = [each // 4 for each in array.strides]
-    if not array.flags.aligned or any(each % 4 or each < 0 for each in array.strides):
-        return None
-    turned = strides[-1] != 1 and array.shape[-1] > 1
-    if turned and strides[-2] != 1:
-        return None
-    row = strides[-1] if turned else strides[-2]
-    levels: list[tuple[int, int]] = []
-    for stride, extent in zip(reversed(strides[:-2]), reversed(array.shape[:-2]), strict=True):
-        if levels and stride == levels[-1][0] * levels[-1][1]:
-            levels[-1] = levels[-1][0], levels[-1][1] * extent
-        elif extent > 1:
-            levels.append((stride, extent))
-    return Lie(turned, row, tuple(levels)) if len(levels) < 3 else None
-
-
-Lies = tuple[Lie, Lie, Lie]
-"""Of the result and both operands."""
-
-
 def together(lies: Sequence[Lie]) -> int:
     """How many matrices are in one stack, where one of these lies in a stack of stacks; 0 where none does."""
     return max((each.levels[0][1] for each in lies if len(each.levels) > 1), default=0)
@@ -197,68 +154,31 @@ def _sizes(x: Any, y: Any) -> tuple[int, int, int, int] | None:
     return math.prod(x.shape[:-2]), x.shape[-2], x.shape[-1], y.shape[-1]
 
 
-class Product:
-    """The kernel of one node; until it is compiled NumPy computes it. Operands that lie in other ways are copied."""
+class Product(ProductKernel):
+    """The kernel of one product in single precision."""
+
+    count = NUMBERS
 
     def __init__(self, node: Node, sizes: tuple[int, int, int, int], likely: Turned, threads: int) -> None:
-        self.node, self.sizes = node, sizes
-        self.wait = not is_behind()
-        self.interpreted = 0
-        self.threads = threads if openmp() is not None and math.prod(sizes) >= PARALLEL_PRODUCT else 1
-        self.shapes = [each.shape for each in (node, *node.inputs)]
-        self.entries: dict[Turned, Entry] = {}
-        self.likely = likely
+        self.sizes = sizes
         stacked, other = (each.shape for each in node.inputs[:2])
         self.flattens = len(other) == 2 and sizes[1] != stacked[-2]
         """Is a stack of first operands taken for one matrix?"""
         self.shared = len(other) == 2
-        self.seen: dict[tuple[Any, ...], tuple[Turned, bytes]] = {}
-        """What was found for arrays of these strides."""
-        self.pack = struct.Struct(f"={len(self.shapes)}q").pack
-        self.entry(self.likely, wait=False)
+        self.bias = len(node.inputs) > 2
+        super().__init__(node, likely, threads if openmp() is not None and math.prod(sizes) >= PARALLEL_PRODUCT else 1)
 
-    def entry(self, turned: Turned, *, wait: bool) -> Entry:
-        """The code for operands that lie so."""
-        entry = self.entries.get(turned)
-        if entry is None or (wait and not entry.ready and entry.error is None):
-            form, _ = panels.form_of(self.sizes, turned, bias=len(self.shapes) > 3, shared=self.shared)
-            text = products.text_of(form, openmp() is not None)
-            entry = self.entries[turned] = compiled(text, wait=wait)
-        return entry
+    def form(self, turned: Turned) -> tuple[Form, int]:
+        """The form for operands that lie so, and how many panels it has."""
+        return panels.form_of(self.sizes, turned, bias=self.bias, shared=self.shared)
 
-    def prepare(self, sharing: Sequence[int], *, wait: bool) -> None:
-        """Have the code compiled for operands as the tree has them."""
-        self.entry(self.likely, wait=wait)
+    def text(self, turned: Turned) -> str:
+        return products.text_of(self.form(turned)[0], openmp() is not None)
 
-    @property
-    def ready(self) -> bool:
-        return all(entry.ready for entry in list(self.entries.values()))
-
-    def numbers(self, lies: Lies) -> bytes:
-        """The parameters before the addresses, for arrays that lie so."""
-        turned = lies[1].turned, lies[2].turned
-        form, count = panels.form_of(self.sizes, turned, bias=len(self.shapes) > 3, shared=self.shared)
+    def numbers(self, lies: Lies) -> Sequence[int]:
+        form, count = self.form((lies[1].turned, lies[2].turned))
         out, x, y = _steps(lies, self.sizes[0])  # type: ignore[misc]
-        found = panels.numbers(self.sizes, form, count, self.threads, x, y, out, together(lies))
-        return struct.pack(f"={NUMBERS}q", *found)
-
-    def found(self, arrays: Sequence[Any]) -> tuple[Turned, bytes] | None:
-        """How the operands lie, and the parameters; None where the code cannot read one of them. A step of training
-        has other arrays each time, which lie as those before."""
-        for array, shape in zip(arrays, self.shapes, strict=True):
-            if array.shape != shape or array.dtype != _FLOAT32:
-                raise ValueError(
-                    f"{self.node.op} kernel: built for float32 arrays of shapes {self.shapes} (the result first), got "
-                    f"{array.dtype} {array.shape}"
-                )
-        key = tuple([array.strides if array.flags.aligned else None for array in arrays])
-        seen = self.seen.get(key)
-        if seen is None and (lies := self.lies(arrays)) is not None:
-            seen = (lies[1].turned, lies[2].turned), self.numbers(lies) + self.pack(*map(address_of, arrays))
-            if len(self.seen) < _WAYS:
-                self.seen[key] = seen[0], seen[1][: 8 * NUMBERS]
-            return seen
-        return seen and (seen[0], seen[1] + self.pack(*map(address_of, arrays)))
+        return panels.numbers(self.sizes, form, count, self.threads, x, y, out, together(lies))
 
     def share(self, block: Any) -> Share:
         """How the tasks of a block are shared: in several parts for each thread, because one may come late."""
@@ -274,57 +194,6 @@ class Product:
         if not panels.reads(self.sizes[1], x.turned):
             return None
         return None if self.flattens and not arrays[1].flags.c_contiguous else (out, x, y)
-
-    def __call__(self, out: Any, *inputs: Any) -> Any:
-        found = self.found((out, *inputs))
-        if found is None:
-            inputs = tuple(np.array(array, order="C") for array in inputs)
-            found = self.found((out, *inputs))
-            assert found is not None
-        turned, block = found
-        entry = self.entry(turned, wait=self.wait)
-        if not entry.ready:
-            self.interpreted += 1
-            np.copyto(out, self.node.record.run(inputs, self.node.attrs))
-            return out
-        if self.threads > 1:
-            entry.on_threads(block, self.share(block))
-        else:
-            entry(block)
-        return out
-
-    def bind(self, workspace: Workspace) -> Bound:
-        """The product as a step."""
-        return BoundProduct(self)
-
-
-class BoundProduct:
-    """A product whose block says where arrays lie."""
-
-    def __init__(self, product: Product) -> None:
-        self.product = product
-        self.entry: Entry | None = None
-        self.words = np.zeros(NUMBERS + len(product.shapes), np.int64)
-        self.steps: list[Step] = []
-
-    @property
-    def places(self) -> tuple[Sequence[Places], Mapping[int, Places]]:
-        """Where it stands where arrays lie: the result, and inputs by position."""
-        first = address_of(self.words) + 8 * NUMBERS
-        out, *inputs = ([(first + 8 * k, 0)] for k in range(len(self.product.shapes)))
-        return [out], dict(enumerate(inputs))
-
-    def aim(self, out: Any, *inputs: Any) -> Sequence[Step] | None:
-        """The step on these arrays; None where they lie otherwise, or the code is not there."""
-        found = self.product.found((out, *inputs))
-        entry = self.product.entry(found[0], wait=self.product.wait) if found else None
-        if found is None or entry is None or not entry.ready:
-            return None
-        self.words[:] = np.frombuffer(found[1], np.int64)
-        if entry is not self.entry:
-            self.entry = entry
-            self.steps = [entry.step(address_of(self.words), self.product.share(self.words))]
-        return self.steps
 
 
 class Stored:
@@ -368,12 +237,3 @@ class _BoundStored:
         """The step on these arrays; None where another array is to be copied before."""
         same = address_of(out) == address_of(base)
         return self.bound.aim(view(out, self.stored.chain, ()), x, y) if same else None
-
-
-def _stand_in(node: Node) -> Any:
-    """An array, never written, that lies in memory as the node's will; None for views that are rarely dense."""
-    if node.record.view is None or node.op in ("param", "const", "item"):
-        return np.empty(node.shape, _FLOAT32)
-    fixed = node.op in _DENSE_VIEWS or (node.op == "load" and len(node.inputs) == 1)
-    source = _stand_in(node.inputs[node.record.view]) if fixed else None
-    return None if source is None else node.record.run([source], node.attrs)

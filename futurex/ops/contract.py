@@ -17,6 +17,10 @@ from futurex.tree.dims import Fresh, broadcast_shapes, is_static
 from futurex.tree.node import Node, apply
 from futurex.tree.record import Cost, Sample, op
 
+SHORT_SUM = 16
+"""Elements of an inner axis up to which a stack of products of a matrix and a vector each is best written out: longer
+sums are worth a loop each."""
+
 
 def _matmul_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
     if x.ndim == 1 and y.ndim == 1:

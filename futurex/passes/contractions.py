@@ -1,8 +1,9 @@
 """Contractions of two operands as products of matrices: transposed views, a (batched) ``matmul``, a view of the result.
 
 NumPy's ``einsum`` takes BLAS only where no index is common to both operands and the result, and its own loops for
-batches. As ``matmul`` either kind goes to the fastest kernel there is and takes a bias along. Floats
-may differ in the last bits, as they do with NumPy's ``optimize=``.
+batches, and its ``matvec`` and ``vecmat`` take BLAS once for each matrix of a stack. As ``matmul`` each goes to the
+fastest kernel there is and takes a bias along. Floats may differ in the last bits, as they do with NumPy's
+``optimize=``.
 
 What multiplies element by element and adds up (``ij,ij->i``), as derivatives of broadcasts do, becomes a region with a
 sum at its end, where operands are large and lie in one order.
@@ -18,7 +19,7 @@ import math
 
 import numpy as np
 
-from futurex.ops.contract import multiplies_matrices, split_subscripts
+from futurex.ops.contract import SHORT_SUM, multiplies_matrices, split_subscripts
 from futurex.ops.strides import is_scattered
 from futurex.passes.rewrite import rewrite
 from futurex.tree.aval import Aval
@@ -31,6 +32,7 @@ FEW_POSITIONS = 8192
 """... the operands stay in the cache. Measured on shapes of GoogLeNet and ResNet-50."""
 
 
+_CONTRACTIONS = frozenset(("einsum", "matvec", "vecmat", "conv_weight_grad"))
 LEAST_SPACE = 64 * 1024
 """Products of elements from which a region is faster than one call of NumPy's."""
 
@@ -38,17 +40,20 @@ LEAST_SPACE = 64 * 1024
 def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
     """The graph with ``matmul`` for each ``einsum`` that multiplies floating matrices, and for gradients of pointwise
     weights where it is faster; with ``free``, other large ones as a product of elements and a sum in a free order."""
-    if not any(node.op in ("einsum", "conv_weight_grad") or _is_outer(node) for node in graph.nodes):
+    if not any(node.op in _CONTRACTIONS or _is_outer(node) for node in graph.nodes):
         return graph
 
     def rule(node: Node) -> Node | None:
         if node.op == "conv_weight_grad":
             return _pointwise_weights(node)
         if _is_outer(node):
-            return apply("add", apply("multiply", *node.inputs), node.dtype.type(0))  # sums begin with a positive zero
+            return _sum_of_one(*node.inputs)
+        if node.op in ("matvec", "vecmat"):
+            return _of_vectors(node)
         if node.op != "einsum":
             return None
-        product = _as_matmul(node)
+        matrices = node.attrs["optimize"] and multiplies_matrices(node.attrs["subscripts"])
+        product = _as_matmul(node) if matrices or (free and _multiplies_vectors(node)) else _as_outer(node)
         return _as_sum(node) if product is None and free else product
 
     return rewrite(graph, rule)
@@ -62,6 +67,39 @@ def _is_outer(node: Node) -> bool:
     x, y = node.inputs
     stacks = min(x.ndim, y.ndim) > 2 and x.dtype == y.dtype == node.dtype
     return stacks and x.shape[-1] == 1 and node.size > node.shape[-2] * node.shape[-1]
+
+
+def _sum_of_one(x: Node, y: Node) -> Node:
+    """Products of elements, as sums of one each, which begin with a positive zero."""
+    return apply("add", apply("multiply", x, y), x.dtype.type(0))
+
+
+def _as_outer(node: Node) -> Node | None:
+    """A large product of two floating operands that adds nothing up (``ni,nj->nij``): NumPy's loop knows one at a
+    time."""
+    names, out = split_subscripts(node.attrs["subscripts"])
+    if len(names) != 2 or not node.is_static or any(each.dtype != node.dtype for each in node.inputs):
+        return None
+    repeats = any(len(set(own)) < len(own) for own in names)
+    if repeats or set(out) != set("".join(names)) or node.dtype.char not in "fd" or node.size < LEAST_SPACE:
+        return None
+    return _sum_of_one(*(_spread_over(out, own, each) for own, each in zip(names, node.inputs, strict=True)))
+
+
+def _spread_over(space: str, names: str, operand: Node) -> Node:
+    """An operand with an axis for each of ``space``, of which it need not have all."""
+    axes = tuple(names.index(letter) for letter in space if letter in names)
+    turned = operand if axes == tuple(range(len(axes))) else apply("transpose", operand, axes=axes)
+    extents = dict(zip(names, operand.shape, strict=True))
+    return _reshaped(turned, tuple(extents.get(letter, 1) for letter in space))
+
+
+def _of_vectors(node: Node) -> Node | None:
+    """Products of floating matrices and vectors as those of matrices, which is what BLAS makes of them."""
+    same = node.is_static and {each.dtype for each in node.inputs} == {node.dtype}
+    if not same or node.dtype.char not in "fd" or node.record.decompose is None:
+        return None
+    return node.record.decompose(*node.inputs)
 
 
 def _pointwise_weights(node: Node) -> Node | None:
@@ -79,8 +117,6 @@ def _pointwise_weights(node: Node) -> Node | None:
 
 
 def _as_matmul(node: Node) -> Node | None:
-    if not node.attrs["optimize"] or not multiplies_matrices(node.attrs["subscripts"]):
-        return None
     dtypes = {each.dtype for each in (node, *node.inputs)}
     if not node.is_static or len(dtypes) > 1 or node.dtype.kind not in "fc" or not isinstance(node.aval, Aval):
         return None
@@ -110,6 +146,18 @@ def _as_matmul(node: Node) -> Node | None:
     return apply("transpose", result, axes=tuple(made.index(letter) for letter in out))
 
 
+def _multiplies_vectors(node: Node) -> bool:
+    """Is it a large stack of products of a matrix and a vector, whose sums are too short for a loop each?"""
+    names, out = split_subscripts(node.attrs["subscripts"])
+    if len(names) != 2 or not node.is_static or node.dtype.char not in "fd":
+        return False
+    extents = dict(zip("".join(names), (extent for each in node.inputs for extent in each.shape), strict=True))
+    first, second = map(set, names)
+    summed = math.prod(extents[letter] for letter in (first & second) - set(out))
+    stacked = bool(first & second & set(out)) and bool(first ^ second)
+    return stacked and 1 < summed <= SHORT_SUM and math.prod(extents.values()) >= LEAST_SPACE
+
+
 def _as_sum(node: Node) -> Node | None:
     """A contraction whose operands lie in one order, as a product of elements and a sum."""
     if not node.is_static or not isinstance(node.aval, Aval) or len(node.inputs) > 2:
@@ -125,10 +173,7 @@ def _as_sum(node: Node) -> Node | None:
         return None
     if any(not _in_order(own, space) for own in (*names, out)) or out == space or any(map(is_scattered, node.inputs)):
         return None
-    laid = [
-        _reshaped(each, tuple(extents[letter] if letter in own else 1 for letter in space))
-        for each, own in zip(node.inputs, names, strict=True)
-    ]
+    laid = [_spread_over(space, own, each) for own, each in zip(names, node.inputs, strict=True)]
     value = laid[0] if len(laid) == 1 else apply("multiply", *laid)
     axes = tuple(k for k, letter in enumerate(space) if letter not in out)
     return apply("free_sum", value, axis=axes, keepdims=False)
