@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.views import view
 from futurex.tree.node import Node
 
 LEAST_ROW = 16
@@ -105,9 +104,9 @@ def is_gathered(node: Node) -> bool:
 
 def _stand_in(node: Node) -> np.ndarray[Any, Any] | None:
     """An array that lies as a view of a dense one does; None for what is no view, or not known before the run."""
-    if node.op not in ("load", "transpose") or len(node.inputs) != 1:
+    if node.op not in ("load", "transpose", "flip") or len(node.inputs) != 1:
         return None
     if not (node.is_static and node.inputs[0].is_static) or node.dtype.hasobject or node.dtype != node.inputs[0].dtype:
         return None
     base = np.empty(node.inputs[0].shape, node.inputs[0].dtype)  # nobody touches its pages
-    return base.transpose(node.attrs["axes"]) if node.op == "transpose" else view(base, node.attrs["chain"], ())
+    return np.asarray(node.record.run([base], node.attrs))
