@@ -1,6 +1,8 @@
 """Arrays that are put together of parts, as the gradients of slices are: what would be added to zeros is written in
 their place, and zeros of which none is left are never written.
 
+Columns that are written one by one, each the last time for good, as ``np.cross`` does, are put side by side.
+
 Sums with zero are those of the program to the bit: what is written is the value and zero, which turns -0.0 into 0.0,
 as one more operation of the region that makes it. Products in single precision, whose last bits are their own, and
 which are no -0.0 unless they are below the smallest number, are written as they are.
@@ -10,12 +12,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from futurex.ops.views import Chain, box
+from futurex.passes.blocks import MOST_COLUMNS
 from futurex.passes.fuse import ALONE_ELEMENTS
+from futurex.passes.joins import LEAST_COLUMNS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.passes.simplify import scalar_of
 from futurex.tree.aval import Aval
@@ -30,9 +34,16 @@ def assemble(graph: Graph) -> Graph:
     users = users_of(graph)
     makers: dict[Node, Callable[[Mapping[Node, Node]], Node]] = {}
     for zeros in graph.nodes:
-        if zeros.op != "full" or not zeros.is_static or zeros.size < ALONE_ELEMENTS or not _is_zero(zeros):
+        if zeros.op != "full" or not zeros.is_static or zeros.size < LEAST_COLUMNS or not _is_zero(zeros):
             continue
         for first in dict.fromkeys(users[zeros]):
+            every = list(_stores(zeros, first, users, graph, again=True))
+            columns = {_bounds(store): store for store in every}
+            if 1 < zeros.shape[-1] <= MOST_COLUMNS and set(columns) == _all_columns(zeros.shape):
+                parts = [columns[each] for each in sorted(columns)]
+                makers[every[-1]] = functools.partial(_side_by_side, parts)
+            if zeros.size < ALONE_ELEMENTS or every[-1:] == list(makers)[-1:]:
+                continue
             stores = list(_stores(zeros, first, users, graph))
             covered = sum(map(_count, stores)) == zeros.size
             if covered or any(store.inputs[1].size >= ALONE_ELEMENTS for store in stores):
@@ -55,9 +66,12 @@ def _is_zero(node: Node) -> bool:
     return value is not None and not value and not np.signbit(np.real(value)) and not np.signbit(np.imag(value))
 
 
-def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Graph) -> Iterator[Node]:
+def _stores(
+    zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Graph, *, again: bool = False
+) -> Iterator[Node]:
     """The stores into zeros one after the other, from this one on, as long as none meets what is written already and
-    nobody else reads the array between them, or what is computed for them."""
+    nobody else reads the array between them, or what is computed for them. ``again``: others may read that, and the
+    same part may be written again."""
     base, before, space = zeros, list[Bounds](), None
     while node.op == "store" and node.inputs[0] is base and len(node.inputs) == 2:
         value, (shape, chain) = node.inputs[1], _apart(node)
@@ -67,7 +81,8 @@ def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Gr
         wide = node.attrs["mode"] == "set" or value.size == _count(node)  # what is set may be broadcast
         whole = wide and value.dtype == base.dtype
         alone = not value.inputs or (users[value] == [node] and value not in graph.outs)
-        if not (whole and alone) or any(_meet(bounds, others) for others in before):
+        others = [each for each in before if not again or each != bounds or node.attrs["mode"] != "set"]
+        if not (whole and (alone or again)) or any(_meet(bounds, each) for each in others):
             return
         yield node
         before.append(bounds)
@@ -77,11 +92,34 @@ def _stores(zeros: Node, node: Node, users: Mapping[Node, list[Node]], graph: Gr
         base, node = node, users[node][0]
 
 
-def _count(store: Node) -> int:
-    """Elements that one of these stores writes."""
+def _bounds(store: Node) -> tuple[tuple[int, int], ...]:
+    """What one of these stores writes."""
     bounds = box(*_apart(store))
     assert bounds is not None
-    return math.prod(high - low for low, high in bounds)
+    return tuple(bounds)
+
+
+def _count(store: Node) -> int:
+    """Elements that one of these stores writes."""
+    return math.prod(high - low for low, high in _bounds(store))
+
+
+def _all_columns(shape: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+    """The bounds of every column of an array."""
+    whole = tuple((0, extent) for extent in shape[:-1])
+    return {(*whole, (k, k + 1)) for k in range(shape[-1])}
+
+
+def _side_by_side(stores: Sequence[Node], new: Mapping[Node, Node]) -> Node:
+    """The array whose columns these stores write."""
+    rows = (*stores[0].shape[:-1], 1)
+    values = [_value(store, new) for store in stores]
+    parts = [
+        apply("reshape", each, shape=rows) if each.size == math.prod(rows) else
+        apply("broadcast_to", each if each.ndim == 0 else apply("reshape", each, shape=(*each.shape, 1)), shape=rows)
+        for each in values
+    ]  # fmt: skip
+    return apply("concatenate", *parts, axis=len(rows) - 1)
 
 
 def _apart(store: Node) -> tuple[tuple[int, ...], Chain]:
@@ -107,13 +145,18 @@ Base = Callable[[Node, tuple[int, ...]], Node]
 
 def _written(store: Node, base: Base | None, new: Mapping[Node, Node]) -> Node:
     """``base``: makes what the first one writes to."""
-    before, value = (new[each] for each in store.inputs)
-    shape, chain = _apart(store)
+    before, (shape, chain) = new[store.inputs[0]], _apart(store)
     if base is not None:
         before = base(before, shape)
+    return apply("store", before, _value(store, new), chain=chain, mode="set")
+
+
+def _value(store: Node, new: Mapping[Node, Node]) -> Node:
+    """What is written."""
+    value = new[store.inputs[1]]
     if store.attrs["mode"] == "add" and value.dtype.kind in "fc" and product_of(value) is None:
         value = apply("add", value, const(np.zeros((), value.dtype)[()]))
-    return apply("store", before, value, chain=chain, mode="set")
+    return value
 
 
 def _reshaped(make: Callable[[Mapping[Node, Node]], Node], zeros: Node, new: Mapping[Node, Node]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from futurex.ops.joined import Index
+from futurex.ops.joined import Index, are_columns
 from futurex.ops.strides import LEAST_ROW, is_scattered, step_of
 from futurex.ops.views import Step, box
 from futurex.passes.fold import constant
@@ -14,8 +14,12 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply, const, param
 
+MOST_COLUMNS = 8
+"""Columns that are written together, side by side in registers."""
 Bounds = tuple[tuple[int, int], ...]
 """For each axis the first element of a block, and the one behind the last."""
+Place = tuple[tuple[int, int] | int, ...]
+"""The same, or the one element of an axis that a block does not have."""
 
 
 def slice_of(node: Node) -> Bounds | None:
@@ -37,6 +41,11 @@ def parts_of(node: Node) -> list[tuple[Node, int]]:
     return found
 
 
+def has_columns(join: Node) -> bool:
+    """Is it a concatenation of parts of a few columns?"""
+    return join.op == "concatenate" and join.attrs["axis"] == join.ndim - 1 and 1 < join.shape[-1] <= MOST_COLUMNS
+
+
 def as_part(part: Node, join: Node) -> Node:
     """A part in the dtype of the join."""
     return part if part.dtype == join.dtype else apply("cast", part, dtype=join.dtype)
@@ -55,7 +64,7 @@ class Blocks:
 
     def __init__(self, absorbed: Callable[[Node], bool]) -> None:
         self.absorbed = absorbed
-        self.params: dict[tuple[Node, Bounds], Node] = {}
+        self.params: dict[tuple[Node, Place], Node] = {}
         self.outs: list[Node] = []
         self.indices: list[Index] = []
         self.made: dict[tuple[Node, Bounds], Node] = {}
@@ -64,18 +73,38 @@ class Blocks:
         """One more block; False where none can be made."""
         index: list[tuple[int | str | None, ...]] = [("s", low, high, None) for low, high in bounds]
         node, inner = self._part_of(root, bounds) if root.op == "concatenate" else (root, bounds)
-        if node.dtype == root.dtype and (dropped := dropped_axes(node)) and self.absorbed(node.inputs[0]):
-            if root.ndim - 1 in dropped and root.shape[-1] > 1:
-                return False  # its elements lie apart in the result
+        dropped, last = dropped_axes(node), root.ndim - 1
+        if has_columns(root):
+            if dropped == [last]:
+                node, inner = node.inputs[0], inner[:-1]
+            if len(inner) == last or not self.absorbed(node):
+                return self._add_columns(root, node, inner, bounds)
+        elif last in dropped and root.shape[-1] > 1:
+            return False  # its elements lie apart in the result
+        if dropped and node.dtype == root.dtype and self.absorbed(node.inputs[0]):
             node, inner = node.inputs[0], tuple(each for k, each in enumerate(inner) if k not in dropped)
             index = [("i", each[1]) if k in dropped else each for k, each in enumerate(index)]
         value = self._value(node, inner) if node is not root else self._computed(root, bounds)
+        return self._append(root, value, tuple(index))
+
+    def _append(self, root: Node, value: Node, index: Index) -> bool:
         if value.dtype != root.dtype:
             value = apply("cast", value, dtype=root.dtype)
         self.outs.append(value)
-        self.indices.append(tuple(index))
+        self.indices.append(index)
         inside = _inside_of(value)
         return len(inside) <= MOST_NODES and sum(not each.inputs for each in inside) <= MOST_ARRAYS
+
+    def _add_columns(self, root: Node, node: Node, inner: Bounds, bounds: Bounds) -> bool:
+        """The columns of a part that is one, without the axis, or is read."""
+        rows = tuple(("s", low, high, None) for low, high in bounds[:-1])
+        if len(inner) < root.ndim:
+            return self._append(root, self._value(node, inner), (*rows, ("i", bounds[-1][0])))
+        shift = inner[-1][0] - bounds[-1][0]
+        return all(
+            self._append(root, self._read(node, (*inner[:-1], place + shift)), (*rows, ("i", place)))
+            for place in range(*bounds[-1])
+        )
 
     def _value(self, node: Node, bounds: Bounds) -> Node:
         """A node's elements in these bounds, in which it is not cut."""
@@ -108,15 +137,15 @@ class Blocks:
         part, start = next(each for each in reversed(parts_of(node)) if each[1] <= bounds[axis][0])
         return part, _shifted(bounds, [-start if k == axis else 0 for k in range(node.ndim)])
 
-    def _read(self, node: Node, bounds: Bounds) -> Node:
+    def _read(self, node: Node, bounds: Place) -> Node:
         """A parameter of the graph, or a number."""
+        shape = tuple(each[1] - each[0] for each in bounds if isinstance(each, tuple))
         if node.op == "const" and not node.shape:
             return node
         value = scalar_of(node) if node.op == "full" else None
         if value is not None:
-            return apply("broadcast_to", const(value), shape=tuple(last - first for first, last in bounds))
+            return apply("broadcast_to", const(value), shape=shape)
         if (node, bounds) not in self.params:
-            shape = tuple(last - first for first, last in bounds)
             self.params[node, bounds] = param(Aval(shape, node.dtype, node.aval.weak), f"a{len(self.params)}")
         return self.params[node, bounds]
 
@@ -124,6 +153,8 @@ class Blocks:
         """Are rows long enough, on the whole, and is there anything to compute or to copy?"""
         sources = {inner: _view(*key) for key, inner in self.params.items()}
         rows = 0
+        if are_columns(root.shape, self.indices):
+            return len(set(self.outs)) == len(self.outs)
         for value, index in zip(self.outs, self.indices, strict=True):
             read = [sources[each] for each in _inside_of(value) if each in sources]
             copied = all(not each.inputs or each.op == "cast" for each in _inside_of(value))
@@ -192,10 +223,11 @@ def _of_operand(source: Node, bounds: Bounds) -> Bounds:
     return tuple((0, 1) if extent == 1 else each for each, extent in zip(own, source.shape, strict=True))
 
 
-def _view(node: Node, bounds: Bounds) -> Node:
+def _view(node: Node, bounds: Place) -> Node:
     """The block of a node as a view of it; itself where that is all of it."""
     if all((0, extent) == each for each, extent in zip(bounds, node.shape, strict=True)):
         return node
-    made = apply("load", node, chain=(("index", tuple(("s", first, last, None) for first, last in bounds)),))
+    index = tuple(("s", *each, None) if isinstance(each, tuple) else ("i", each) for each in bounds)
+    made = apply("load", node, chain=(("index", index),))
     other = simplified(made)
     return made if other is None else other

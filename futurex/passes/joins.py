@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from futurex.ops.fusion import is_generated, loop_of
-from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, parts_of, slice_of
+from futurex.passes.blocks import Blocks, as_part, dropped_axes, fill_of, has_columns, parts_of, slice_of
 from futurex.passes.fuse import ALONE_ELEMENTS
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
@@ -25,6 +25,8 @@ MOST_BLOCKS = 32
 """Blocks of one array: each is a call of a kernel."""
 LEAST_BLOCK = 4096
 """Elements of a block in the mean, as many as are computed while a kernel is called."""
+LEAST_COLUMNS = 4 * LEAST_BLOCK
+"""Elements of an array that is put together of columns, which NumPy copies one by one."""
 MOST_LEVELS = 24
 """Nodes one behind the other that a block goes through."""
 MOST_READERS = 2
@@ -50,12 +52,14 @@ def join_in_place(graph: Graph) -> Graph:
 
 
 def _is_join(node: Node) -> bool:
+    if node.op == "concatenate" and node.is_static and has_columns(node):
+        return _is_large(node, LEAST_COLUMNS)
     return node.op in ("concatenate", "pad") and _is_large(node)
 
 
-def _is_large(node: Node) -> bool:
+def _is_large(node: Node, least: int = ALONE_ELEMENTS) -> bool:
     known = isinstance(node.aval, Aval) and node.is_static
-    return known and not node.aval.weak and not node.dtype.hasobject and node.size >= ALONE_ELEMENTS
+    return known and not node.aval.weak and not node.dtype.hasobject and node.size >= least
 
 
 def _is_computed(node: Node) -> bool:

@@ -235,3 +235,134 @@ def test_any_join_is_numpys(program):
     expected = f(*arrays)
     expected = expected if isinstance(expected, tuple) else (expected,)
     assert all(map(same, results, expected))
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------
+
+
+def in_columns(a):
+    return np.stack([a, a + a, a * a], -1)
+
+
+def picked(a):
+    return np.stack([a[..., 2], a[..., 0] * a[..., 1], a[..., 1]], -1)
+
+
+def beside(a):
+    return np.concatenate([a[:, :3], a[:, 5:7], a[:, 1:2] + a[:, 2:3]], 1)
+
+
+def with_ones(a):
+    return np.hstack([a[:, :3], np.ones((len(a), 1), a.dtype)])
+
+
+def along_rows(a):
+    return np.stack([a + a[0], a * a[:, :1]], -1)
+
+
+def written(a):
+    out = np.zeros((*a.shape, 3), a.dtype)
+    out[..., 2] = a
+    out[..., 0] = a + a
+    out[..., 1] = out[..., 2] * a
+    out[..., 0] = out[..., 0] * a
+    return out
+
+
+def added(a):
+    out = np.zeros((*a.shape, 2), a.dtype)
+    out[..., 0] += a
+    out[..., 1] = a * a
+    return out
+
+
+COLUMNS = [in_columns, picked, beside, with_ones, along_rows, written, added]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("f", COLUMNS, ids=lambda f: f.__name__)
+def test_columns_are_written_side_by_side(f, dtype):
+    a = A.reshape(-1, 8).astype(dtype)
+    plan = plan_of(f, a)
+    expected = f(a)
+    for _ in range(3):
+        assert same(plan.run([a])[0], expected)
+    if f is not beside:  # of which a part is computed
+        assert ops(plan) == ["fused_join"]
+        assert {each.kernel.backend for each in plan.instructions if each.node.op == "fused_join"} == {"numba"}
+
+
+@pytest.mark.parametrize("count", range(2, 11))
+@pytest.mark.parametrize("rows", [16384, 16385, 17001])
+def test_any_number_of_columns(rows, count):
+    a = np.random.default_rng(1).standard_normal(rows)
+
+    def powers(a):
+        return np.stack([a * k + 1 for k in range(1, count + 1)], -1)
+
+    plan = plan_of(powers, a)
+    assert same(plan.run([a])[0], powers(a))
+    assert ("fused_join" in ops(plan)) == (count <= blocks.MOST_COLUMNS)
+
+
+def test_equal_columns_and_several_of_one():
+    a = A[0].repeat(60)
+
+    def f(a):
+        return np.stack([a + 1, a + 1], -1), np.stack([a, a], -1), np.stack([a, a + 1, a], -1)
+
+    for found, expected in zip(fx.futurize(f)(a), f(a), strict=True):
+        assert same(np.asarray(found), expected)
+
+
+def test_cross_products_and_quaternions():
+    rng = np.random.default_rng(2)
+    p, q = rng.standard_normal((2, 20_000, 4))
+    p[3], q[5] = np.nan, np.inf
+
+    def cross(p, q):
+        return np.cross(p[:, :3], q[:, :3])
+
+    def rotated(p, q):
+        out = np.empty_like(p)
+        out[..., 0] = p[..., 0] * q[..., 0] - p[..., 1] * q[..., 1] - p[..., 2] * q[..., 2]
+        out[..., 1] = p[..., 0] * q[..., 1] + p[..., 1] * q[..., 0]
+        out[..., 2] = p[..., 3] * q[..., 2]
+        out[..., 3] = out[..., 0] + out[..., 1]
+        return out
+
+    for f in (cross, rotated):
+        plan = plan_of(f, p, q)
+        assert ops(plan)[-1] == "fused_join"
+        assert "store" not in ops(plan)
+        with np.errstate(invalid="ignore"):
+            assert same(plan.run([p, q])[0], f(p, q))
+
+
+def test_columns_that_are_read_while_they_are_written():
+    a = A.ravel()
+
+    def f(a):
+        out = np.zeros((len(a), 2))
+        out[:, 0] = a
+        before = out.copy()
+        out[:, 1] = a * 2
+        out[:, 0] = before[:, 0] + out[:, 1]
+        return out, before
+
+    for found, expected in zip(fx.futurize(f)(a), f(a), strict=True):
+        assert same(np.asarray(found), expected)
+
+
+def test_derivatives_through_columns():
+    a = A[:50].copy()
+
+    def f(a):
+        out = np.zeros((*a.shape, 2))
+        out[..., 0] = a * a
+        out[..., 1] = out[..., 0] * a
+        return (np.stack([out[..., 1], a], -1) * out).sum()
+
+    step = 1e-6 * np.random.default_rng(0).standard_normal(a.shape)
+    slope = (fx.grad(f)(a) * step).sum()
+    np.testing.assert_allclose(np.asarray(slope), (f(a + step) - f(a - step)) / 2, rtol=1e-6)

@@ -27,3 +27,46 @@ def test_a_branch_reads_extents_from_its_own_inputs():
     after = optimise(graph)
     assert all(node in after.params for node in after.nodes if node.op == "param")
     np.testing.assert_array_equal(after(np.ones(4))[0], np.zeros(4))
+
+
+def entry(first, last=None):
+    return ("i", first) if last is None else ("s", first, last, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "expected"),
+    [
+        ((entry(0, 4), entry(1)), (entry(0, 4), entry(1)), "value"),
+        ((entry(0, 4), entry(1)), (entry(0, 4), entry(2)), "base"),
+        ((entry(0, 2),), (entry(2, 4),), "base"),
+        ((entry(0, 3),), (entry(2, 4),), "store"),  # a part of it
+        ((entry(1, 2),), (entry(1),), "store"),  # in another shape
+        ((entry(0, 0),), (entry(0, 4),), "base"),
+        ((("s", 0, 4, 2),), (("s", 0, 4, 2),), "store"),  # not of neighbours
+    ],
+)
+@pytest.mark.parametrize("mode", ["set", "add"])
+def test_a_view_reads_what_was_written_there_or_what_stood_there_before(written, read, expected, mode):
+    base = param(Aval((4, 3), np.dtype(float)), "base")
+    whole = np.arange(12.0).reshape(4, 3)
+    before = apply("load", base, chain=(("index", written),))
+    value = param(before.aval, "value")
+    stored = apply("store", base, value, chain=(("index", written),), mode=mode)
+    graph = Graph([base, value], [apply("load", stored, chain=(("index", read),))])
+    after = optimise(graph)
+    names = {node.attrs["name"] for node in after.nodes if node.op == "param"}
+    reads = names | {node.op for node in after.nodes if node.op == "store"}
+    if mode == "add" and expected == "value":
+        expected = "store"
+    assert expected in reads
+    assert ("store" in reads) == (expected == "store")
+    given = [whole, np.full(value.shape, 0.5)]
+    np.testing.assert_array_equal(after(*given)[0], graph(*given)[0])
+
+
+def test_a_view_of_what_was_broadcast_has_its_own_shape():
+    base, value = param(Aval((4, 3), np.dtype(float)), "base"), param(Aval((3,), np.dtype(float)), "value")
+    chain = (("index", (entry(1, 3),)),)
+    stored = apply("store", base, value, chain=chain, mode="set")
+    (found,) = optimise(Graph([base, value], [apply("load", stored, chain=chain)]))(np.zeros((4, 3)), np.arange(3.0))
+    np.testing.assert_array_equal(found, [np.arange(3.0)] * 2)

@@ -112,7 +112,7 @@ class NumbaBackend:
         with gaps between them, whose first and last lines that costs more than it saves."""
         blocks = blocks_of(node)
         kernels = [
-            self._region(each.node, threads, each.target, 1, (node,) if each.target is None else ()) for each in blocks
+            self._region(each.node, threads, each.target, 1, each.written(node), each.columns) for each in blocks
         ]
         found = [kernel for kernel in kernels if kernel is not None]
         if len(found) < len(blocks):
@@ -128,13 +128,13 @@ class NumbaBackend:
 
     def _region(
         self, node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
-        written: Sequence[Node] = (),
-    ) -> Kernel | None:
+        written: Sequence[Node] = (), columns: bool = False,
+    ) -> Kernel | None:  # fmt: skip
         try:
             if node.op == "fused_reduction":
                 program = reducing(node, threads)
             else:
-                program = elementwise(node, threads, target, least, written)
+                program = elementwise(node, threads, target, least, written, columns)
         except ValueError:
             return None
         return kernel_of(node, program, self.name)

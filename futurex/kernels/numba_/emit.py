@@ -47,16 +47,19 @@ _FIRST_NOTE = 500
 
 def emit(
     region: Region, layout: Layout, aliases: Sequence[int], threaded: bool, written: Sequence[Node] = (),
-    across: int | None = None,
+    across: int | None = None, columns: bool = False,
 ) -> str:
     """The IR of the kernel ``@region``; array operand j shares memory with result ``aliases[j]`` (-1: with none).
-    ``across``: the loop along which operands that are read in squares are dense.
+    ``across``: the loop along which operands that are read in squares are dense; ``columns``: results are those of one
+    array, which lie side by side.
 
     Results that the last cache cannot hold go past it, unless one is written over an operand, whose lines are there.
     ``written``: arrays of which results are parts that are written one after the other, if they are.
     """
     whole = layout.extents[-1] >= _LEAST_ASIDE or layout.extents[-1] % PIECE == 0
     aside = whole and goes_aside(region, aliases, written)
+    if columns:
+        return _Columns(region, layout, aliases, aside=False).module(threaded)
     return Emitter(region, layout, aliases, aside, across).module(threaded)
 
 
@@ -461,12 +464,16 @@ class Emitter:
         for name, dtype, mask in self._pointers():
             if not self._step(name):
                 continue
-            offset = self._over_gaps(name) if self._axes(name) else self._densely(mask)
+            offset = self._before_row(name, mask)
             pointer = self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {name}, i64 {offset}")
             if mask[-1]:
                 self.rows[name] = pointer
             else:
                 values[self.array_nodes[int(name[2:])], dtype] = self.body.load(dtype, pointer)
+
+    def _before_row(self, name: str, mask: tuple[bool, ...]) -> str:
+        """How many elements lie from where an array begins to the row that the loops have come to."""
+        return self._over_gaps(name) if self._axes(name) else self._densely(mask)
 
     def _densely(self, mask: tuple[bool, ...]) -> str:
         """How many elements lie before a row of a dense array."""
@@ -525,3 +532,19 @@ class Emitter:
             else:
                 place = self._at(f"%o{k}", node.dtype)
             self.body.store(node.dtype, values[node, node.dtype], place)
+
+
+class _Columns(Emitter):
+    """Results are the columns of one array: the compiler writes what is computed of neighbouring rows as whole vectors
+    where all addresses are seen to be some steps from one."""
+
+    def _at(self, name: str, dtype: Dtype) -> str:
+        if not name.startswith("%o"):
+            return super()._at(name, dtype)
+        place = self.body.emit(f"mul nsw i64 {self.index}, {len(self.outs)}")
+        place = self.body.emit(f"add nsw i64 {place}, {name[2:]}")
+        return self.body.emit(f"getelementptr inbounds {memory_type(dtype)}, ptr {self.rows['%o0']}, i64 {place}")
+
+    def _before_row(self, name: str, mask: tuple[bool, ...]) -> str:
+        offset = super()._before_row(name, mask)
+        return self.body.emit(f"mul nsw i64 {offset}, {len(self.outs)}") if name.startswith("%o") else offset

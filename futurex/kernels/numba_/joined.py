@@ -1,4 +1,5 @@
-"""Compiled ``fused_join``: each block is a region's own kernel, whose result is a view of the array that is made."""
+"""Compiled ``fused_join``: each block is a region's own kernel, whose result is a view of the array that is made; where
+the blocks are its columns, they are the results of one region."""
 
 from __future__ import annotations
 
@@ -11,43 +12,61 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.registry import Kernel, Late
 from futurex.kernels.steps import Bound, Following, Places, Step, Workspace
-from futurex.ops.joined import Index, block_of
+from futurex.ops.joined import Index, are_columns, block_of
 from futurex.tree.graph import Graph, topological
 from futurex.tree.node import Node, apply
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block: its region as a node of its own, which ``inputs`` of the join that reads, and where it lies.
+    """One block, or all of them as columns: the region as a node of its own, which ``inputs`` of the join that reads,
+    and where its results lie.
 
     ``target``: an array that lies as the block does where that has gaps between its rows; ``behind``: bytes from the
-    first element of the array to that of the block.
+    first element of the array to that of each result.
     """
 
     node: Node
     inputs: tuple[int, ...]
-    index: Index
+    indices: tuple[Index, ...]
     target: np.ndarray[Any, Any] | None
-    behind: int
+    behind: tuple[int, ...]
+
+    @property
+    def columns(self) -> bool:
+        """Are they columns of the array?"""
+        return len(self.indices) > 1
+
+    def written(self, join: Node) -> tuple[Node, ...]:
+        """The array, if its parts are whole pieces of it, each of which may go past the caches."""
+        return () if self.columns or self.target is not None else (join,)
+
+    def of(self, array: Any) -> Any:
+        """What of the array is written here, as the kernel takes it."""
+        found = tuple(block_of(array, index) for index in self.indices)
+        return found if self.columns else found[0]
 
 
 def blocks_of(node: Node) -> list[Block]:
     """The blocks of a ``fused_join``."""
     graph = node.attrs["graph"]
     whole = np.empty(node.shape, node.dtype)  # nobody touches its pages
+    outs, indices = graph.outs, node.attrs["blocks"]
+    together = are_columns(node.shape, indices)
+    groups = [(outs, indices)] if together else [([out], (index,)) for out, index in zip(outs, indices, strict=True)]
     found = []
-    for out, index in zip(graph.outs, node.attrs["blocks"], strict=True):
-        inside = set(topological((out,)))
+    for made, places in groups:
+        inside = set(topological(made))
         inputs = tuple(k for k, each in enumerate(graph.params) if each in inside)
-        region = Graph([graph.params[k] for k in inputs], [out], graph.name)
-        target = block_of(whole, index)
+        region = Graph([graph.params[k] for k in inputs], made, graph.name)
+        targets = [block_of(whole, index) for index in places]
         found.append(
             Block(
                 apply("fused", *(node.inputs[k] for k in inputs), graph=region),
                 inputs,
-                index,
-                None if target.flags.c_contiguous else target,
-                address_of(target) - address_of(whole),
+                places,
+                None if together or targets[0].flags.c_contiguous else targets[0],
+                tuple(address_of(target) - address_of(whole) for target in targets),
             )
         )
     return found
@@ -83,7 +102,7 @@ class Joined:
 
     def __call__(self, out: Any, *inputs: Any) -> Any:
         for block, kernel in zip(self.blocks, self.kernels, strict=True):
-            kernel.call(block_of(out, block.index), *(inputs[k] for k in block.inputs))
+            kernel.call(block.of(out), *(inputs[k] for k in block.inputs))
         return out
 
 
@@ -103,8 +122,9 @@ class _BoundJoin:
         copied: set[int] = set()
         for block, bound in zip(self.join.blocks, self.bounds, strict=True):
             assert isinstance(bound, Following)  # as all regions are
-            (target,), sources = bound.places
-            out += [(place, behind + block.behind) for place, behind in target]
+            targets, sources = bound.places
+            for target, far in zip(targets, block.behind, strict=True):
+                out += [(place, behind + far) for place, behind in target]
             for number, k in enumerate(block.inputs):
                 read.setdefault(k, []).extend(sources.get(number, ()))
                 if number not in sources:
@@ -115,7 +135,7 @@ class _BoundJoin:
         """The steps on these arrays; None where one block has none on them."""
         found = []
         for block, bound in zip(self.join.blocks, self.bounds, strict=True):
-            steps = bound.aim(block_of(out, block.index), *(inputs[k] for k in block.inputs))
+            steps = bound.aim(block.of(out), *(inputs[k] for k in block.inputs))
             if steps is None:
                 return None
             found.append(steps)

@@ -74,11 +74,12 @@ def _share(node: Node, threads: int, pieces: int) -> Share:
 
 def elementwise(
     node: Node, threads: int, target: np.ndarray[Any, Any] | None = None, least: int = LEAST_ROW,
-    written: Sequence[Node] = (),
-) -> Program:
+    written: Sequence[Node] = (), columns: bool = False,
+) -> Program:  # fmt: skip
     """The kernel of a ``fused`` node. ``target``: an array that lies as its one result does, where that has gaps
     between its rows; ``least``: elements of a row from which operands with gaps are read where they lie; ``written``:
-    the array of which the result is a part, if it is one. Raises ValueError if there is none."""
+    the array of which the result is a part, if it is one; ``columns``: the results are all columns of one array. Raises
+    ValueError if there is none."""
     graph = node.attrs["graph"]
     shape = graph.outs[0].shape
     operands = [*(source.shape for source in graph.params), shape]
@@ -89,12 +90,14 @@ def elementwise(
     short = {k: 1 for k, source in enumerate(node.inputs) if k not in views and lies_in_short_rows(source)}
     region = analyse(graph)
     ways = [views | dict.fromkeys(turned, 0), views, {}]
-    if short and not turned:
+    if columns:
+        ways = [views, {}]
+    elif short and not turned:
         ways.insert(0, views | short)
     for gaps in ways:
         lies = {k: lie for k, (_, lie) in turned.items() if k in gaps}
         layout = collapse(shape, operands, gaps | result, {**lies, **dense})
-        blocks = row_blocks.suits(region, layout)
+        blocks = not columns and row_blocks.suits(region, layout)
         if len(layout.extents) <= MOST_LOOPS and (blocks or gaps.keys().isdisjoint(short)):
             break
     if not 1 <= len(layout.extents) <= MOST_LOOPS or 0 in layout.extents:
@@ -105,14 +108,18 @@ def elementwise(
     if lies:
         most = max(lies, key=lambda k: node.inputs[k].size)
         across = layout.axes[most].index(turned[most][0])
+    if target is not None:
+        result = {-1: 1}
+    elif columns:
+        result = {-1: len(graph.outs)}
     pieces = layout.extents[0] if across != 0 else math.ceil(layout.extents[0] / height(region, layout))
     return Program(
-        layout.extents, region.arrays, steps, gaps | lies | ({} if target is None else {-1: 1}), region.scalars,
+        layout.extents, region.arrays, steps, gaps | lies | result, region.scalars,
         lambda aliases: row_blocks.emit(region, layout, aliases, openmp() is not None, written)
         if blocks
-        else emit(region, layout, aliases, openmp() is not None, written, across),
+        else emit(region, layout, aliases, openmp() is not None, written, across, columns),
         _share(node, threads, pieces), crossings.HEAD if region.guarded else 0, region.approximate,
-        inplace=not region.guarded,  # whose operands must outlive the loop
+        inplace=not (region.guarded or columns),  # whose operands must outlive the loop
         guarded=region.guarded,
     )  # fmt: skip
 
