@@ -26,15 +26,19 @@ def block_of(array: Any, index: Index) -> Any:
     return view(array, (("index", index),), ())
 
 
-def are_columns(shape: tuple[int, ...], blocks: Sequence[Index]) -> bool:
-    """Are the blocks an array's columns, in their order: of its last axis one place each, of the others all?
+def columns_of(shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """The blocks that are an array's columns: of its last axis one place each, of the others all.
 
-    >>> rows = ("s", 0, 9, None)
-    >>> are_columns((9, 2), [(rows, ("i", 0)), (rows, ("i", 1))]), are_columns((9, 2), [(rows, ("s", 0, 2, None))])
-    (True, False)
+    >>> columns_of((9, 2))
+    ((('s', 0, 9, None), ('i', 0)), (('s', 0, 9, None), ('i', 1)))
     """
     whole = tuple(("s", 0, extent, None) for extent in shape[:-1])
-    return len(blocks) > 1 and list(blocks) == [(*whole, ("i", k)) for k in range(shape[-1])]
+    return tuple((*whole, ("i", k)) for k in range(shape[-1]))
+
+
+def are_columns(shape: tuple[int, ...], blocks: Sequence[Index]) -> bool:
+    """Are the blocks an array's columns, several, in their order?"""
+    return len(blocks) > 1 and tuple(blocks) == columns_of(shape)
 
 
 def write_blocks(out: Any, blocks: Sequence[Index], values: Sequence[Any]) -> None:

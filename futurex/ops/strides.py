@@ -65,6 +65,12 @@ def step_of(node: Node, least: int = LEAST_ROW) -> int | None:
     return step if 0 < abs(step) <= _LONGEST_STEP and lies_in_rows(found, step) else None
 
 
+def goes_on(node: Node) -> bool:
+    """Do rows go on where the row before ends, or is it no view of a dense array?"""
+    found = _stand_in(node)
+    return found is None or -1 in dense_axes(found.shape, found.strides)
+
+
 def lies_in_short_rows(node: Node) -> bool:
     """Is it a view of a dense array, whose rows are dense, short ones with gaps between them, that a region reads in
     blocks?"""

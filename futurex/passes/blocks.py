@@ -151,7 +151,7 @@ class Blocks:
 
     def pays(self, root: Node) -> bool:
         """Are rows long enough, on the whole, and is there anything to compute or to copy?"""
-        sources = {inner: _view(*key) for key, inner in self.params.items()}
+        sources = {inner: view_of(*key) for key, inner in self.params.items()}
         rows = 0
         if are_columns(root.shape, self.indices):
             return len(set(self.outs)) == len(self.outs)
@@ -167,7 +167,7 @@ class Blocks:
 
     def make(self, root: Node, new: Mapping[Node, Node]) -> Node:
         """The node that writes all blocks."""
-        inputs = [_view(new.get(node, node), bounds) for node, bounds in self.params]
+        inputs = [view_of(new.get(node, node), bounds) for node, bounds in self.params]
         graph = Graph(list(self.params.values()), self.outs)
         names = dict.fromkeys(node.op for node in graph.nodes if node.inputs and node.op != "broadcast_to")
         graph.name = "_".join(("join", *names))
@@ -223,7 +223,7 @@ def _of_operand(source: Node, bounds: Bounds) -> Bounds:
     return tuple((0, 1) if extent == 1 else each for each, extent in zip(own, source.shape, strict=True))
 
 
-def _view(node: Node, bounds: Place) -> Node:
+def view_of(node: Node, bounds: Place) -> Node:
     """The block of a node as a view of it; itself where that is all of it."""
     if all((0, extent) == each for each, extent in zip(bounds, node.shape, strict=True)):
         return node

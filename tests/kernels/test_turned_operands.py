@@ -201,6 +201,12 @@ COPIES = {
     "channels first": lambda x: x.reshape(2, 40, -1, 16).transpose(0, 2, 3, 1).copy(),
     "turned by a right angle": lambda x: np.rot90(x).copy(),
     "upside down": lambda x: x[::-1].T.copy(),
+    "every second": lambda x: x[:, ::2].copy(),
+    "backwards": lambda x: x[:, ::-1].copy(),
+    "pixels by channels": lambda x: x.reshape(320, -1, 4).transpose(2, 0, 1).copy(),
+    "mirrored pixels": lambda x: x.reshape(320, -1, 5)[:, ::-1].copy(),
+    "other channels": lambda x: x.reshape(320, -1, 5)[..., ::-1].copy(),
+    "some channels": lambda x: x.reshape(320, -1, 5)[..., 1:4].copy(),
 }
 
 
@@ -217,6 +223,15 @@ def test_results_that_are_turned_views_are_copies_of_ones_own(name, backends, mo
     assert not np.may_share_memory(found, x)
     if not backends:
         assert "numba" in {each.kernel.backend for each in plan.instructions}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", list(COPIES)[-6:])
+def test_copies_of_elements_of_any_size(name, dtype):
+    x = filled((320, 640), dtype)
+    plan = compile_plan(fx.lower(COPIES[name], x).graph)
+    assert plan.run([x])[0].tobytes() == COPIES[name](x).tobytes()
+    assert "numba" in {each.kernel.backend for each in plan.instructions}
 
 
 def test_what_a_run_computes_is_given_turned_as_it_lies():
