@@ -29,6 +29,7 @@ from futurex.passes.simplify import simplify
 from futurex.passes.spectral import transform_convolutions
 from futurex.passes.spectral_regions import join_maps
 from futurex.passes.stack_tapes import stack_tapes
+from futurex.passes.stacks import reduce_stacks
 from futurex.passes.triangles import substitute
 from futurex.passes.turns import copy_turned
 from futurex.passes.winograd import tile_convolutions
@@ -41,8 +42,8 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     expand, simplify, substitute, share, prune, stack_tapes, lower_contractions, transform_convolutions,
     tile_convolutions, keep_places, join_epilogues, join_row_products, join_maps, write_out_short_rows,
-    arrange_reductions, keep_orders, assemble, give_loops, join_in_place, fuse, join_updates, recompute, join_siblings,
-    write_through, copy_turned,
+    reduce_stacks, arrange_reductions, keep_orders, assemble, give_loops, join_in_place, fuse, join_updates, recompute,
+    join_siblings, write_through, copy_turned,
 )  # fmt: skip
 """Every pass takes and gives a graph of the same values, bit for bit unless its module says otherwise."""
 

@@ -49,7 +49,7 @@ def arrange_reductions(graph: Graph) -> Graph:
 
 def _arranged(node: Node) -> Node | None:
     if node.op == "ufunc_reduce":
-        return _of_part(node)
+        return of_part(node)
     if node.op not in REDUCTIONS or not node.is_static or not isinstance(node.aval, Aval):
         return None
     x = node.inputs[0]
@@ -59,7 +59,7 @@ def _arranged(node: Node) -> Node | None:
     return _apart(node, x) if found is None else found
 
 
-def _of_part(node: Node) -> Node | None:
+def of_part(node: Node) -> Node | None:
     """A reduction with a mask, a start value, or of all that is no NaN, as one of all elements."""
     x, *rest = node.inputs
     asked, name = node.attrs, node.attrs["ufunc"]
