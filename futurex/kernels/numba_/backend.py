@@ -25,6 +25,7 @@ from futurex.kernels.numba_ import (
     repeated,
     running,
     searches,
+    small_systems,
     spectra,
     tiles,
 )
@@ -51,6 +52,7 @@ _WRITTEN = {
     "cumsum": running.claim, "accumulate": running.claim, "argmax": running.claim, "argmin": running.claim,
     "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
+    "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -63,7 +65,7 @@ _Check = tuple[tuple[int, ...], Any, int, Lie]
 
 class NumbaBackend:
     """Compiled kernels for fused regions, maximum pooling, dropout and random numbers, tiles of images, running sums,
-    places, what places pick or add up, and searches."""
+    places, what places pick or add up, searches, and systems of a few equations."""
 
     name = "numba"
 
