@@ -42,7 +42,7 @@ def entries_of(value: Any) -> dict[Any, Any]:
         except ValueError:  # not bound
             return {}
     slots = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
-    return {**slots, **getattr(value, "__dict__", {})}
+    return {**slots, **vars(value)} if kind.__dictoffset__ else slots
 
 
 def fill(value: Any, entries: dict[Any, Any]) -> None:

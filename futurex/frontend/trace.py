@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
+from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
 from futurex.frontend.objects import Contents, entries_of, restore
@@ -20,15 +21,10 @@ from futurex.ops.opaque import LOG
 from futurex.ops.streams import GENERATORS
 from futurex.passes.dead import may_raise
 from futurex.tree.aval import Aval, aval_of
-from futurex.tree.dims import same
 from futurex.tree.graph import Graph, rebuilt
 from futurex.tree.node import Node, apply, const, interning_scope, item, made_here, next_id, param
 
 FOLD_LIMIT = 1 << 16
-_OF_ANY = frozenset(
-    ("sum", "prod", "any", "all", "cumsum", "cumprod", "sort", "argsort", "unique", "nonzero", "transpose", "flip")
-)
-_OF_SOME = frozenset(("max", "min", "argmax", "argmin"))  # of one element at least
 _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 
@@ -71,10 +67,10 @@ class Cell:
 
     def settle(self, value: Node) -> None:
         """What the cell holds after a branch or loop that wrote it."""
-        trace = current()
-        for scope in (*trace.scopes, *trace.journals):
-            if self.born < scope.start:
-                scope.journal.setdefault(self, self._value)
+        before = self._value
+        for region in reversed(current().regions):  # one that has put a stand-in here knows what others find
+            if self.born < region.start:
+                before = region.journal.setdefault(self, before)
         self._value = value
         self.written = True
 
@@ -95,13 +91,15 @@ class Cell:
 class Scope:
     """A region of a trace: a branch or loop body, or an attempt that may be taken back.
 
-    ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held; ``born`` the
-    objects made in it; ``bound`` the flags of names that were checked in it.
+    ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
+    those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
+    checked in it.
     """
 
     start: int
     journal: dict[Cell, Node] = field(default_factory=dict)
     state: Contents = field(default_factory=dict)
+    lent: Contents = field(default_factory=dict)
     effects: list[Node] = field(default_factory=list)
     failing: list[Node] = field(default_factory=list)
     born: dict[int, Any] = field(default_factory=dict)
@@ -145,6 +143,8 @@ class Trace:
         self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
         self.recursive: set[Any] = set()  # the code of functions that are known to call themselves until data says so
         self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
+        self.rounds: dict[Any, Any] = {}  # what those of a loop were last found to change, by its body
+        self.first_rounds: set[Any] = set()  # loops that need their first round by itself, and how names are before it
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
@@ -224,7 +224,7 @@ class Trace:
         read = [*scope.effects] if self.staged else [*results, *scope.effects]
         reached = set(_reachable(read, set(), start)) if failing else set()
         for node in reversed(failing):
-            if node not in reached and not (node.op == "load" and _is_looked_up(node, reached)):
+            if node not in reached and not (node.op == "load" and is_looked_up(node, reached)):
                 value = item(node, 0) if isinstance(node.aval, tuple) else node
                 self.effect("check", const(np.True_), value, failure=_NEVER)
                 reached.update(_reachable([value], set(), start))
@@ -272,6 +272,8 @@ class Trace:
             if id(value) not in region.state:
                 before = entries_of(value) if before is None else before
                 region.state[id(value)] = value, before
+            if id(value) in region.lent:
+                before = region.lent[id(value)][1]
         if id(value) in self.outside:
             return True
         for region in self.regions:
@@ -403,7 +405,7 @@ class Trace:
                 self.regions.pop()
                 for cell, value in scope.journal.items():
                     cell.restore(value)
-                restore(scope.state)
+                restore(scope.state | scope.lent)
 
 
 class _Stack(threading.local):
@@ -477,41 +479,6 @@ def _remember_failing(node: Node) -> None:
         _stack.traces[-1].remember_failing(node)
 
 
-def may_fail(node: Node) -> bool:
-    """May it raise for some values, among them extents that only the run knows?"""
-    if node.op in ("load", "store") and _is_dynamic(node.attrs["chain"]):
-        return True
-    return node.record.may_fail(node) or not (node.is_static or _surely_fits(node))
-
-
-def _surely_fits(node: Node) -> bool:
-    """Do operands go together, whatever the run finds their extents to be?"""
-    kinds = {step[0] for step in node.attrs.get("chain", ())}
-    if node.op == "reshape" or kinds == {"reshape"}:
-        return same(node.size, node.inputs[0].size)
-    if kinds & {"reshape", "broadcast_to", "windows", "field"}:
-        return False
-    if node.op in ("load", *_OF_SOME):
-        extents = [extent if isinstance(extent, int) else extent.low or 0 for extent in node.inputs[0].shape]
-        least = min(extents, default=1)
-        picked = [entry[1] for entry in _entries(node.attrs.get("chain", ())) if entry[0] == "i"]
-        return all(-least <= index < least for index in picked) if node.op == "load" else least > 0
-    shapes = {source.shape for source in node.inputs} - {()}
-    return node.op in _OF_ANY or (node.record.elementwise and len(shapes) == 1)
-
-
-def _is_looked_up(node: Node, reached: set[Node]) -> bool:
-    """Is a view of the loaded view read or written? Then its own index is looked at there."""
-    chain, dynamic = node.attrs["chain"], node.inputs[1:]
-    for other in reached:
-        if other.op in ("load", "store"):
-            base, indices = other.inputs[0], other.inputs[1 if other.op == "load" else 2 :]
-            same_place = other.attrs["chain"][: len(chain)] == chain and indices[: len(dynamic)] == dynamic
-            if same_place and base.aval == node.inputs[0].aval:
-                return True
-    return False
-
-
 def _folds(node: Node) -> bool:
     """Is everything that the node needs known now?"""
     return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
@@ -520,19 +487,6 @@ def _folds(node: Node) -> bool:
 def _refuse_failing(trace: Trace, node: Node) -> None:
     if trace.protected and not converts(node) and (node.op == "print" or may_fail(node)):
         raise Escape(f"{node.op} in a try statement", "if it failed at run time, the handlers would not see it")
-
-
-def converts(node: Node) -> bool:
-    """Is it a Python number that every value can be made? NaN is no integer, and a complex number no float."""
-    return node.op == "python_scalar" and node.inputs[0].dtype.kind in "biu" + "f" * (node.attrs["kind"] != "i")
-
-
-def _is_dynamic(chain: tuple[Any, ...]) -> bool:
-    return any(entry[0] == "d" or any(isinstance(part, tuple) for part in entry) for entry in _entries(chain))
-
-
-def _entries(chain: tuple[Any, ...]) -> list[Any]:
-    return [entry for step in chain if step[0] == "index" for entry in step[1]]
 
 
 def emit_many(name: str, *inputs: Any, **attrs: Any) -> list[Node]:

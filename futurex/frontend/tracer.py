@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from futurex.frontend.errors import Escape
+from futurex.frontend.failing import may_fail
 from futurex.frontend.indexing import Index, encode, is_element, lone_flag, shifted
 from futurex.frontend.layout import (
     Strides,
@@ -26,7 +27,7 @@ from futurex.frontend.layout import (
 )
 from futurex.frontend.masks import mask_of, masked
 from futurex.frontend.placeholders import Conflict, Placeholder
-from futurex.frontend.trace import Cell, current, emit, may_fail, read, tracing
+from futurex.frontend.trace import Cell, current, emit, read, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
 from futurex.ops.views import Chain

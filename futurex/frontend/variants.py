@@ -268,6 +268,7 @@ class Learned:
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
     loops: set[Any] = field(default_factory=set)
+    rounds: dict[Any, Any] = field(default_factory=dict)
     numbers: set[Any] = field(default_factory=set)
     counts: bool = False
     _known: int = 0
@@ -278,6 +279,7 @@ class Learned:
         trace = Trace(getattr(function, "__name__", type(function).__name__), fragments)
         trace.stacks, trace.may_begin_again = self.stacks or {}, self.stacks is not None
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
+        trace.rounds = self.rounds
         trace.numbering = Numbering() if self.counts else None
         return trace
 

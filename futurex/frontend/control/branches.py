@@ -187,6 +187,8 @@ def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequenc
     for name, a, b in zip(names, (*taken.state, taken.result), (*other.state, other.result), strict=True):
         plans.append(_plan_name(builder, name, a, b))
     objects = {key: value for branch in (taken, other) for key, (value, _) in branch.objects.items()}
+    for key, value in objects.items():
+        builder.note_growth(key, value)
     contents = [_plan_object(builder, key, value) for key, value in objects.items()]
     cells = list(dict.fromkeys([*taken.cells, *other.cells]))
     slots = [
@@ -214,10 +216,8 @@ def _plan_effects(builder: _Outputs, taken: list[Node], other: list[Node]) -> li
 
 def _plan_object(builder: _Outputs, key: int, value: Any) -> dict[Any, Plan]:
     """How to rebuild the entries of a Python object that a branch changed."""
-    now = value, entries_of(value)
-    first, second = (branch.objects.get(key, now)[1] for branch in builder.branches)
+    first, second = builder.held(key, value)
     if list(first) != list(second):
-        note_growth(value, first, second)
         raise Escape(f"{describe(value)} grows or shrinks in one branch only", "how long it is depends on data")
     return {k: _plan_name(builder, f"an entry of {describe(value)}", first[k], second[k]) for k in first}
 
@@ -230,6 +230,17 @@ class _Outputs:
         self.site = site
         self.first: list[Node] = []
         self.second: list[Node] = []
+
+    def held(self, key: int, value: Any) -> list[dict[Any, Any]]:
+        """What a Python object held at the end of each branch."""
+        now = value, entries_of(value)
+        return [branch.objects.get(key, now)[1] for branch in self.branches]
+
+    def note_growth(self, key: int, value: Any) -> None:
+        """Of each list that grows in one branch only, so that one more trace is enough for all of them."""
+        first, second = self.held(key, value)
+        if list(first) != list(second):
+            note_growth(value, first, second)
 
     def part(self, objects: Iterable[Any], branch: int) -> bool:
         """Objects that are merged with others. True if the branch made them for one name; else nobody may change them.

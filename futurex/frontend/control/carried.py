@@ -102,6 +102,7 @@ def stage_loop(
     get: Get,
     set_: Set,
     names: Sequence[str],
+    own: Any,
     *,
     runs_once: bool = False,
     peels: bool = False,
@@ -109,11 +110,11 @@ def stage_loop(
 ) -> None:
     """Trace test and body on stand-ins until the types of what they carry no longer change, then build one ``loop``.
 
-    Python objects that the body changes are carried entry by entry. ``peels``: where the first round has types of its
-    own, raise an Escape that says so instead of merging types. ``compact``: refuse a body with larger arrays than that,
-    or with sizes that only the run knows.
+    Python objects that the body changes are carried entry by entry. ``own``: the body as it was written. ``peels``:
+    where the first round has types of its own, raise an Escape that says so instead of merging types. ``compact``:
+    refuse a body with larger arrays than that, or with sizes that only the run knows.
     """
-    objects = Objects(get, set_, tuple(names))
+    objects = Objects(get, set_, tuple(names), own)
     while True:
         try:
             with current().tentative():
@@ -121,7 +122,9 @@ def stage_loop(
                     pass
             return
         except Escape as escape:
-            if escape.what != WRITES_SHARED or not objects.renew():
+            if escape.site in (FIRST_ROUND, IN_TEST):
+                raise
+            if not objects.forget() and (escape.what != WRITES_SHARED or not objects.renew()):
                 raise
 
 
@@ -131,7 +134,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
     carried = [
         _rebound(name, value, objects.read_behind(k))
         if k in objects.rebound
-        else _initial(name, value, k in objects.moved, k in objects.dead, steady, whole)
+        else _initial(name, value, k in objects.moved, k in objects.dead, steady, whole, name in objects.flags)
         for k, (name, value, steady, whole) in enumerate(
             zip(objects.names, before, objects.steady, objects.whole, strict=True)
         )
@@ -157,6 +160,10 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
             ):
                 raise Escape("a variable changes its type", "its first round has types of its own", site=FIRST_ROUND)
             if settled:
+                flags = _unknown_flags(carried, before, round_)
+                if not objects.is_as_recalled(round_, flags):
+                    raise Escape("rounds that change less than another time", "they carry less")
+                objects.remember(carried, cells, flags)
                 after = _build_loop(round_, carried, cells, before, runs_once, compact)
                 objects.note(before)
                 objects.put(after)
@@ -194,7 +201,14 @@ def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
     return any(a is not None and a != b for a, b in zip(before, after, strict=False))
 
 
-def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole: bool) -> _Carried:
+def _unknown_flags(carried: list[_Carried], before: State, round_: _Round) -> list[str]:
+    """The flags of the rewriter that are known before the loop, and unknown behind a round."""
+    every = zip(carried, before, round_.state, strict=True)
+    flags = [(each.name, raw(end)) for each, start, end in every if is_internal_name(each.name) and start is False]
+    return [name for name, end in flags if end.op != "const" and end not in round_.params]
+
+
+def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole: bool, unknown: bool) -> _Carried:
     if whole:
         return _Carried(name, Structure(None), [value], [None], [None], [False], [False], whole=True)
     if dead:
@@ -209,7 +223,7 @@ def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole
         return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
     leaves, structure = flatten(value)
     steady &= len(leaves) == 1 and is_numeric(leaves[0]) and bound_flag(leaves[0]) is None
-    steady |= is_internal_name(name) and isinstance(value, bool)
+    steady |= is_internal_name(name) and isinstance(value, bool) and not unknown
     avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not steady else None for leaf in leaves]
     arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
     loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
@@ -264,6 +278,7 @@ def _trace_round(
         params: list[Node] = []
         given = {id(before[k]) for k in objects.moved | objects.dead}
         objects.give_up(before)
+        scope.lent = objects.held()
         held = [each for value in before if value is not UNDEF for each in containers(value)]
         stand_ins = (_stand_in(entry, value, params, held) for entry, value in zip(carried, before, strict=True))
         objects.put(tuple(stand_ins))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_read, is_usable
+from futurex.frontend.control.recalled import forget, recalled, remember
 from futurex.frontend.control.values import UNDEF, Get, Set, State, common_type, is_numeric, opened, raw
 from futurex.frontend.errors import Escape
 from futurex.frontend.held import NESTS
@@ -13,28 +14,34 @@ from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, is_container
 from futurex.frontend.trace import Cell, current
 from futurex.tree.aval import Aval
+from futurex.tree.dims import Fresh
 from futurex.tree.node import Node
 from futurex.tree.pytree import flatten
 from futurex.tree.source import here
 
 if TYPE_CHECKING:
-    from futurex.frontend.control.carried import _Carried
+    from futurex.frontend.control.carried import _Carried, _Round
 
 
 class Objects:
     """Names, and the entries of the Python objects that a loop changes, as one state."""
 
-    def __init__(self, get: Get, set_: Set, names: tuple[str, ...]) -> None:
-        self._get, self._set, self._names = get, set_, names
-        self._objects: dict[int, Any] = {}
+    def __init__(self, get: Get, set_: Set, names: tuple[str, ...], body: Any) -> None:
+        self._get, self._set, self._names, self._body = get, set_, names, body
+        cells, changing, self.flags = recalled(body)
+        self._objects: dict[int, Any] = {id(value): value for value, _ in changing}
         self._own = {id(cell) for cell in get.__closure__ or ()}
         self.moved: set[int] = set()  # the names of lists that rounds bind to other ones
         self.dead: set[int] = set()  # those that each round binds before it reads them
         self.views: set[int] = set()  # the names that rounds bind to what other names have
         self.rebound: set[int] = set()  # those of which each round means its own alone
-        self.written: dict[Cell, Aval] = {}  # what the round wrote that showed the objects
+        self.written = {cell: cell.value.aval for cell in cells}  # what the last round wrote that did not build a loop
+        self._recalled = cells, [*self._objects], self.flags  # what is only thought to change
         self._bound: set[Any] = set()  # attributes that rounds bind to other lists, dicts or tuples
         self._wider: dict[tuple[int, Any], Aval] = {}  # rows that it left otherwise than it found them
+        for value, axes in changing:
+            rows = {k: raw(row).aval for k, row in entries_of(value).items() if k in axes and is_numeric(row)}
+            self._wider |= {(id(value), k): _opened(aval, axes[k]) for k, aval in rows.items()}
 
     @property
     def names(self) -> list[str]:
@@ -88,6 +95,10 @@ class Objects:
         self._set(state[: len(self._names)])
         for value in self._objects.values():
             fill(value, {key: next(rest) for key in entries_of(value)})
+
+    def held(self) -> Contents:
+        """The objects, and what they hold."""
+        return {key: (value, entries_of(value)) for key, value in self._objects.items()}
 
     def note(self, before: State) -> None:
         """The objects are about to be changed for good."""
@@ -155,10 +166,14 @@ class Objects:
     def found(self, changed: Contents, given: set[int]) -> dict[int, Any]:
         """The objects that a round changed and that are not carried yet, but for lists that were ``given`` up. Refuses
         those that grow or shrink."""
-        for key, (value, before) in changed.items():
-            if key not in self._own | given and list(entries_of(value)) != list(before):
-                note_growth(value, before, entries_of(value))
-                raise Escape(f"{describe(value)} grows or shrinks in a staged loop", "how long it is depends on data")
+        grown = [
+            value for key, (value, before) in changed.items()
+            if key not in self._own | given and list(entries_of(value)) != list(before)
+        ]  # fmt: skip
+        for value in grown:
+            note_growth(value, changed[id(value)][1], entries_of(value))
+        if grown:
+            raise Escape(f"{describe(grown[0])} grows or shrinks in a staged loop", "how long it is depends on data")
         known = self._own | self._objects.keys() | given
         return {key: value for key, (value, _) in changed.items() if key not in known}
 
@@ -174,6 +189,40 @@ class Objects:
                 if is_numeric(row) and is_numeric(before[k]):
                     self._wider[key, k] = opened(common_type(raw(before[k]).aval, raw(row).aval, "a list"))
 
+    def remember(self, carried: Sequence[_Carried], cells: Iterable[Cell], flags: Iterable[str]) -> None:
+        """The loop is built: another tracing of it begins with what its rounds change."""
+        rest, changed = iter(carried[len(self._names) :]), []
+        for value in self._objects.values():
+            entries = {k: next(rest) for k in entries_of(value)}
+            rows = {k: entry.avals[0] for k, entry in entries.items() if entry.grows and entry.avals[0] is not None}
+            changed.append((value, {k: _open_axes(aval) for k, aval in rows.items()}))
+        remember(self._body, [*cells], changed, frozenset(flags))
+
+    def is_as_recalled(self, round_: _Round, flags: Iterable[str]) -> bool:
+        """Did a round change all that it was thought to? ``flags``: those that it left unknown."""
+        cells, objects, thought = self._recalled
+        written = all(cell not in round_.cells or round_.cells[cell] not in round_.params for cell in cells)
+        changed = all(key in round_.changed or key not in self._objects for key in objects)
+        return written and changed and thought.issubset(flags)
+
+    def forget(self) -> bool:
+        """Let rounds show what they change. False if they have done so."""
+        if not any(self._recalled):
+            return False
+        forget(self._body)
+        self._objects, self.written, self._wider, self.flags = {}, {}, {}, frozenset()
+        self._recalled, self.views, self.rebound = ([], [], self.flags), set(), set()
+        return True
+
 
 def _leaves(value: Any) -> list[Any]:
     return [] if value is UNDEF else flatten(value)[0]
+
+
+def _open_axes(aval: Aval) -> tuple[int, ...]:
+    return tuple(axis for axis, extent in enumerate(aval.shape) if not isinstance(extent, int))
+
+
+def _opened(aval: Aval, axes: tuple[int, ...]) -> Aval:
+    shape = tuple(Fresh(axis) if axis in axes else extent for axis, extent in enumerate(aval.shape))
+    return Aval(shape, aval.dtype, aval.weak)

@@ -16,7 +16,7 @@ from futurex.frontend.control.choices import and_, not_
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
-from futurex.frontend.control.values import Get, Set, State, asked, is_unknown, truth
+from futurex.frontend.control.values import Get, Set, State, asked, is_numeric, is_unknown, raw, truth
 from futurex.frontend.errors import Escape, Retrace
 from futurex.frontend.lists import TracedList
 from futurex.frontend.outside import items
@@ -24,6 +24,7 @@ from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, as_number, fresh, node_of
 from futurex.tree.dims import Dim
 from futurex.tree.node import made_here
+from futurex.tree.pytree import flatten
 from futurex.tree.source import here
 
 FEW = 4  # ranges up to this length are unrolled
@@ -76,7 +77,7 @@ def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, 
     before = get()
     try:
         with current().tentative():
-            _stage(test, body, get, set_, names)
+            _stage(test, body, get, set_, names, body)
         return True
     except Escape:
         set_(before)
@@ -84,22 +85,25 @@ def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, 
 
 
 def _stage(
-    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names, peeled: int = 0
+    test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names, own: Any, peeled: int = 0
 ) -> None:
     """Stage a loop that need not run at all. First rounds with types of their own become an ``if`` before it."""
     before = get()
-    try:
-        with current().tentative():
-            stage_loop(test, body, get, set_, names)
-        return
-    except Escape as escape:
-        if escape.site is not FIRST_ROUND or peeled == PEELED:
-            raise
-        set_(before)
+    kinds = getattr(own, "__code__", None), *_kinds(before)
+    if kinds not in current().first_rounds or peeled == PEELED:
+        try:
+            with current().tentative():
+                stage_loop(test, body, get, set_, names, own)
+            return
+        except Escape as escape:
+            if escape.site is not FIRST_ROUND or peeled == PEELED:
+                raise
+            current().first_rounds.add(kinds)
+            set_(before)
 
     def first() -> None:
         body()
-        _stage(test, body, get, set_, names, peeled + 1)
+        _stage(test, body, get, set_, names, own, peeled + 1)
 
     if_(test(), first, lambda: None, get, set_, names)
 
@@ -108,7 +112,7 @@ def _stage_test(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_
     """Stage a loop whose test seems only to compute; where it is found to check or print, as one that acts."""
     before = get()
     try:
-        _stage(test, body, get, set_, names)
+        _stage(test, body, get, set_, names, body)
     except Escape as escape:
         if escape.site is not IN_TEST:
             raise
@@ -131,7 +135,7 @@ def _stage_acting_test(test: Callable[[], Any], body: Callable[[], Any], get: Ge
         set_(state[:-1])
         flag[0] = state[-1]
 
-    _stage(lambda: flag[0], step, lambda: (*get(), flag[0]), set_both, (*names, "the test"))
+    _stage(lambda: flag[0], step, lambda: (*get(), flag[0]), set_both, (*names, "the test"), body)
 
 
 def for_(
@@ -166,6 +170,14 @@ def for_(
         loop.unroll(values, len(values))
         return
     loop.unroll(values)
+
+
+def _kinds(state: State) -> Iterator[Any]:
+    """What decides whether a round changes the types of names: a loop that needs its first round by itself does so
+    again, as often as it is traced with such names."""
+    for value in state:
+        for leaf in flatten(value)[0]:
+            yield raw(leaf).aval if is_numeric(leaf) else type(leaf)
 
 
 def _few() -> int:
@@ -237,7 +249,10 @@ class _Loop:
         The first rounds are traced by themselves if they change the types of what the loop carries.
         """
         trace, before, why, grown = current(), self.get(), "", dict(current().grown)
+        kinds = getattr(self.body, "__code__", None), *_kinds(before)
         for peeled in range(PEELED + 1):
+            if (*kinds, peeled) in trace.first_rounds and peeled < PEELED:
+                continue
             again = False
             try:
                 with trace.tentative():
@@ -257,6 +272,7 @@ class _Loop:
             self.set_(before)
             if not again:
                 break
+            trace.first_rounds.add((*kinds, peeled))
         trace.notes.append(f"the loop at {here()} is unrolled ({why})")
         return False
 
@@ -325,9 +341,9 @@ class _Loop:
         names = (*self.names, "the counter")
         with _inside_no_other():
             if runs:
-                stage_loop(test, step, get, set_, names, runs_once=True, peels=peels, compact=compact)
+                stage_loop(test, step, get, set_, names, self.body, runs_once=True, peels=peels, compact=compact)
             else:
-                _stage(test, step, get, set_, names)
+                _stage(test, step, get, set_, names, self.body)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from futurex.frontend.rewrite import lifetimes
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.patterns import match_as_ifs
 from futurex.frontend.rewrite.syntax import (
@@ -132,6 +133,7 @@ class Rewriter(Expressions):
         self.scopes.append((bound - self.outside if node is self.function else bound, set()))
         parameters = [*node.args.posonlyargs, *node.args.args]
         self.first.append(parameters[0].arg if parameters else "")
+        lifetimes.find(node)
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
         self.first.pop()
         self.scopes.pop()
@@ -393,7 +395,7 @@ class Rewriter(Expressions):
         returns = contains(node.body, (ast.Return,))
         flags = ([f"{stem}_left"] if leaves else []) + ([f"{stem}_returned", f"{stem}_value"] if returns else [])
         targets = [node.target] if isinstance(node, ast.For) else []
-        names = self._state([*targets, *node.body], flags)
+        names = [name for name in self._state([*targets, *node.body], flags) if name not in lifetimes.own(node)]
         head: list[ast.stmt] = [assign(name, ast.Constant(False)) for name in flags if not name.endswith("_value")]
         statements = self._block(node.body, loop=stem if leaves else "")
         left = thunk(load(f"{stem}_left")) if leaves else ast.Constant(None)
