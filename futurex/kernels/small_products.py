@@ -20,12 +20,12 @@ from futurex.tree.node import Node
 _ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _LARGEST = 32
 """Inner elements and columns, at most."""
-_FEWEST = 8
-"""Matrices of a stack, from which their number is what a call takes."""
+_FEWEST = 64
+"""Matrices of a stack, from which BLAS takes some microseconds: fewer are left to what is compiled as one function."""
 _MOST = {4: 1 << 14, 8: 1 << 15}
 """Multiply-adds of each, by bytes of an element, up to which a library takes longer to begin than is lost here, where
 nothing is packed; ..."""
-_TALL, _NARROW = 256, 64
+_TALL, _NARROW = 1024, 64
 """... rows of others in all, at least, and bytes of a row of their result, at most: BLAS is as fast at wider ones, and
 at one column."""
 

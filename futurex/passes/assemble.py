@@ -31,6 +31,7 @@ Bounds = list[tuple[int, int]]
 
 def assemble(graph: Graph) -> Graph:
     """The graph with such arrays written part by part."""
+    graph = _forwarded(graph)
     users = users_of(graph)
     makers: dict[Node, Callable[[Mapping[Node, Node]], Node]] = {}
     for zeros in graph.nodes:
@@ -52,6 +53,40 @@ def assemble(graph: Graph) -> Graph:
                 makers[stores[0]] = functools.partial(_written, stores[0], base)
                 makers[stores[-1]] = functools.partial(_reshaped, makers[stores[-1]], zeros)
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _forwarded(graph: Graph) -> Graph:
+    """The graph in which elementwise operations read what was written to a view of an array, or filled it before that
+    was written to elsewhere, in its place. Others may add up what lies apart in another order."""
+    users, outs = users_of(graph), set(graph.outs)
+    makers: dict[Node, Callable[[Mapping[Node, Node]], Node]] = {}
+    for node in graph.nodes:
+        if node.op == "load" and node not in outs and all(user.record.elementwise for user in users[node]):
+            found = _written_there(node)
+            if found is not None:
+                makers[node] = functools.partial(_instead, node, found)
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _written_there(node: Node) -> Node | None:
+    """What was written to a view that is read, or the filled array that has only been written to elsewhere."""
+    base, chain = node.inputs[0], node.attrs["chain"]
+    own = box(base.shape, chain) if node.is_static and base.is_static and len(node.inputs) == 1 else None
+    while own is not None and base.op == "store" and len(base.inputs) == 2:
+        (before, value), written = base.inputs, base.attrs["chain"]
+        if written == chain and base.attrs["mode"] == "set":
+            return value if value.aval == node.aval else None
+        others = box(base.shape, written)
+        if others is None or _meet(own, others):
+            return None
+        base = before
+    return base if own is not None and base.op == "full" else None
+
+
+def _instead(node: Node, found: Node, new: Mapping[Node, Node]) -> Node:
+    if found.op == "full":
+        return apply("full", new[found.inputs[0]], shape=node.shape, dtype=node.dtype)
+    return new[found]
 
 
 def product_of(value: Node) -> Node | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.views import Chain, box
 from futurex.passes.exact import exact
 from futurex.passes.fold import constant, fold
 from futurex.passes.rewrite import Rule, until_stable
@@ -152,25 +151,7 @@ def _load(node: Node) -> Node | None:
         return apply(kept[0][0], source, **{_STEP_ATTRIBUTES[kept[0][0]]: kept[0][1]})
     if source.op == "load" and len(source.inputs) == 1:
         return apply("load", source.inputs[0], chain=source.attrs["chain"] + kept)
-    if source.op == "store" and len(source.inputs) == 2 and (found := _of_store(source, node, kept)) is not None:
-        return found
     return None if len(kept) == len(chain) else apply("load", source, chain=kept)
-
-
-def _of_store(store: Node, node: Node, chain: Chain) -> Node | None:
-    """What a view of an array reads that was written to another: what was written there, if it is the same, or what
-    stood there before, if they do not meet."""
-    if not store.is_static or not node.is_static:
-        return None
-    (base, value), written = store.inputs, store.attrs["chain"]
-    own, others = box(store.shape, chain), box(store.shape, written)
-    if own is None or others is None:
-        return None
-    if written == chain and store.attrs["mode"] == "set":
-        return value if value.aval == node.aval else None
-    if any(max(a, b) >= min(c, d) for (a, c), (b, d) in zip(own, others, strict=True)):
-        return apply("load", base, chain=chain)
-    return None
 
 
 _STEP_ATTRIBUTES = {"reshape": "shape", "transpose": "axes", "broadcast_to": "shape", "flip": "axis"}
@@ -277,7 +258,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "divide": (_neutral_second("f", 1),),
     "where": (_same_branches, _known_condition),
     "sum": (_sum_of_nothing,),
-    "load": (_load, _through_full),
+    "load": (_load,),
     "store": (_store,),
 }
 """Rules by op name; the first whose result has the node's abstract value is taken."""

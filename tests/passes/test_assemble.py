@@ -176,3 +176,42 @@ def test_what_is_inserted_is_broadcast_between_the_parts(obj, axis, dtype):
     assert "full" not in [each.node.op for each in plan.instructions]
     found, expected = plan.run([x])[0], f(x)
     assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "expected"),
+    [
+        ((part(0, 4), ("i", 1)), (part(0, 4), ("i", 1)), "value"),
+        ((part(0, 4), ("i", 1)), (part(0, 4), ("i", 2)), "full"),
+        ((part(0, 2),), (part(2, 4),), "full"),
+        ((part(0, 0),), (part(0, 4),), "full"),
+        ((part(0, 3),), (part(2, 4),), "store"),  # a part of it
+        ((part(1, 2),), (("i", 1),), "store"),  # in another shape
+        ((("s", 0, 4, 2),), (("s", 0, 4, 2),), "store"),  # not of neighbours
+    ],
+)
+@pytest.mark.parametrize("mode", ["set", "add"])
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_what_was_written_to_a_view_is_read_in_its_place(written, read, expected, mode, elementwise):
+    base = zeros((4, 3), "f8")
+    value = param(apply("load", base, chain=(("index", written),)).aval, "value")
+    stored = apply("store", base, value, chain=(("index", written),), mode=mode)
+    found = apply("load", stored, chain=(("index", read),))
+    axes = tuple(range(found.ndim))
+    user = apply("negative", found) if elementwise else apply("sum", found, axis=axes, keepdims=False, dtype=None)
+    graph = Graph([value], [user])
+    after = assemble(graph)
+    verify(after)
+    if (mode == "add" and expected == "value") or not elementwise:
+        expected = "store"
+    assert ("store" in ops(after)) == (expected == "store")
+    assert ("full" in ops(after)) == (expected != "value")
+    given = np.arange(1.0, 1.0 + value.size).reshape(value.shape)
+    np.testing.assert_array_equal(after(given)[0], graph(given)[0])
+
+
+def test_a_view_of_what_was_broadcast_has_its_own_shape():
+    value, chain = param(Aval((3,), np.dtype(float)), "value"), (("index", (part(1, 3),)),)
+    stored = apply("store", zeros((4, 3), "f8"), value, chain=chain, mode="set")
+    graph = Graph([value], [apply("negative", apply("load", stored, chain=chain))])
+    np.testing.assert_array_equal(assemble(graph)(np.arange(3.0))[0], [-np.arange(3.0)] * 2)

@@ -25,8 +25,8 @@ from futurex.tree.node import Node
 
 LARGEST, _WIDEST = 6, 16
 """Rows of a matrix, and elements of a row with its right sides, at most."""
-_FEWEST = 8
-"""Matrices, from which their number is what a call takes."""
+_FEWEST = 32
+"""Matrices, from which LAPACK takes some ten microseconds."""
 _DOUBT = 32
 """Times the distance of numbers of the matrix's largest element, what a pivot has to be larger than."""
 _ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
