@@ -11,6 +11,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
 from futurex.ops.python import may_refuse
+from futurex.tree.dims import same
 from futurex.tree.node import Node, const
 
 
@@ -38,3 +39,16 @@ def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:
     if isinstance(value, Tracer) and value._loose:
         raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
     return fresh(emit("element", node, dtype=dtype))
+
+
+def read_before(value: Any, target: Tracer) -> Any:
+    """A value whose elements may all be read before ``target`` is written, in any order.
+
+    Through masks and flat iterators NumPy writes one element before it reads the next, which may be the same one.
+    """
+    if isinstance(value, Tracer) and value._cell is target._cell and not (value.is_scalar or same(value.aval.size, 1)):
+        raise Escape(
+            "elements of an array written into itself through a mask or a flat iterator",
+            "NumPy reads some that it has already written", "copy them first",
+        )  # fmt: skip
+    return value

@@ -357,12 +357,13 @@ class Tracer:
         if flagged := self._under_flag(index):
             flagged[0][flagged[1]] = value
             return
+        from futurex.frontend.elements import element, read_before
+
         mask = mask_of(self.shape, index, index_node)
         if mask is not None:
+            value = read_before(value, self) if mask.ndim == self.ndim else value
             self._write(masked(self._node, mask, node_of(value)))
             return
-        from futurex.frontend.elements import element
-
         encoded = self._encode(index)
         value = element(value, self.dtype, encoded.advanced)
         if encoded.advanced:

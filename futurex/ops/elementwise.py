@@ -144,8 +144,10 @@ def _power_fails(node: Node) -> bool:
 
 
 def _power_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node | None, Node | None]:
-    exponent = where(apply("equal", y, 0), 1.0, y - 1)
-    dx = g * where(apply("equal", y, 0), 0.0, y * apply("power", x, exponent))
+    constant = apply("equal", y, 0)
+    if y.op != "const":  # an exponent that is zero has a slope that is not, but where the base is zero, too
+        constant = apply("logical_and", constant, apply("equal", x, 0))
+    dx = g * where(constant, 0.0, y * apply("power", x, where(constant, 1.0, y - 1)))
     if y.op == "const":
         return dx, None  # log(x) of a negative base must not appear where nobody asked for it
     positive = where(apply("equal", x, 0), 1.0, x)

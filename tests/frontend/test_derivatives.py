@@ -212,3 +212,19 @@ def test_few_functions_that_hold_something_are_held_by_their_derivatives():
     del models, model
     gc.collect()
     assert sum(each() is not None for each in gone) <= 4
+
+
+@pytest.mark.parametrize(
+    "function, at, expected",
+    [
+        (np.prod, [0.0, 2.0, 3.0], [[0, 3, 2], [3, 0, 0], [2, 0, 0]]),
+        (np.prod, [0.0, 0.0, 5.0], [[0, 5, 0], [5, 0, 0], [0, 0, 0]]),
+        (lambda x: np.cumprod(x)[-1], [0.0, 2.0, 0.0], [[0, 0, 2], [0, 0, 0], [2, 0, 0]]),
+        (lambda x: np.multiply.reduce(x, initial=2.0), [0.0, 3.0], [[0, 2], [2, 0]]),
+        (lambda x: x[0] ** x[1], [1.0, 0.0], [[0, 1], [1, 0]]),
+        (lambda x: np.power(x[:1], x[1:]).sum(), [2.0, 0.0], [[0, 0.5], [0.5, np.log(2) ** 2]]),
+    ],
+)
+def test_second_derivatives_of_products_and_powers_at_zero(function, at, expected):
+    found = fx.hessian(lambda x: function(x))(np.array(at))
+    np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -567,3 +567,33 @@ def flattened_with_gaps(a):
 def flattened_and_read(a):
     pairs = np.multiply.outer(a, [1, 2])
     return pairs[:1, :1].ravel() + 1, np.ravel(pairs[..., ::2]), a.sum(axis=1, keepdims=True).ravel()
+
+
+@cases(np.arange(6.0).reshape(2, 3), staged=False)
+def into_itself_by_a_flat_iterator(a):
+    """NumPy writes one element before it reads the next."""
+    a.flat[::-1] = a.T[1:]
+    return a
+
+
+@cases(np.arange(6.0).reshape(2, 3), staged=False)
+def into_itself_by_places(a):
+    a.flat = a[1, ::-1]
+    a.flat[[2, 1, 0]] = a[0]
+
+
+@cases(np.arange(6.0), staged=False)
+def into_itself_by_a_mask(a):
+    a[a > 1] = a[3::-1]
+
+
+@cases(np.arange(6.0).reshape(2, 3))
+def into_itself_where_nothing_is_read_again(a):
+    """Copies, single elements, and rows by a mask of rows, which NumPy reads first."""
+    a.flat[::-1] = a.flat[1:]
+    a.flat[1:] = a[1:, 1:2]
+    a[a > 3] = a[0, :1]
+    a[a < 3] = a[a < 3][::-1]
+    a[np.array([True, False])] = a[1:] + 1
+    a[np.array([True, True])] = a[::-1]
+    return a

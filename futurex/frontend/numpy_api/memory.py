@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from futurex.frontend.elements import as_element, element
+from futurex.frontend.elements import as_element, element, read_before
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
 from futurex.frontend.layout import c_strides, f_strides, is_contiguous
 from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS
@@ -149,7 +149,7 @@ class Flat:
         value, written = entered(value), element(value, self.base.dtype, by_arrays=bool(places.ndim))
         if written is not value and not places.ndim:
             raise Escape("a number that may not fit, written through a flat iterator", "NumPy raises in its own way")
-        values = as_element(node_of(written), self.base.dtype)
+        values = as_element(node_of(read_before(written, self.base)), self.base.dtype)
         if not places.size:
             return
         if not values.size or (values.ndim and not places.ndim):
