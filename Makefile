@@ -32,9 +32,9 @@ install: $(VENV)/.installed
 train: install
 	$(BIN)/futurex train har $(TRAIN_ARGS)
 
-# Two processes at a time: tests of clusters mostly wait, and others have the cores meanwhile.
+# Three processes at a time: tests of clusters mostly wait, and others have the cores meanwhile.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(TEST_ARGS)
 
 lint: install
 	$(BIN)/ruff check .
