@@ -45,6 +45,7 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
     used = sum(_axes_used(part, node_of) for part in parts)
     if used > ndim:
         raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
+    position = None
     if Ellipsis in [part for part in parts if part is None or part is Ellipsis]:
         position = next(k for k, part in enumerate(parts) if part is Ellipsis)
         parts[position : position + 1] = [slice(None)] * (ndim - used)
@@ -53,13 +54,28 @@ def encode(index: Any, shape: tuple[Any, ...], node_of: Any) -> Index:
     entries: list[Entry] = []
     dynamic: list[Node] = []
     advanced = False
-    axis = 0
-    for part in parts:
+    axis, parted = 0, None
+    for k, part in enumerate(parts):
+        if k == position and used == ndim:
+            parted = len(entries)
         for entry, is_array in _entries(part, dynamic, node_of, shape[axis:]):
             entries.append(entry)
             advanced |= is_array
             axis += entry[0] != "n"
+    if advanced and parted is not None:
+        _refuse_parted(entries, parted)
     return Index(entries, dynamic, advanced, None if advanced else _known_shape(entries, dynamic, shape))
+
+
+def _refuse_parted(entries: list[Entry], parted: int) -> None:
+    """``parted``: the entries before an ellipsis that stands for no axes. Between index arrays it counts, so that NumPy
+    puts what these give in front, where it stays in its place without."""
+    picked = [k for k, entry in enumerate(entries) if entry[0] in ("i", "d")]
+    if 0 < picked[0] < parted <= picked[-1] and picked[-1] - picked[0] < len(picked):
+        raise Escape(
+            "an ellipsis between index arrays that stands for no axes", "NumPy puts their axes in front",
+            "leave it out, and use np.moveaxis",
+        )  # fmt: skip
 
 
 def _known_shape(entries: list[Entry], dynamic: list[Node], shape: tuple[Any, ...]) -> tuple[int, ...] | None:

@@ -145,3 +145,38 @@ def test_a_python_power_may_be_complex():
     found = f(-4.0)
     assert type(found) is complex
     assert found == (-4.0) ** 0.5
+
+
+def written(index):
+    def f(a, k):
+        b = a.copy()
+        b[index(k)] += np.arange(4.0).reshape(2, 2)
+        return b
+
+    return f
+
+
+EMPTY_ELLIPSES = {
+    "behind a number": lambda k: (slice(None), 0, ..., [0, 1]),
+    "between arrays": lambda k: (slice(None), [0, 1], ..., [0, 1]),
+    "beside an array without dimensions": lambda k: (slice(None), [[0, 1], [1, 0]], ..., np.array(1)),
+    "behind a number that the run knows": lambda k: (slice(None), k, ..., [0, 1]),
+    "with a new axis": lambda k: (None, slice(None), 0, ..., [0, 1]),
+    "behind the first axis": lambda k: (0, ..., [0, 1]),
+    "at the end": lambda k: (slice(None), [0, 1], [0, 1], ...),
+    "in front": lambda k: (..., slice(None), 0, [0, 1]),
+    "of an axis": lambda k: ([0, 1], ..., [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_ELLIPSES)
+def test_an_ellipsis_parts_index_arrays_even_if_it_stands_for_no_axes(name):
+    index, a = EMPTY_ELLIPSES[name], np.arange(24.0).reshape(2, 3, 4)
+
+    def read(a, k):
+        return a[index(k)] * 2
+
+    for f in (read, written(index)) if a[index(1)].shape == (2, 2) else (read,):
+        expected, found = f(a, 1), np.asarray(fx.futurize(f)(a, 1))
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected)
