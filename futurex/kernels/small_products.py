@@ -56,7 +56,7 @@ def small_product(node: Node, threads: int) -> Kernel | None:
 def _fits(count: int, rows: int, inner: int, columns: int, size: int) -> bool:
     """Are so many products of this form, with elements of so many bytes, faster here?
 
-    >>> _fits(1000, 3, 3, 1, 8), _fits(1, 1000, 3, 3, 8), _fits(1, 1000, 3, 1, 8), _fits(1, 3, 3, 3, 8)
+    >>> _fits(1000, 3, 3, 1, 8), _fits(1, 2000, 3, 3, 8), _fits(1, 2000, 3, 1, 8), _fits(1, 3, 3, 3, 8)
     (True, True, False, False)
     """
     if not 0 < inner <= _LARGEST or not 0 < columns <= _LARGEST:
