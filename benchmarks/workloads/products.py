@@ -46,6 +46,14 @@ def _einsum(text: str, **extents: int) -> Product:
     return Product(f"einsum {text}, {spread}", shapes, flops, lambda np, *each: np.einsum(text, *each))
 
 
+def _systems(name: str, count: int, size: int, flops: float, *right: int) -> Product:
+    def call(np: Any, *matrices: Any) -> Any:
+        return getattr(np.linalg, name)(*matrices)
+
+    shapes = ((count, size, size), *([(count, size, *right)] if right else []))
+    return Product(f"{name} of {count} matrices of {size} x {size}", shapes, count * flops, call)
+
+
 def _rows(rows: int, width: int) -> Product:
     def call(np: Any, x: Any, w: Any, y: Any) -> Any:
         return np.matmul(x.T, np.tanh(np.matmul(x, w)) - y)
@@ -67,6 +75,9 @@ CASES = {
     "covariances": _matmul(16, 16, 16, batch=(2_000,), second=True),
     "transformed": _matmul(100_000, 3, 3),
     "matvec": _einsum("nij,nj->ni", n=10_000, i=6, j=6),
+    "inverses": _systems("inv", 10_000, 3, 2 * 27),
+    "solutions": _systems("solve", 10_000, 4, 2 / 3 * 64 + 2 * 16, 1),
+    "determinants": _systems("det", 10_000, 4, 2 / 3 * 64),
     "heads": _einsum("bqhd,bkhd->bhqk", b=8, q=128, h=8, k=128, d=64),
     "einsum": _einsum("ijk,kl->ijl", i=64, j=64, k=256, l=128),
     "chain": _einsum("ij,jk,kl,lm->im", i=400, j=20, k=400, l=20, m=400),
@@ -85,7 +96,7 @@ class Numpy:
 
     def __init__(self, case: str) -> None:
         class Names:
-            matmul, tanh, swapaxes = np.matmul, np.tanh, np.swapaxes
+            matmul, tanh, swapaxes, linalg = np.matmul, np.tanh, np.swapaxes, np.linalg
             einsum = functools.partial(np.einsum, optimize=True)
 
         self.call, self.names, self.operands = CASES[case].function, Names, operands(case)
@@ -118,7 +129,7 @@ class Torch:
 
         class Names:
             matmul, einsum, tanh = torch.matmul, torch.einsum, torch.tanh
-            swapaxes = torch.swapaxes
+            swapaxes, linalg = torch.swapaxes, torch.linalg
 
         self.call, self.names = CASES[case].function, Names
         self.operands = [torch.from_numpy(each) for each in operands(case)]
