@@ -35,3 +35,18 @@ def test_rounding_an_array_without_dimensions_gives_a_scalar_that_fill_leaves_al
 
     x = np.array([1.26, 2.0])
     assert float(fx.futurize(rounded)(x)) == rounded(x) == 3.3
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+@pytest.mark.parametrize("widths", [1, (2, 0), ((1, 2), (0, 3)), ((0, 0), (2, 1)), ((4, 3), (6, 5)), ((30, 1), (0, 0))])
+def test_borders_repeat_elements(mode, widths):
+    x = np.random.default_rng(0).standard_normal((3, 5))
+
+    def padded(x):
+        return np.pad(x, widths, mode=mode)
+
+    np.testing.assert_array_equal(np.asarray(fx.futurize(padded)(x)), padded(x), strict=True)
+    weights = np.random.default_rng(1).standard_normal(padded(x).shape)
+    slope = np.asarray(fx.grad(lambda x: np.sum(padded(x) * weights))(x))
+    unit = np.eye(15).reshape(15, 3, 5)
+    np.testing.assert_allclose(slope.ravel(), [np.sum(padded(each) * weights) for each in unit], rtol=1e-12)
