@@ -80,7 +80,7 @@ def _written_there(node: Node) -> Node | None:
         if others is None or _meet(own, others):
             return None
         base = before
-    return base if own is not None and base.op == "full" else None
+    return base if own is not None and base.op == "full" and not base.inputs[0].shape else None
 
 
 def _instead(node: Node, found: Node, new: Mapping[Node, Node]) -> Node:

@@ -12,30 +12,28 @@ from futurex.frontend.control import carried
 from futurex.frontend.rewrite import lifetimes
 
 
+def counted(monkeypatch, module, name):
+    """The calls of a function, as a list that grows."""
+    found, function = [], getattr(module, name)
+
+    def noted(*args):
+        found.append(args)
+        return function(*args)
+
+    monkeypatch.setattr(module, name, noted)
+    return found
+
+
 @pytest.fixture
 def rounds(monkeypatch):
     """How often the rounds of loops are traced."""
-    found, trace_round = [], carried._trace_round
-
-    def counted(*args):
-        found.append(args)
-        return trace_round(*args)
-
-    monkeypatch.setattr(carried, "_trace_round", counted)
-    return found
+    return counted(monkeypatch, carried, "_trace_round")
 
 
 @pytest.fixture
 def traces(monkeypatch):
     """How often calls are traced from the beginning."""
-    found, traced = [], variants._traced
-
-    def counted(*args):
-        found.append(args)
-        return traced(*args)
-
-    monkeypatch.setattr(variants, "_traced", counted)
-    return found
+    return counted(monkeypatch, variants, "_traced")
 
 
 def same(function, *args):

@@ -215,3 +215,12 @@ def test_a_view_of_what_was_broadcast_has_its_own_shape():
     stored = apply("store", zeros((4, 3), "f8"), value, chain=chain, mode="set")
     graph = Graph([value], [apply("negative", apply("load", stored, chain=chain))])
     np.testing.assert_array_equal(assemble(graph)(np.arange(3.0))[0], [-np.arange(3.0)] * 2)
+
+
+def test_a_view_of_what_was_filled_with_several_numbers_is_read():
+    row, value = (param(Aval((n,), np.dtype(float)), name) for n, name in ((3, "row"), (4, "value")))
+    base = apply("full", row, shape=(4, 3), dtype=np.dtype(float))
+    stored = apply("store", base, value, chain=(("index", (part(0, 4), ("i", 0))),), mode="set")
+    found = apply("negative", apply("load", stored, chain=(("index", (part(0, 4), ("i", 2))),)))
+    after = assemble(Graph([row, value], [found]))
+    np.testing.assert_array_equal(after(np.arange(3.0), np.ones(4))[0], np.full(4, -2.0))
