@@ -170,7 +170,7 @@ def turned(node: Node) -> bool:
         return turned(node.inputs[0])
     if node.op != "load":
         return node.op in ("transpose", "flip", "frames")
-    steps = [step for step in node.attrs["chain"] if step[0] != "sized"]
+    steps = [step for step in node.attrs["chain"] if step[0] not in ("sized", "reshape")]
     return not all(step[0] == "index" and all(map(_forwards, step[1])) for step in steps)
 
 

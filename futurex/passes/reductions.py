@@ -29,7 +29,7 @@ from futurex.tree.node import Node, apply, const
 
 _PIECE = 8192
 """Elements that NumPy converts at once (``np.getbufsize()``)."""
-_EXACT = 53
+EXACT = 53
 """Bits of the integers that a double holds."""
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -115,6 +115,11 @@ def _nothing(op: str, dtype: np.dtype[np.generic]) -> Any:
     return dtype.type({"sum": -0.0, "prod": 1, "any": 0, "all": 1}[op])
 
 
+def bits_of(dtype: np.dtype[np.generic]) -> int:
+    """Of an integer or a truth value."""
+    return 1 if dtype.kind == "b" else 8 * dtype.itemsize
+
+
 def _reduced(node: Node, x: Node, dtype: np.dtype[np.generic] | None = None) -> Node:
     """The same reduction of another array."""
     attrs = {"axis": node.attrs["axis"], "keepdims": node.attrs["keepdims"]}
@@ -128,9 +133,10 @@ def _converted(node: Node, x: Node) -> Node | None:
     if node.op != "sum" or node.dtype.kind != "f" or node.dtype == x.dtype:
         return None
     if x.dtype.kind in "iub" and node.dtype == _DOUBLE:
-        bits = 1 if x.dtype.kind == "b" else 8 * x.dtype.itemsize
-        if bits + math.log2(space.count) <= _EXACT:
-            return apply("cast", _reduced(node, x, np.dtype(np.int64)), dtype=_DOUBLE)
+        if bits_of(x.dtype) + math.log2(space.count) <= EXACT:
+            whole = _reduced(node, x, np.dtype(np.int64))
+            apart = _apart(whole, x)
+            return apply("cast", whole if apart is None else apart, dtype=_DOUBLE)
     wide = _DOUBLE if x.dtype.kind in "iub" else x.dtype
     if x.dtype in SUPPORTED and node.dtype in SUPPORTED and wide.itemsize <= node.dtype.itemsize:
         return _cast_first(node, x, space)

@@ -4,6 +4,9 @@ The lengths of a million vectors in space, sums over three colours, means and la
 calls a loop for each row, which takes longer than what is in it. Fewer than eight neighbours it adds up one after the
 other, so that the bits are those of additions, of whole columns at once.
 
+So are those along axes between which others lie, of which the last axis is none: means of blocks of an image whose
+channels lie side by side. NumPy adds up one row of channels after the other.
+
 So are reductions of windows (``sliding_window_view(x, 5).mean(-1)``): each place in a window is the array itself, begun
 a little later. From eight elements on NumPy adds up eight sums.
 """
@@ -14,17 +17,22 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from futurex.ops.fusion import SUPPORTED, loop_of
 from futurex.ops.reduce import axes_of, reduced_shape
 from futurex.ops.strides import LEAST_ROW
 from futurex.ops.sweeps import VIEWS, turned
 from futurex.passes.fuse import ALONE_ELEMENTS, MOST_ARRAYS, MOST_NODES
+from futurex.passes.reductions import EXACT, bits_of
 from futurex.passes.rewrite import rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node, apply, const
 
+Dtype = np.dtype[Any]
 _JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _LONGEST = 7
 _SUMS = _LONGEST + 1
@@ -55,15 +63,17 @@ def _axes(node: Node) -> list[int]:
 
 
 def _suits(node: Node) -> bool:
-    """Is it a reduction along the last axis, and at most one other, over a few elements that lie beside long rows?"""
+    """Is it a reduction over a few elements, along the last axis, and at most one other, or along some apart?"""
     if node.op not in _JOINS or not node.is_static or not isinstance(node.aval, Aval):
         return False
     x, axes = node.inputs[0], _axes(node)
     if x.aval.weak or x.ndim < 2 or x.size < ALONE_ELEMENTS or not {x.dtype, node.dtype} <= SUPPORTED:
         return False
-    if x.dtype != node.dtype and (node.op not in ("sum", "prod") or node.dtype.kind not in "iu"):
+    if _added_as(node) is None or not axes:
         return False
-    if x.dtype.kind == "b" or not axes or len(axes) > 2 or axes[-1] != x.ndim - 1:
+    if axes[-1] != x.ndim - 1:
+        return _are_apart(x, axes)
+    if len(axes) > 2:
         return False
     windows = _windows(x)
     if windows:
@@ -74,6 +84,30 @@ def _suits(node: Node) -> bool:
         return False
     few = 2 <= x.shape[-1] <= _LONGEST and math.prod(x.shape[axis] for axis in axes) <= MOST_ARRAYS
     return few and x.shape[-2] >= LEAST_ROW
+
+
+def _are_apart(x: Node, axes: Sequence[int]) -> bool:
+    """Are they few elements, along axes that do not follow each other, in long rows of what lies behind?"""
+    first, last = axes[0], axes[-1]
+    if turned(x) or all(axis in axes or x.shape[axis] == 1 for axis in range(first, last)):
+        return False
+    row = math.prod(extent for axis, extent in enumerate(x.shape) if axis > first and axis not in axes)
+    return math.prod(x.shape[axis] for axis in axes) <= MOST_ARRAYS and row >= LEAST_ROW
+
+
+def _added_as(node: Node) -> Dtype | None:
+    """The type in which elements are joined; None where that is not their sum in NumPy's order, to the bit. Narrow
+    integers whose sum is a double are added as integers, which no order can round."""
+    source, x = node.inputs[0].dtype, node.inputs[0]
+    if source.kind in "iub" and node.op == "sum" and node.dtype == np.float64:
+        bits = bits_of(source) + math.log2(math.prod(x.shape[axis] for axis in _axes(node)))
+        wide = next((each for each, most in ((np.int32, 31), (np.int64, EXACT)) if bits <= most), None)
+        return None if wide is None else np.dtype(wide)
+    if source.kind == "b":
+        return None
+    if source == node.dtype or (node.op in ("sum", "prod") and node.dtype.kind in "iu"):
+        return node.dtype
+    return None
 
 
 def _windows(x: Node) -> int:
@@ -117,18 +151,23 @@ def _computed_for(node: Node, users: Mapping[Node, Sequence[Node]], results: Col
 
 
 def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) -> Node:
-    x, axes = node.inputs[0], _axes(node)
+    x, axes, dtype = node.inputs[0], _axes(node), _added_as(node)
     behind = [axis - x.ndim for axis in axes]
 
     def at(*place: int) -> Node:
         value = _part(x, dict(zip(behind, place, strict=True)), own, new, {})
-        return value if value.dtype == node.dtype else apply("cast", value, dtype=node.dtype)
+        return value if value.dtype == dtype else apply("cast", value, dtype=dtype)
 
-    outer = itertools.product(*(range(x.shape[axis]) for axis in axes[:-1]))
-    rows = [_joined(node, [at(*k, j) for j in range(x.shape[-1])]) for k in outer]
-    if node.op == "sum" and node.dtype.kind == "f":  # NumPy begins with zero, which a sum of -0.0 shows
+    places = itertools.product(*(range(x.shape[axis]) for axis in axes))
+    if behind[-1] < -1:
+        rows = [at(*place) for place in places]
+    else:
+        outer = itertools.groupby(places, lambda place: place[:-1])
+        rows = [_joined(node, [at(*place) for place in row]) for _, row in outer]
+    if node.op == "sum" and rows[0].dtype.kind == "f":  # NumPy begins with zero, which a sum of -0.0 shows
         rows[0] = apply("add", rows[0], const(node.dtype.type(0)))
     total = functools.reduce(functools.partial(apply, _JOINS[node.op]), rows)
+    total = total if total.dtype == node.dtype else apply("cast", total, dtype=node.dtype)
     shape = reduced_shape(x.shape, node.attrs["axis"], node.attrs["keepdims"])
     return total if total.shape == shape else apply("reshape", total, shape=shape)
 
@@ -136,7 +175,7 @@ def _written_out(node: Node, own: Collection[Node], new: Mapping[Node, Node]) ->
 def _joined(node: Node, values: list[Node]) -> Node:
     """The elements of a row, in NumPy's order."""
     join = functools.partial(apply, _JOINS[node.op])
-    if len(values) <= _LONGEST or node.op != "sum" or node.dtype.kind != "f":
+    if len(values) <= _LONGEST or node.op != "sum" or values[0].dtype.kind != "f":
         return functools.reduce(join, values)
     whole = len(values) - len(values) % _SUMS
     sums = [functools.reduce(join, values[k:whole:_SUMS]) for k in range(_SUMS)]

@@ -26,6 +26,11 @@ def places(extent, *shape, dtype="i8"):
 CASES = {
     "one axis": (lambda x, i: x[i], LONG, places(20_000, 30_000)),
     "places of 32 bits": (lambda x, i: x[i], LONG, places(20_000, 30_000, dtype="i4")),
+    "places of 16 bits": (lambda x, i: x[i], LONG, places(20_000, 30_000, dtype="i2")),
+    "a table for bytes": (lambda x, i: x[i], RNG.integers(0, 256, 256).astype("u1"), places(256, 300, 400, dtype="u1")),
+    "a short table for bytes": (lambda x, i: np.take(x, i), LONG[:200], places(200, 30_000).astype("u1") % 200),
+    "without signs": (lambda x, i: x[i], LONG, places(20_000, 30_000).astype("u4") % 20_000),
+    "64 bits without signs": (lambda x, i: x[i], LONG, places(20_000, 30_000).astype("u8")),
     "places in two dimensions": (lambda x, i: x[i], LONG, places(20_000, 150, 200)),
     "rows": (lambda x, i: x[i], WIDE, places(130, 300)),
     "the middle": (lambda x, i: x[:, i], WIDE, places(90, 4, 20)),
@@ -69,7 +74,6 @@ def test_a_place_that_is_outside_raises_what_numpy_raises(name, beyond):
     ("f", "x", "i"),
     [
         (lambda x, i: x[i], LONG, places(20_000, 100)),  # little
-        (lambda x, i: x[i], LONG, places(20_000, 30_000).astype("u8")),
         (lambda x, i: x[i, 1:4], WIDE, places(130, 3000)),
         (lambda x, i: x[i, :, i], WIDE, places(7, 1000)),
     ],
@@ -78,6 +82,22 @@ def test_the_rest_is_numpys(f, x, i):
     result, backends, _ = run(f, x, i)
     assert backends["gather"] == "numpy"
     assert np.array_equal(result, f(x, i))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "u4"])
+def test_numbers_of_a_type_are_places_or_raise(dtype):
+    x, most = RNG.standard_normal(100), np.iinfo(dtype).max
+    g = fx.futurize(lambda x, i: x[i])
+    good = places(100, 30_000, dtype="i1").astype(dtype) % np.array(100, dtype)
+    wrong = np.where(good == 5, most, good).astype(dtype)
+    for k in (good, wrong, good, wrong):
+        try:
+            expected = x[k]
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error)):
+                g(x, k).result()
+        else:
+            assert np.array_equal(g(x, k), expected)
 
 
 def test_what_follows_is_written_over_it():

@@ -126,6 +126,43 @@ def test_blocks_of_a_matrix(n):
     assert not reductions_left(pooled, a)
 
 
+BLOCKS = {
+    "channels": lambda x: x.reshape(20, 2, 30, 2, 3).sum((1, 3)),
+    "kept": lambda x: x.reshape(20, 2, 30, 2, 3).mean(axis=(1, 3), keepdims=True),
+    "many": lambda x: x.reshape(10, 4, 15, 4, 3).mean(axis=(1, 3)),
+    "cut": lambda x: x[:36, 2:58].reshape(9, 4, 28, 2, 3).sum(axis=(1, 3)),
+    "ones": lambda x: x.reshape(20, 2, 30, 1, 2, 1, 3).sum(axis=(1, 3, 4)),
+    "three": lambda x: x.reshape(2, 10, 2, 30, 2, 3).sum(axis=(0, 2, 4)),
+    "largest": lambda x: x.reshape(20, 2, 30, 2, 3).max(axis=(1, 3)),
+    "products": lambda x: x.reshape(20, 2, 30, 2, 3).prod(axis=(1, 3)),
+    "rows": lambda x: x[:, :, 0].reshape(20, 2, 30, 2).mean(axis=(1, 3)),
+    "colours": lambda x: x.mean(axis=2),
+    "computed": lambda x: (x * x + x).reshape(20, 2, 30, 2, 3).sum((1, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2", "i4", "i8", "?", "u8"])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_whose_channels_lie_side_by_side(name, dtype):
+    x = values(np.random.default_rng(4), (40, 60, 3), dtype)
+    f = BLOCKS[name]
+    with np.errstate(all="ignore"):
+        expected = f(x)
+    same(fx.futurize(f)(x), expected)
+    if dtype in ("f8", "u1") and name not in ("products", "three"):
+        assert not reductions_left(f, x)
+
+
+def test_sums_of_integers_that_are_doubles_are_exact_or_numpys():
+    x = np.random.default_rng(5).integers(-(2**31), 2**31, (50, 40, 4))
+    for dtype in ("i4", "u4", "i8"):
+        y = x.astype(dtype) if dtype != "i8" else x << 31
+        same(fx.futurize(lambda x: x.mean(-1))(y), y.mean(-1))
+        same(fx.futurize(lambda x: x.mean(-1, dtype="f4"))(y), y.mean(-1, dtype="f4"))
+    assert not reductions_left(lambda x: x.mean(-1), x.astype("i4"))
+    assert reductions_left(lambda x: x.mean(-1), x)  # as many bits as a double lacks
+
+
 def test_which_are_written_out():
     p = np.ones((100, 3))
     assert not reductions_left(distances, p, p)

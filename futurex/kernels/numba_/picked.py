@@ -38,13 +38,14 @@ def claim(node: Node, threads: int) -> Picked | None:
     word, kind = _WORDS.get(node.dtype.itemsize), places.dtype
     if word is None or node.dtype.hasobject or not (source.dtype.isnative and kind.isnative):
         return None
-    if kind.kind != "i" or kind.itemsize not in (4, 8) or places.aval.weak or not source.size:
+    if kind.kind not in "iu" or places.aval.weak or not source.size:
         return None
     if node.aval.nbytes < LEAST_BYTES:
         return None
     axis = pattern.index(_PICKED)
     outer, extent, inner = math.prod(source.shape[:axis]), source.shape[axis], math.prod(source.shape[axis + 1 :])
-    text = _text(word, kind.itemsize, outer > 1, inner > 1, openmp() is not None)
+    signed = kind.kind == "i" or kind.itemsize == 8  # NumPy takes 64 bits for a signed number's
+    text = _text(word, kind.itemsize, signed, outer > 1, inner > 1, openmp() is not None)
     shared, each = (outer, places.size) if outer > 1 else (places.size, 1)
     return Picked(node, threads_for(node, threads), text, (shared, each, extent, inner))
 
@@ -66,9 +67,9 @@ _slot = struct.Struct("=q").pack
 
 
 @functools.cache
-def _text(word: str, size: int, blocks: bool, rows: bool, threaded: bool) -> str:
-    """``blocks``: the axis is not the first; ``rows``: it is not the last, so that a place stands for several
-    elements."""
+def _text(word: str, size: int, signed: bool, blocks: bool, rows: bool, threaded: bool) -> str:
+    """``size``: bytes of a place, which is counted from the end if it is ``signed`` and below zero; ``blocks``: the
+    axis is not the first; ``rows``: it is not the last, so that a place stands for several elements."""
     code = Code()
     width = int(word[1:]) // 8
     with code.loop("%low", "%high", carried=[("i1", "false")]) as (task, outside):
@@ -76,10 +77,10 @@ def _text(word: str, size: int, blocks: bool, rows: bool, threaded: bool) -> str
             source = code.multiply(code.multiply(task, "%extent"), "%inner")
             target = code.multiply(code.multiply(task, "%each"), "%inner")
             with code.loop("0", "%each", carried=[("i1", outside[0])]) as (number, held):
-                held[0] = _element(code, word, size, rows, width, number, (source, target), held[0])
+                held[0] = _element(code, word, size, signed, rows, width, number, (source, target), held[0])
             outside[0] = held[0]
         else:
-            outside[0] = _element(code, word, size, rows, width, task, None, outside[0])
+            outside[0] = _element(code, word, size, signed, rows, width, task, None, outside[0])
     code.run(f"br i1 {outside[0]}, label %tell, label %end")
     code.insert(["tell:", "  store atomic i64 1, ptr %outside monotonic, align 8", "  br label %end", "end:"])
     names = [("i64", name) for name in ("shared", "each", "extent", "inner")]
@@ -89,13 +90,15 @@ def _text(word: str, size: int, blocks: bool, rows: bool, threaded: bool) -> str
 
 
 def _element(
-    code: Code, word: str, size: int, rows: bool, width: int, number: str, starts: tuple[str, str] | None, outside: str
-) -> str:
+    code: Code, word: str, size: int, signed: bool, rows: bool, width: int, number: str,
+    starts: tuple[str, str] | None, outside: str,
+) -> str:  # fmt: skip
     """Copy what one place picks; whether it, or one before it, is outside."""
     place = code.do(f"load i{8 * size}, ptr {code.at(f'i{8 * size}', '%places', number)}, align {size}")
-    place = place if size == 8 else code.do(f"sext i{8 * size} {place} to i64")
-    behind = code.do(f"icmp slt i64 {place}, 0")
-    counted = code.do(f"select i1 {behind}, i64 {code.add(place, '%extent')}, i64 {place}")
+    counted = place if size == 8 else code.do(f"{'sext' if signed else 'zext'} i{8 * size} {place} to i64")
+    if signed:
+        behind = code.do(f"icmp slt i64 {counted}, 0")
+        counted = code.do(f"select i1 {behind}, i64 {code.add(counted, '%extent')}, i64 {counted}")
     wrong = code.do(f"icmp uge i64 {counted}, %extent")
     source, target = code.do(f"select i1 {wrong}, i64 0, i64 {counted}"), number
     if rows:
