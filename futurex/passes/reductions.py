@@ -132,11 +132,10 @@ def _converted(node: Node, x: Node) -> Node | None:
         return _of_halves(node, x, space)
     if node.op != "sum" or node.dtype.kind != "f" or node.dtype == x.dtype:
         return None
-    if x.dtype.kind in "iub" and node.dtype == _DOUBLE:
-        if bits_of(x.dtype) + math.log2(space.count) <= EXACT:
-            whole = _reduced(node, x, np.dtype(np.int64))
-            apart = _apart(whole, x)
-            return apply("cast", whole if apart is None else apart, dtype=_DOUBLE)
+    if x.dtype.kind in "iub" and node.dtype == _DOUBLE and bits_of(x.dtype) + math.log2(space.count) <= EXACT:
+        whole = _reduced(node, x, np.dtype(np.int64))
+        apart = _apart(whole, x)
+        return apply("cast", whole if apart is None else apart, dtype=_DOUBLE)
     wide = _DOUBLE if x.dtype.kind in "iub" else x.dtype
     if x.dtype in SUPPORTED and node.dtype in SUPPORTED and wide.itemsize <= node.dtype.itemsize:
         return _cast_first(node, x, space)
