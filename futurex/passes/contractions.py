@@ -3,7 +3,7 @@
 NumPy's ``einsum`` takes BLAS only where no index is common to both operands and the result, and its own loops for
 batches, and its ``matvec`` and ``vecmat`` take BLAS once for each matrix of a stack. As ``matmul`` each goes to the
 fastest kernel there is and takes a bias along. Floats may differ in the last bits, as they do with NumPy's
-``optimize=``.
+``optimize=``; integers in none.
 
 What multiplies element by element and adds up (``ij,ij->i``), as derivatives of broadcasts do, becomes a region with a
 sum at its end, where operands are large and lie in one order.
@@ -38,7 +38,7 @@ LEAST_SPACE = 64 * 1024
 
 
 def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
-    """The graph with ``matmul`` for each ``einsum`` that multiplies floating matrices, and for gradients of pointwise
+    """The graph with ``matmul`` for each ``einsum`` that multiplies matrices, and for gradients of pointwise
     weights where it is faster; with ``free``, other large ones as a product of elements and a sum in a free order."""
     if not any(node.op in _CONTRACTIONS or _is_outer(node) for node in graph.nodes):
         return graph
@@ -52,11 +52,20 @@ def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
             return _of_vectors(node)
         if node.op != "einsum":
             return None
-        matrices = node.attrs["optimize"] and multiplies_matrices(node.attrs["subscripts"])
+        matrices = (node.attrs["optimize"] or _is_whole(node)) and multiplies_matrices(node.attrs["subscripts"])
         product = _as_matmul(node) if matrices or (free and _multiplies_vectors(node)) else _as_outer(node)
         return _as_sum(node) if product is None and free else product
 
     return rewrite(graph, rule)
+
+
+def _is_whole(node: Node) -> bool:
+    """Is it large, and of integers, which are added up in any order?"""
+    if not node.is_static or node.dtype.kind not in "iu" or len(node.inputs) != 2:
+        return False
+    names, _ = split_subscripts(node.attrs["subscripts"])
+    extents = dict(zip("".join(names), (extent for each in node.inputs for extent in each.shape), strict=True))
+    return math.prod(extents.values()) >= LEAST_SPACE
 
 
 def _is_outer(node: Node) -> bool:
@@ -118,7 +127,7 @@ def _pointwise_weights(node: Node) -> Node | None:
 
 def _as_matmul(node: Node) -> Node | None:
     dtypes = {each.dtype for each in (node, *node.inputs)}
-    if not node.is_static or len(dtypes) > 1 or node.dtype.kind not in "fc" or not isinstance(node.aval, Aval):
+    if not node.is_static or len(dtypes) > 1 or node.dtype.kind not in "fciu" or not isinstance(node.aval, Aval):
         return None
     (x, y), ((a, b), out) = node.inputs, split_subscripts(node.attrs["subscripts"])
     if set(a + b) - set(out) != set(a) & set(b) - set(out):  # an index that only one operand has, summed

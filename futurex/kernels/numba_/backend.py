@@ -28,6 +28,7 @@ from futurex.kernels.numba_ import (
     small_systems,
     spectra,
     tiles,
+    whole_products,
 )
 from futurex.kernels.numba_.blocks import BlockKernel
 from futurex.kernels.numba_.compiler import Entry, compiled
@@ -53,6 +54,7 @@ _WRITTEN = {
     "gather": picked.claim, "scatter": added.claim, "spectral_map": spectra.claim, "spectral_region": spectra.claim,
     "repeat_each": repeated.claim, "moments": moments.claim, "native": searches.claim, "interp": searches.claim,
     "inv": small_systems.claim, "solve": small_systems.claim, "det": small_systems.claim,
+    "matmul": whole_products.claim,
 }  # fmt: skip
 _BLOCKWISE: dict[str, type[BlockKernel]] = {"row_products": RowProducts, "rank_update": RankUpdate}
 _READABLE = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
@@ -65,7 +67,7 @@ _Check = tuple[tuple[int, ...], Any, int, Lie]
 
 class NumbaBackend:
     """Compiled kernels for fused regions, maximum pooling, dropout and random numbers, tiles of images, running sums,
-    places, what places pick or add up, searches, and systems of a few equations."""
+    places, what places pick or add up, searches, systems of a few equations, and products of integers."""
 
     name = "numba"
 
