@@ -52,7 +52,8 @@ def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
             return _of_vectors(node)
         if node.op != "einsum":
             return None
-        matrices = (node.attrs["optimize"] or _is_whole(node)) and multiplies_matrices(node.attrs["subscripts"])
+        wished = _is_whole(node) if node.dtype.kind in "iu" else node.attrs["optimize"]
+        matrices = wished and multiplies_matrices(node.attrs["subscripts"])
         product = _as_matmul(node) if matrices or (free and _multiplies_vectors(node)) else _as_outer(node)
         return _as_sum(node) if product is None and free else product
 
@@ -60,8 +61,8 @@ def lower_contractions(graph: Graph, *, free: bool = True) -> Graph:
 
 
 def _is_whole(node: Node) -> bool:
-    """Is it large, and of integers, which are added up in any order?"""
-    if not node.is_static or node.dtype.kind not in "iu" or len(node.inputs) != 2:
+    """Is it large? Of integers, which may be added up in any order."""
+    if not node.is_static or len(node.inputs) != 2:
         return False
     names, _ = split_subscripts(node.attrs["subscripts"])
     extents = dict(zip("".join(names), (extent for each in node.inputs for extent in each.shape), strict=True))

@@ -72,12 +72,12 @@ def test_large_ones_on_two_threads(dtype, wide, monkeypatch):
         lambda x: np.inner(x, x),
         lambda x: np.tensordot(x, x, ([0], [0])),
         lambda x: np.einsum("ij,kj->ki", x, x),
-        lambda x: np.einsum("bij,bjk->bik", x.reshape(2, 24, 48), x.reshape(2, 48, 24)),
+        lambda x: np.einsum("bij,bjk->bik", x.reshape(2, 32, 64), x.reshape(2, 64, 32)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["i8", "u1"])
 def test_what_comes_to_products(f, dtype):
-    check(f, operand(np.random.default_rng(2), (48, 48), dtype))
+    check(f, operand(np.random.default_rng(2), (64, 64), dtype))
 
 
 def test_others_are_numpys():
