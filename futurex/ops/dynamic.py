@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.counted import unique_of_few
 from futurex.ops.elementwise import unbroadcast
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, is_static
@@ -108,6 +109,9 @@ op(
 
 
 def _unique(x: Any, extras: tuple[str, ...], axis: int | None, equal_nan: bool) -> Any:
+    few = unique_of_few(x, extras) if axis is None or x.ndim == 1 else None
+    if few is not None:
+        return few
     options: dict[str, Any] = {f"return_{name}": True for name in extras}
     found: Any = np.unique(x, axis=axis, equal_nan=equal_nan, **options)
     return found if isinstance(found, tuple) else (found,)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.ops.counted import stable_order
 from futurex.ops.reduce import along
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
@@ -41,12 +42,17 @@ def _samples(order: int, **attrs: Any) -> Any:
     return samples
 
 
+def _argsort(x: Any, axis: int, kind: Any) -> Any:
+    found = stable_order(x, axis) if kind in ("stable", "mergesort") else None
+    return np.argsort(x, axis, kind) if found is None else found
+
+
 op(
     "sort", lambda x, axis, kind: np.sort(x, axis, kind), aval=lambda x, axis, kind: x, vjp=_sort_rule,
     factors=along, cost=_cost, samples=_samples(2, kind=None),
 )  # fmt: skip
 op(
-    "argsort", lambda x, axis, kind: np.argsort(x, axis, kind),
+    "argsort", _argsort,
     aval=lambda x, axis, kind: Aval(x.shape, np.dtype(np.intp)), factors=along, cost=_cost,
     samples=_samples(0, kind="stable"),
 )  # fmt: skip

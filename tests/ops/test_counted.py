@@ -1,0 +1,80 @@
+"""Integers in order by counting: NumPy's distinct numbers and stable orders, of every type and range."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import futurex as fx
+from futurex.ops import counted
+from futurex.ops.counted import stable_order, unique_of_few
+
+DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
+
+
+def integers(dtype, size, span, start, seed):
+    """Numbers of a span that begins at a part of the type's range."""
+    rng = np.random.default_rng(seed)
+    if dtype == "?":
+        return rng.random(size) < start
+    limits = np.iinfo(dtype)
+    low = min(limits.min + int((int(limits.max) - limits.min) * start), limits.max)
+    return rng.integers(low, min(low + span, limits.max), size, dtype, endpoint=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(40,), (5, 8), (0,), (3, 0), (2, 3, 4)]),
+    span=st.sampled_from([0, 3, 30, 70_000, 2**33]), start=st.floats(0, 1), seed=st.integers(0, 99),
+    extras=st.lists(st.sampled_from(["index", "inverse", "counts"]), unique=True),
+)  # fmt: skip
+def test_distinct_numbers_are_numpys(dtype, shape, span, start, seed, extras):
+    x = integers(dtype, shape, span, start, seed)
+    extras = [name for name in ("index", "inverse", "counts") if name in extras]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "LEAST", 1)
+        found = unique_of_few(x, extras)
+    if found is None:
+        assert not x.size or int(x.max()) - int(x.min()) >= x.size
+        return
+    expected = np.unique(x, **{f"return_{name}": True for name in extras})
+    for each, wanted in zip(found, expected if extras else (expected,), strict=True):
+        np.testing.assert_array_equal(each, wanted, strict=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(60,), (5, 8), (0,), (2, 3, 4)]), axis=st.integers(-1, 0),
+    span=st.sampled_from([0, 3, 30, 70_000, 2**33]), start=st.floats(0, 1), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_stable_orders_are_numpys(dtype, shape, axis, span, start, seed):
+    x = integers(dtype, shape, span, start, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "LEAST", 1)
+        found = stable_order(x, axis)
+    if found is None:
+        far = x.size > 0 and int(x.max()) - int(x.min()) >= 2**16
+        assert not x.size or x.dtype.itemsize <= 2 or far
+        return
+    np.testing.assert_array_equal(found, np.argsort(x, axis, "stable"), strict=True)
+
+
+def test_ranges_beyond_64_bits():
+    x = np.repeat(np.array([-(2**63), 2**63 - 1]), 2000)
+    assert unique_of_few(x, []) is None
+    assert stable_order(x, 0) is None
+    x = x.view(np.uint64)
+    np.testing.assert_array_equal(unique_of_few(x, [])[0], np.unique(x), strict=True)
+
+
+def test_groups_of_rows_by_label():
+    rng = np.random.default_rng(0)
+    labels, x = rng.integers(-40, 40, 5000), rng.standard_normal(5000)
+
+    def means(labels, x):
+        keys, first, place, count = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+        order = np.argsort(labels, kind="stable")
+        return keys, first, np.bincount(place, x) / count, x[order]
+
+    for found, expected in zip(fx.futurize(means)(labels, x), means(labels, x), strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)
