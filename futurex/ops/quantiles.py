@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.ops.medians import median_by_exchanges, room_of_exchanges
+from futurex.ops.selection import by_selection, room_of_selection, selects
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply, const
 from futurex.tree.record import Sample, op
@@ -26,6 +27,12 @@ def _kernel(x: Any, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, 
         found = median_by_exchanges(x, axis)
         if found is not None:
             return found.reshape([1 if k in axis else n for k, n in enumerate(x.shape)]) if keepdims else found
+    if selects(x, function, axis, method):
+        found = by_selection(x, function, q, axis)
+        if found is not None:
+            kept = [1 if k in axis else n for k, n in enumerate(x.shape)]
+            several = [len(q)] if isinstance(q, tuple) else []
+            return found.reshape(*several, *kept) if keepdims else found
     if q is None:
         return getattr(np, function)(x, axis=axes, keepdims=keepdims)
     points = list(q) if isinstance(q, tuple) else q
@@ -101,7 +108,8 @@ def _room(x: Aval, function: str, q: Q, axis: tuple[int, ...], keepdims: bool, m
     found = room_of_exchanges(x, axis) if function == "median" else None
     if found is not None:
         return found
-    return x.nbytes + (0 if q is None else 6 * _aval(x, function, q, axis, keepdims, method).nbytes)
+    copied = room_of_selection(x) if selects(x, function, axis, method) else x.nbytes
+    return copied + (0 if q is None else 6 * _aval(x, function, q, axis, keepdims, method).nbytes)
 
 
 op("quantile", _kernel, aval=_aval, decompose=_decomposed, factors=_factors, room=_room, samples=_samples)
