@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, function_of, is_slow, loop_of
+from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, SHORT_ROW, function_of, is_slow, loop_of
+from futurex.ops.reduce import axes_of
 from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
 from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
@@ -118,7 +119,17 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> b
     if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
         return True
     only = working[0]
-    return max(node.size for node in (only, *only.inputs)) >= (few if is_slow(only, here=here) else alone)
+    slow = is_slow(only, here=here) or (here and _reduces_short_rows(only))
+    return max(node.size for node in (only, *only.inputs)) >= (few if slow else alone)
+
+
+def _reduces_short_rows(node: Node) -> bool:
+    """Is it a reduction for which NumPy begins a loop for each of many short rows? Not the largest of floats, for the
+    sign of a zero among a few."""
+    if node.op not in REDUCTIONS or (node.op in ("max", "min") and node.dtype.kind == "f"):
+        return False
+    (x,) = node.inputs
+    return x.ndim > 1 and x.shape[-1] <= SHORT_ROW and len(axes_of(x.ndim, node.attrs["axis"])) < x.ndim
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:

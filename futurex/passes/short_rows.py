@@ -37,6 +37,8 @@ _JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _LONGEST = 7
 _SUMS = _LONGEST + 1
 """That NumPy adds up side by side, of longer rows."""
+_LEAST = 1024
+"""Elements from which that is faster where no kernel reduces rows as they lie: see :mod:`futurex.passes.fuse`."""
 _ALL = ("s", None, None, None)
 
 
@@ -67,7 +69,8 @@ def _suits(node: Node) -> bool:
     if node.op not in _JOINS or not node.is_static or not isinstance(node.aval, Aval):
         return False
     x, axes = node.inputs[0], _axes(node)
-    if x.aval.weak or x.ndim < 2 or x.size < ALONE_ELEMENTS or not {x.dtype, node.dtype} <= SUPPORTED:
+    least = _LEAST if node.op in ("max", "min") and x.dtype.kind == "f" else ALONE_ELEMENTS
+    if x.aval.weak or x.ndim < 2 or x.size < least or not {x.dtype, node.dtype} <= SUPPORTED:
         return False
     if _added_as(node) is None or not axes:
         return False

@@ -173,6 +173,22 @@ def test_which_are_written_out():
     assert reductions_left(lambda p: p.sum(2), np.ones((20, 5, 3)))  # columns of five
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_few_hundred_short_rows_are_no_loops_of_numpys(axis, monkeypatch):
+    monkeypatch.undo()  # the sizes as they are
+    x = values(np.random.default_rng(6), (500, 3), "f8")
+    reductions = [np.sum, np.prod, np.any, np.all, np.mean, np.count_nonzero]
+    for reduce in [*reductions, *([np.max, np.min] if axis else [])]:
+
+        def f(x, reduce=reduce):
+            return reduce(x, axis=axis)
+
+        assert "sum" not in {node.op for node in optimise(fx.lower(f, x).graph).nodes}
+        with np.errstate(all="ignore"):
+            same(fx.futurize(f)(x), f(x))
+    assert reductions_left(lambda x: x.sum(), x) == ["sum"]  # one loop
+
+
 def test_derivatives_are_those_of_the_reduction():
     p = np.random.default_rng(3).standard_normal((200, 3))
     found = fx.grad(lambda p: (np.sqrt((p**2).sum(1)) * np.arange(200)).sum())(p)
