@@ -151,10 +151,10 @@ class Blocks:
 
     def pays(self, root: Node) -> bool:
         """Are rows long enough, on the whole, and is there anything to compute or to copy?"""
+        if are_columns(root.shape, self.indices):
+            return True
         sources = {inner: view_of(*key) for key, inner in self.params.items()}
         rows = 0
-        if are_columns(root.shape, self.indices):
-            return len(set(self.outs)) == len(self.outs)
         for value, index in zip(self.outs, self.indices, strict=True):
             read = [sources[each] for each in _inside_of(value) if each in sources]
             copied = all(not each.inputs or each.op == "cast" for each in _inside_of(value))

@@ -65,6 +65,15 @@ class Code:
         """A value in every lane of a vector; of a type that is none, itself."""
         return spread(self.do, kind, value) if kind.startswith("<") else value
 
+    def beside(self, kind: str, values: Sequence[str]) -> str:
+        """Values as the lanes of a vector; the one value for a type that is none."""
+        if not kind.startswith("<"):
+            return values[0]
+        element, held = kind[1:-1].split(" x ")[1], "poison"
+        for lane, value in enumerate(values):
+            held = self.do(f"insertelement {kind} {held}, {element} {value}, i64 {lane}")
+        return held
+
     def hidden(self, kind: str, value: str) -> str:
         """A value of which LLVM does not see where it comes from."""
         return self.do(f'call {kind} asm "", "=r,0"({kind} {value})')

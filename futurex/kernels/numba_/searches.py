@@ -22,7 +22,7 @@ import numpy as np
 from futurex.kernels.addresses import address_of
 from futurex.kernels.numba_.channels import Written
 from futurex.kernels.numba_.code import module
-from futurex.kernels.numba_.searching import ABREAST, HELD, TABLES, Searching
+from futurex.kernels.numba_.searching import ABREAST, DECLARED, HELD, TABLES, Searching
 from futurex.kernels.numba_.team import Share
 from futurex.kernels.threads import openmp
 from futurex.ops.library import Hole
@@ -247,7 +247,7 @@ def _places_text(dtype: Dtype, source: Dtype, left: bool, short: bool, threaded:
 
     writer.side_by_side(places)
     numbers = ("count", "n", "rounds", "last", "flip", "base")
-    return module([*(("i64", each) for each in numbers), ("ptr", "y"), ("ptr", "x"), ("ptr", "table")], code, threaded)
+    return module([*(("i64", each) for each in numbers), ("ptr", "y"), ("ptr", "x"), ("ptr", "table")], code, threaded, DECLARED)
 
 
 # -- what lies between two points ------------------------------------------------------------------------------------
@@ -299,38 +299,51 @@ def _lines_text(source: Dtype, short: bool, threaded: bool) -> str:
     def entry(table: str, place: str) -> str:
         return code.do(f"load double, ptr {code.at('double', table, place)}, align 8")
 
-    def chosen(condition: str, yes: str, no: str) -> str:
-        return code.do(f"select i1 {condition}, double {yes}, double {no}")
-
-    def odd(value: str) -> str:
-        return code.do(f"fcmp uno double {value}, {value}")
-
     def lines(at: list[str]) -> None:
-        for place, (x, found) in zip(at, writer.searched(at, left=False), strict=True):
-            k = code.most(code.least(code.do(f"sub i64 {found}, 1"), before), "0")
-            behind = code.add(k, "1")
-            x0, x1, y0, y1 = (entry(table, each) for table in ("%table", "%values") for each in (k, behind))
-            slope = code.do(f"fdiv double {code.do(f'fsub double {y1}, {y0}')}, {code.do(f'fsub double {x1}, {x0}')}")
+        lanes, pairs = len(at), writer.searched(at, left=False)
+        kind, truth = writer.kind("double", lanes), writer.kind("i1", lanes)
 
-            def line(x0: str, y0: str, x: str = x, slope: str = slope) -> str:
-                run = code.do(f"fmul double {slope}, {code.do(f'fsub double {x}, {x0}')}")
-                return code.do(f"fadd double {run}, {y0}")
+        def beside(element: str, values: list[str]) -> str:
+            return code.beside(writer.kind(element, lanes), values)
 
-            # from the other end where this one is infinitely far away
-            first, second = line(x0, y0), line(x1, y1)
-            level = code.do(f"and i1 {odd(second)}, {code.do(f'fcmp oeq double {y0}, {y1}')}")
-            value = chosen(odd(first), chosen(level, y0, second), first)
-            value = chosen(code.do(f"fcmp oeq double {x}, {x0}"), y0, value)
-            value = chosen(code.do(f"icmp sgt i64 {found}, {final}"), y1, value)
-            value = chosen(code.do(f"icmp eq i64 {found}, 0"), "%left", value)
-            value = chosen(code.do(f"fcmp ogt double {x}, {entry('%table', final)}"), "%right", value)
-            value = chosen(odd(x), x, value)
-            code.run(f"store double {value}, ptr {code.at('double', '%y', place)}, align 8")
+        def chosen(condition: str, yes: str, no: str) -> str:
+            return code.do(f"select {truth} {condition}, {kind} {yes}, {kind} {no}")
+
+        def odd(value: str) -> str:
+            return code.do(f"fcmp uno {kind} {value}, {value}")
+
+        k = [code.most(code.least(code.do(f"sub i64 {found}, 1"), before), "0") for _, found in pairs]
+        behind = [code.add(each, "1") for each in k]
+        x0, x1, y0, y1 = (
+            beside("double", [entry(table, each) for each in places])
+            for table in ("%table", "%values") for places in (k, behind)
+        )  # fmt: skip
+        x, found = beside("double", [key for key, _ in pairs]), beside("i64", [place for _, place in pairs])
+        slope = code.do(f"fdiv {kind} {code.do(f'fsub {kind} {y1}, {y0}')}, {code.do(f'fsub {kind} {x1}, {x0}')}")
+
+        def line(x0: str, y0: str) -> str:
+            run = code.do(f"fmul {kind} {slope}, {code.do(f'fsub {kind} {x}, {x0}')}")
+            return code.do(f"fadd {kind} {run}, {y0}")
+
+        def compared(word: str, other: str) -> str:
+            return code.do(f"icmp {word} {writer.kind('i64', lanes)} {found}, {writer.spread('i64', other, lanes)}")
+
+        # from the other end where this one is infinitely far away
+        first, second = line(x0, y0), line(x1, y1)
+        level = code.do(f"and {truth} {odd(second)}, {code.do(f'fcmp oeq {kind} {y0}, {y1}')}")
+        value = chosen(odd(first), chosen(level, y0, second), first)
+        value = chosen(code.do(f"fcmp oeq {kind} {x}, {x0}"), y0, value)
+        value = chosen(compared("sgt", final), y1, value)
+        value = chosen(compared("eq", "0"), writer.spread("double", "%left", lanes), value)
+        end = writer.spread("double", entry("%table", final), lanes)
+        value = chosen(code.do(f"fcmp ogt {kind} {x}, {end}"), writer.spread("double", "%right", lanes), value)
+        value = chosen(odd(x), x, value)
+        code.run(f"store {kind} {value}, ptr {code.at('double', '%y', at[0])}, align 8")
 
     writer.side_by_side(lines)
     parameters = [("i64", each) for each in ("count", "n", "rounds")]
     parameters += [("double", each) for each in ("left", "right")]
-    return module([*parameters, *(("ptr", each) for each in ("y", "x", "table", "values"))], code, threaded)
+    return module([*parameters, *(("ptr", each) for each in ("y", "x", "table", "values"))], code, threaded, DECLARED)
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------
@@ -419,7 +432,7 @@ def _between_text(dtype: Dtype, source: Dtype, short: bool, threaded: bool) -> s
 
     writer.side_by_side(counts)
     parameters = [("i64", each) for each in ("count", "n", "rounds", "slots")]
-    return module([*parameters, *(("ptr", each) for each in ("tables", "x", "table"))], code, threaded)
+    return module([*parameters, *(("ptr", each) for each in ("tables", "x", "table"))], code, threaded, DECLARED)
 
 
 class _Equal(_Counts):

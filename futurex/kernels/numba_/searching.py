@@ -15,6 +15,8 @@ ABREAST = 16
 """Numbers that are looked for side by side."""
 TABLES = 4
 """Counts that lie apart, so that equal neighbours do not wait for each other."""
+DECLARED = ("declare i64 @llvm.ctlz.i64(i64, i1)",)
+"""What the text of a kernel declares that searches."""
 HELD = {np.dtype("f4"): "float", np.dtype("f8"): "double", np.dtype("i4"): "i32", np.dtype("i8"): "i64"}
 """Dtypes of tables, and their types in LLVM."""
 
@@ -27,6 +29,9 @@ class Searching:
         self.code, self.short = Code(), short
         self.dtype, self.source = dtype, source
         self.element, self.floating, self.align = HELD[dtype], dtype.kind == "f", dtype.itemsize
+        self.last_found = [] if short else [self.code.do("alloca i64, align 8") for _ in range(2)]
+        for slot, value in zip(self.last_found, ("0", "1"), strict=False):
+            self.code.run(f"store i64 {value}, ptr {slot}, align 8")
 
     def side_by_side(self, body: Callable[[list[str]], None]) -> None:
         """The body for so many places at a time, and for each that is left."""
@@ -83,10 +88,11 @@ class Searching:
         return pairs if index == "i64" else [(key, code.do(f"zext {index} {found} to i64")) for key, found in pairs]
 
     def _halved(self, at: Sequence[str], word: str) -> list[tuple[str, str]]:
-        """By halves of what is left of the table."""
+        """By halves of what is left of the table, or of the neighbourhood of what was found last."""
         code, keys = self.code, [self.taken(each) for each in at]
-        begun = [("i64", "%n"), *(("i64", "0") for _ in keys)]
-        with code.loop("0", "%rounds", carried=begun) as (_, held):
+        low, rest, rounds = ("0", "%n", "%rounds") if len(at) == 1 else self._neighbourhood(at, word)
+        begun = [("i64", rest), *(("i64", low) for _ in keys)]
+        with code.loop("0", rounds, carried=begun) as (_, held):
             rest, *places = held
             half = code.do(f"lshr i64 {rest}, 1")
             middle = code.at(self.element, "%table", code.do(f"sub i64 {half}, 1"))
@@ -100,7 +106,43 @@ class Searching:
         for place, key in zip(held[1:], keys, strict=True):
             before = code.do(f"{word} {self._entry('%table', place)}, {key}")
             found.append((key, code.add(place, code.do(f"zext i1 {before} to i64"))))
+        if len(at) > 1:
+            self._remember(found[0][1], found[-1][1])
         return found
+
+    def _neighbourhood(self, at: Sequence[str], word: str) -> tuple[str, str, str]:
+        """Where the table may have the numbers, how many entries that are, and how often they are halved: as many on
+        both sides of what was found last as lay between those before it, if that is true of all of them."""
+        code, lanes = self.code, len(at)
+        last, span = (code.do(f"load i64, ptr {slot}, align 8") for slot in self.last_found)
+        low = code.most(code.do(f"sub i64 {last}, {span}"), "0")
+        high = code.least(code.add(last, span), "%n")
+        keys, kind = self.taken(at[0], lanes), self.kind(self.element, lanes)
+        operator, bits = word.removesuffix(self.element), f"i{lanes}"
+        sides = []
+        for place in (code.most(code.do(f"sub i64 {low}, 1"), "0"), code.least(high, code.do("sub i64 %n, 1"))):
+            entry = self.spread(self.element, self._entry("%table", place), lanes)
+            before = code.do(f"{operator} {kind} {entry}, {keys}")
+            sides.append(code.do(f"bitcast {self.kind('i1', lanes)} {before} to {bits}"))
+        below = code.do(f"icmp eq {bits} {sides[0]}, -1")
+        above = code.do(f"icmp eq {bits} {sides[1]}, 0")
+        below = code.do(f"or i1 {below}, {code.do(f'icmp eq i64 {low}, 0')}")
+        above = code.do(f"or i1 {above}, {code.do(f'icmp eq i64 {high}, %n')}")
+        near = code.do(f"and i1 {below}, {above}")
+        entries = code.do(f"sub i64 {high}, {low}")
+        empty = code.do(f"call i64 @llvm.ctlz.i64(i64 {code.do(f'sub i64 {entries}, 1')}, i1 false)")
+        rounds = code.do(f"sub i64 64, {empty}")
+        pairs = ((low, "0"), (entries, "%n"), (rounds, "%rounds"))
+        low, entries, rounds = (code.do(f"select i1 {near}, i64 {yes}, i64 {no}") for yes, no in pairs)
+        return low, entries, rounds
+
+    def _remember(self, first: str, last: str) -> None:
+        """What was found last, and how far from the first one of its neighbours."""
+        code = self.code
+        apart = code.do(f"sub i64 {last}, {first}")
+        apart = code.most(apart, code.do(f"sub i64 0, {apart}"))
+        for slot, value in zip(self.last_found, (last, code.add(apart, "2")), strict=True):
+            code.run(f"store i64 {value}, ptr {slot}, align 8")
 
     def _entry(self, table: str, place: str) -> str:
         return self.code.do(f"load {self.element}, ptr {self.code.at(self.element, table, place)}, align {self.align}")
