@@ -157,8 +157,9 @@ def _logarithm(x: Real) -> Words:
     f = m - 1.0
     divisor = f + 2.0
     lost = f - (divisor - 2.0)
-    ratio = f / divisor
-    s = ratio, ((-ratio).fma(divisor, f) - ratio * lost) / divisor
+    inverse = 1.0 / divisor
+    ratio = f * inverse  # what it lacks of the quotient goes into the second word
+    s = ratio, ((-ratio).fma(divisor, f) - ratio * lost) * inverse
     square = _times(s, s)
     curve = square[0] * square[0].polynomial(*_CURVE)
     high, low = _TWO_THIRDS

@@ -247,7 +247,8 @@ def _places_text(dtype: Dtype, source: Dtype, left: bool, short: bool, threaded:
 
     writer.side_by_side(places)
     numbers = ("count", "n", "rounds", "last", "flip", "base")
-    return module([*(("i64", each) for each in numbers), ("ptr", "y"), ("ptr", "x"), ("ptr", "table")], code, threaded, DECLARED)
+    parameters = [*(("i64", each) for each in numbers), *(("ptr", each) for each in ("y", "x", "table"))]
+    return module(parameters, code, threaded, DECLARED)
 
 
 # -- what lies between two points ------------------------------------------------------------------------------------
