@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from futurex.ops.fusion import CORRECTLY_ROUNDED, PARTS, SHORT_ROW, function_of, is_slow, loop_of
 from futurex.ops.reduce import axes_of
 from futurex.ops.strides import is_scattered, lies_in_short_rows, step_of, turned_along
-from futurex.ops.sweeps import REDUCTIONS, VIEWS, holds_reduction, levels
+from futurex.ops.sweeps import REDUCTIONS, VIEWS, adds_converted, holds_reduction, levels
 from futurex.passes.rewrite import is_effect, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph, rebuilt
@@ -112,15 +112,16 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> b
         copied = {source for source in copied if not step_of(source) and not lies_in_short_rows(source)}
     largest = max(node.size for node in group)
     copies = sum(source.size for source in copied) / largest
-    if sum(FUNCTION if _is_within_units(node) else 1 for node in working) <= COPY * copies:
+    slow = (_is_within_units(node) or adds_converted(node) for node in working)
+    if sum(FUNCTION if each else 1 for each in slow) <= COPY * copies:
         return False
     if len(working) > 1:
         return len(working) >= SEVERAL or holds_reduction(group) is not None or working[0].size >= few
     if fewest < few and working[0].op in REDUCTIONS:  # beside large arrays
         return True
     only = working[0]
-    slow = is_slow(only, here=here) or (here and _reduces_short_rows(only))
-    return max(node.size for node in (only, *only.inputs)) >= (few if slow else alone)
+    few_pay = is_slow(only, here=here) or (here and _reduces_short_rows(only))
+    return max(node.size for node in (only, *only.inputs)) >= (few if few_pay else alone)
 
 
 def _reduces_short_rows(node: Node) -> bool:

@@ -11,12 +11,18 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, fresh, new_array
+from futurex.tree.node import const
 
 
 @handles(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
-    """Weights are added up at positions that are known; how many there are depends on them."""
+    """Weights are added up at positions that are known, and bytes are counted where all have a place; elsewhere how
+    long the result is depends on positions."""
     positions = array_node(x)
+    if weights is None and positions.ndim == 1 and positions.dtype == np.uint8 and _holds_bytes(minlength):
+        counts = emit("full", np.intp(0), shape=(int(minlength),), dtype=np.dtype(np.intp))
+        pattern = (("d", 0),)
+        return new_array(emit("scatter", counts, const(np.intp(1)), positions, pattern=pattern, mode="add"))
     if weights is None or positions.op != "const" or positions.ndim != 1 or positions.value.min(initial=0) < 0:
         raise Escape("numpy.bincount of positions that are not known", "the shape of the result depends on data")
     added = array_node(weights)
@@ -28,6 +34,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
     added = added if added.dtype == float else emit("cast", added, dtype=np.dtype(float))
     zeros = emit("full", np.float64(0.0), shape=(length,), dtype=np.dtype(float))
     return new_array(emit("scatter", zeros, added, positions, pattern=(("d", 0),), mode="add"))
+
+
+def _holds_bytes(minlength: Any) -> bool:
+    return isinstance(minlength, int) and minlength > np.iinfo(np.uint8).max
 
 
 @handles(np.histogram)
