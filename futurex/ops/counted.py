@@ -7,6 +7,7 @@ one trip, and the numbers as sixteen bits are ordered by their digits, as NumPy 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 LEAST = 1024
 """Elements from which that is faster."""
-_DIGIT = 1 << 16
+_DIGIT, _MOST_ROWS = 1 << 16, 1 << 62
 
 
 def unique_of_few(x: Any, extras: Sequence[str]) -> tuple[Any, ...] | None:
@@ -43,6 +44,34 @@ def unique_of_few(x: Any, extras: Sequence[str]) -> tuple[Any, ...] | None:
         np.minimum.at(first, places, np.arange(x.size))
         results["index"] = first[there]
     return values, *(results[name] for name in extras)
+
+
+def unique_of_rows(x: Any, extras: Sequence[str]) -> tuple[Any, ...] | None:
+    """What ``np.unique(x, axis=0, ...)`` gives of a matrix of integers each of whose rows one number of 64 bits can
+    stand for; None for others. NumPy compares rows element by element.
+
+    >>> unique_of_rows(np.repeat([[7, 5], [0, 9]], 600, 0), ["index"])
+    (array([[0, 9],
+           [7, 5]]), array([600,   0]))
+    """
+    if x.ndim != 2 or x.dtype.kind not in "iub" or not x.dtype.isnative or x.size < LEAST:
+        return None
+    least, most = ([int(each) for each in ends] for ends in (x.min(0), x.max(0)))
+    extents = [high - low + 1 for low, high in zip(least, most, strict=True)]
+    if math.prod(extents) > _MOST_ROWS:
+        return None
+    number = np.zeros(len(x), np.int64)
+    for column, low, extent in zip(x.T, least, extents, strict=True):
+        number = number * extent + (column.astype(np.int64) - _wrapped(low))
+    found = unique_of_few(number, extras)
+    if found is None:
+        found = np.unique(number, **{f"return_{name}": True for name in extras})  # type: ignore[call-overload]
+    rest, *results = found if isinstance(found, tuple) else (found,)
+    values = np.empty((len(rest), x.shape[1]), x.dtype)
+    for k in reversed(range(len(extents))):
+        rest, here = np.divmod(rest, extents[k])
+        values[:, k] = here + _wrapped(least[k])
+    return values, *results
 
 
 def stable_order(x: Any, axis: int) -> Any | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.counted import unique_of_few
+from futurex.ops.counted import unique_of_few, unique_of_rows
 from futurex.ops.elementwise import unbroadcast
 from futurex.tree.aval import Aval
 from futurex.tree.dims import Fresh, is_static
@@ -109,7 +109,8 @@ op(
 
 
 def _unique(x: Any, extras: tuple[str, ...], axis: int | None, equal_nan: bool) -> Any:
-    few = unique_of_few(x, extras) if axis is None or x.ndim == 1 else None
+    whole = axis is None or x.ndim == 1
+    few = unique_of_few(x, extras) if whole else unique_of_rows(x, extras) if axis == 0 else None
     if few is not None:
         return few
     options: dict[str, Any] = {f"return_{name}": True for name in extras}

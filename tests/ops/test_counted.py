@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import futurex as fx
 from futurex.ops import counted
-from futurex.ops.counted import stable_order, unique_of_few
+from futurex.ops.counted import stable_order, unique_of_few, unique_of_rows
 
 DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"]
 
@@ -38,6 +38,26 @@ def test_distinct_numbers_are_numpys(dtype, shape, span, start, seed, extras):
         assert not x.size or int(x.max()) - int(x.min()) >= x.size
         return
     expected = np.unique(x, **{f"return_{name}": True for name in extras})
+    for each, wanted in zip(found, expected if extras else (expected,), strict=True):
+        np.testing.assert_array_equal(each, wanted, strict=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(40, 1), (40, 2), (9, 3), (30, 5), (1, 4), (0, 2)]),
+    span=st.sampled_from([0, 1, 3, 70_000, 2**40]), start=st.floats(0, 1), seed=st.integers(0, 99),
+    extras=st.lists(st.sampled_from(["index", "inverse", "counts"]), unique=True),
+)  # fmt: skip
+def test_distinct_rows_are_numpys(dtype, shape, span, start, seed, extras):
+    x = integers(dtype, shape, span, start, seed)
+    extras = [name for name in ("index", "inverse", "counts") if name in extras]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "LEAST", 1)
+        found = unique_of_rows(x, extras)
+    if found is None:
+        assert not x.size or span == 2**40 or shape[1] > 3
+        return
+    expected = np.unique(x, axis=0, **{f"return_{name}": True for name in extras})
     for each, wanted in zip(found, expected if extras else (expected,), strict=True):
         np.testing.assert_array_equal(each, wanted, strict=True)
 
