@@ -125,12 +125,14 @@ def _pays(group: list[Node], fewest: int, alone: int, few: int, here: bool) -> b
 
 
 def _reduces_short_rows(node: Node) -> bool:
-    """Is it a reduction for which NumPy begins a loop for each of many short rows? Not the largest of floats, for the
-    sign of a zero among a few."""
-    if node.op not in REDUCTIONS or (node.op in ("max", "min") and node.dtype.kind == "f"):
+    """Is it a reduction for which NumPy begins a loop for each of many short rows? Not the largest of floats in a row,
+    for the sign of a zero among a few."""
+    if node.op not in REDUCTIONS:
         return False
-    (x,) = node.inputs
-    return x.ndim > 1 and x.shape[-1] <= SHORT_ROW and len(axes_of(x.ndim, node.attrs["axis"])) < x.ndim
+    (x,), axes = node.inputs, axes_of(node.inputs[0].ndim, node.attrs["axis"])
+    if node.op in ("max", "min") and node.dtype.kind == "f" and x.ndim - 1 in axes:
+        return False
+    return x.ndim > 1 and x.shape[-1] <= SHORT_ROW and len(axes) < x.ndim
 
 
 def _sources(order: Sequence[Node]) -> Iterator[Sequence[Node]]:

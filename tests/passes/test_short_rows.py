@@ -178,12 +178,12 @@ def test_a_few_hundred_short_rows_are_no_loops_of_numpys(axis, monkeypatch):
     monkeypatch.undo()  # the sizes as they are
     x = values(np.random.default_rng(6), (500, 3), "f8")
     reductions = [np.sum, np.prod, np.any, np.all, np.mean, np.count_nonzero]
-    for reduce in [*reductions, *([np.max, np.min] if axis else [])]:
+    for reduce in [*reductions, np.max, np.min]:
 
         def f(x, reduce=reduce):
             return reduce(x, axis=axis)
 
-        assert "sum" not in {node.op for node in optimise(fx.lower(f, x).graph).nodes}
+        assert not {"sum", "max", "min"} & {node.op for node in optimise(fx.lower(f, x).graph).nodes}
         with np.errstate(all="ignore"):
             same(fx.futurize(f)(x), f(x))
     assert reductions_left(lambda x: x.sum(), x) == ["sum"]  # one loop
