@@ -49,6 +49,24 @@ def masked_statistics(x):
 
 
 @lines
+def rows_under_names(x):
+    a, b, c = np.append(x[x > 0], np.ones(3))[:3]
+    peak = int(np.argmax(x))
+    if 0 < peak < len(x) - 1:
+        before, top, after = x[peak - 1 : peak + 2]
+        return a, b * c, (before - after) / (before - 2 * top + after)
+    return a, b * c, 0.0
+
+
+@lines
+def rows_of_two_masks(x):
+    rows = x.reshape(10, 2)[np.argsort(x[:10]) < 2]
+    (a, b), c = rows
+    d, e = rows.T
+    return a, b, c, d, e
+
+
+@lines
 def masked_writes(x):
     y, z = x.copy(), x.copy()
     y[y > 0] = y[y > 0] * 2
@@ -308,7 +326,14 @@ FAILURES = {
     "a write that does not fit": lambda x: np.copyto(x[x > 0], np.ones(17)),
     "a stack of several lengths": lambda x: np.stack([x[x > 0], x[x <= 0]]),
     "too many indices": lambda x: x[x > 0, 0],
+    "more rows than names": lambda x: (lambda a, b: a)(*_two(x[x > 0])),
+    "less rows than names": lambda x: (lambda a, b: a)(*_two(x[x > 0][:1])),
 }
+
+
+def _two(rows):
+    first, second = rows
+    return first, second
 
 
 @pytest.mark.parametrize("name", FAILURES)
