@@ -23,6 +23,7 @@ from futurex.frontend.variants import Output, Variant
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
 from futurex.tree.aval import PYTHON_SCALARS
+from futurex.tree.node import Node
 from futurex.tree.pytree import flatten
 
 WORTH, FEWEST = 40e-3, 50
@@ -31,6 +32,7 @@ ENOUGH = 1.0  # seconds after which fewer calls will do
 TRIALS, AGAIN = 8, 4096
 """Calls of each way that are compared, and calls until they are compared again."""
 _MANY = 128  # operations of a plan on small arrays, which may well take long by themselves
+_SMALL = 4096  # elements of such arrays
 _HOPELESS = 8.0  # times the slowest staged call: after a plain one that takes so long, no other is tried
 _BETTER, _CLEARLY_BETTER, _MUCH_BETTER = 1.0, 0.9, 0.5
 """Of the staged time: plain calls that take less are taken. Of runs that have a thread of their own, those that take
@@ -196,10 +198,17 @@ def _has_rounds(plan: AnyPlan) -> bool:
 
 def _has_many(plan: AnyPlan) -> bool:
     """Is a run long since there are many operations on small arrays in it, and no loop, which may take plain NumPy a
-    thousand times as long?"""
-    if not isinstance(plan, Plan) or plan.whole is None or len(plan.instructions) < _MANY:
+    thousand times as long? Beside them may be others on large arrays, which take as long either way."""
+    if not isinstance(plan, Plan) or len(plan.instructions) < _MANY:
         return False
-    return not any(each.kernel.backend in ("loops", "structured") for each in plan.instructions)
+    if any(each.kernel.backend in ("loops", "structured") for each in plan.instructions):
+        return False
+    return plan.whole is not None or sum(_is_small(each.node) for each in plan.instructions) >= _MANY
+
+
+def _is_small(node: Node) -> bool:
+    avals = node.aval if isinstance(node.aval, tuple) else (node.aval,)
+    return all(aval.static and aval.size <= _SMALL for aval in avals)
 
 
 def _fits(leaf: Any, output: Output) -> bool:

@@ -37,7 +37,7 @@ from futurex.frontend.outside import (
     refuse_special,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
-from futurex.frontend.texts import f_string
+from futurex.frontend.texts import f_string, formatted, joined
 from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
 from futurex.tree.dims import Dim
@@ -340,7 +340,9 @@ class Runtime:
     @staticmethod
     def unpack(value: Any, count: int, starred: int) -> Any:
         value = entered(value)
-        return list(value) if isinstance(value, Tracer) else items(value)
+        if not isinstance(value, Tracer):
+            return items(value)
+        return _rows(value, count) if starred < 0 and value.ndim and _shown_by_run(value.shape[0]) else list(value)
 
     # -- operators ---------------------------------------------------------------------------------------------------
 
@@ -437,6 +439,22 @@ class Runtime:
 def _owner(value: Any) -> Any:
     """The object that ``super()`` stands for."""
     return getattr(value, "__self__") if type(value) is super else value  # noqa: B009
+
+
+def _shown_by_run(extent: Any) -> bool:
+    """Does an extent depend on data? One that only an input has is known to another trace."""
+    places = [symbol.definer for symbol in extent.symbols] if isinstance(extent, Dim) else []
+    return any(place is not None and getattr(place[0], "op", "") != "param" for place in places)
+
+
+def _rows(value: Tracer, count: int) -> list[Any]:
+    """So many rows of an array whose extent only the run knows; the run looks whether it has them."""
+    found = as_number(value.shape[0])
+    many = ValueError(f"too many values to unpack (expected {count})")
+    few = ValueError(joined(f"not enough values to unpack (expected {count}, got ", formatted(found), ")"))
+    control.assert_not(Runtime.binary("gt", found, count), many)
+    control.assert_not(Runtime.binary("lt", found, count), few)
+    return [value[k] for k in range(count)]
 
 
 def _nothing(state: Any) -> None:

@@ -220,7 +220,7 @@ class Lowering:
 
         Instructions with collectives inside wait in them, so every locality must run them in the same order.
         """
-        effects = [k for k, draft in enumerate(self.drafts) if draft.node.record.effect or draft.node.acts]
+        effects = [k for k, draft in enumerate(self.drafts) if _is_ordered(draft.node)]
         effects.sort(key=lambda k: self.drafts[k].node.id)
         tags = [(tag, k) for k, draft in enumerate(self.drafts) if (tag := _inner_tag(draft.node)) is not None]
         for chain in (effects, [k for _, k in sorted(tags)]):
@@ -246,6 +246,14 @@ class Lowering:
             place = needed_by.get(index, len(effects)) - 1
             if place >= 0 and not draft.node.record.effect and may_raise(draft.node):
                 draft.after.add(effects[place])
+
+
+def _is_ordered(node: Node) -> bool:
+    """Is it an effect, or a branch that checks something? A message that takes work is made in one."""
+    if node.record.effect or node.acts:
+        return True
+    branches = [node.attrs["then"], node.attrs["orelse"]] if node.op == "cond" else []
+    return any(each.record.effect and each.op != "param" for graph in branches for each in graph.nodes)
 
 
 def _kind(aval: Aval, kernel: Kernel) -> Kind:

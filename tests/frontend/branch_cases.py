@@ -407,3 +407,52 @@ def another_array_in_both_branches(x):
     if x[0] < 0:
         z[0] = 3
     return z is y, z is z, x is not None
+
+
+@cases(X)
+@cases(-X)
+@cases(X - 5)
+def views_of_a_round_that_may_end_before(x):
+    table = x.copy()
+    for _ in range(30):
+        j = int(np.argmin(table[-1]))
+        if table[-1, j] >= 0.2:
+            break
+        column = table[:, j]
+        i = int(np.argmin(column))
+        table[i] += np.abs(table[i, j]) + 1
+    return table
+
+
+@cases(X)
+@cases(-X)
+def views_that_a_branch_looks_at(x):
+    table, total, row = x.copy(), 0.0, x[2]
+    total += row.sum()
+    while total < 40 and table[0, 0] > -50:
+        if table.sum() > 0:
+            row = table[1]
+            row *= 0.5
+            total += row.sum()
+        else:
+            column = table[:, 0]
+            column -= 1
+            if column[1] < -9:
+                continue
+            last = column[2]
+            total += last * last
+        table[0] -= 0.5
+    return table, total
+
+
+@cases(X)
+@cases(-X)
+def a_view_that_is_read_behind_its_branch(x):
+    table, row = x.copy(), x[2]
+    for k in range(8):
+        if table[0, 1] > k:
+            row = table[1] + 0
+            half = row / 2
+            table[0] += half.sum()
+        table[1] -= row
+    return table, row

@@ -323,3 +323,29 @@ def a_check_before_a_branch_with_one(x):
         else:
             total += 2
     return total
+
+
+@cases(V[V > 1], 0.0)
+@cases(V, 0.0)
+@cases(V, 5.0)
+def an_index_behind_checks_that_tell_what_they_found(x, c):
+    y = x[x > c]
+    if len(y) > 4:
+        raise KeyError("many")
+    if len(y) < 2:
+        raise ValueError(f"{len(y)} of {len(x)} are greater than {c}")
+    if y.max() < 1:
+        raise TypeError(f"the largest is {y.max() * 2}")
+    return y[0], y[1]
+
+
+@cases(V, 2.0)
+@cases(V, 1.5)
+@cases(V, 0.0)
+def an_index_behind_a_message_that_takes_work(x, c):
+    y = x[x > c]
+    if y.size > 3:
+        raise KeyError("many")
+    if y.size < 2:
+        raise ValueError(f"they add up to {(y * 2).sum()}")
+    return y[1], y[0]

@@ -166,7 +166,7 @@ CASES = {
     "empty_like": ["np.empty_like(x).shape", "np.empty_like(x, dtype=int).dtype"],
     "expand_dims": ["np.expand_dims(x, 1)", "np.expand_dims(v, (0, 2))"],
     "extract": ["np.extract(b, v)", "np.extract(x > 0, x)"],
-    "eye": ["np.eye(3)", "np.eye(2, 4, 1)", "np.eye(len(m)) + m"],
+    "eye": ["np.eye(3)", "np.eye(2, 4, 1)", "np.eye(len(m)) + m", "np.eye((v > 0).sum())"],
     "fill_diagonal": [
         "np.fill_diagonal(m, 2.0)",
         "np.fill_diagonal(x, v[:3], wrap=False)",
@@ -205,7 +205,7 @@ CASES = {
     "hsplit": ["np.hsplit(m, 2)", "np.hsplit(v, 3)"],
     "hstack": ["np.hstack([x, y])", "np.hstack([v, s])"],
     "i0": ["np.i0(v)"],
-    "identity": ["np.identity(3)", "np.identity(4) @ m"],
+    "identity": ["np.identity(3)", "np.identity(4) @ m", "np.identity((v > 0).sum())"],
     "imag": ["np.imag(z)", "np.imag(v)"],
     "indices": ["np.indices((2, 3))", "np.indices((2, 3), sparse=True)"],
     "inner": ["np.inner(x, y)", "np.inner(v, w)", "np.inner(x, v[:5])"],

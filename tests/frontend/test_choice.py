@@ -320,6 +320,16 @@ def test_a_long_run_of_many_operations_on_small_arrays_has_the_choice(long_ones)
     assert f._lane.choice.seconds != (0.0, 0.0), f.explain()
 
 
+def test_so_has_one_with_a_few_on_large_arrays_beside_them(long_ones):
+    def resampled(x, places):
+        left_out = np.array([np.median(np.delete(x, i)) for i in range(80)])
+        return np.median(x[places], axis=1).std(), left_out.mean()
+
+    f, x = fx.futurize(resampled), np.cos(np.arange(80.0))
+    settle(f, x, np.arange(40_000).reshape(500, 80) * 7 % 80)
+    assert f._lane.choice.seconds != (0.0, 0.0), f.explain()
+
+
 HELD = np.arange(3.0)
 KINDS = {
     "a view of its own": lambda x, s: ((x + 1)[1:], s),

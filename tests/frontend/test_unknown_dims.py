@@ -49,6 +49,48 @@ def masked_statistics(x):
 
 
 @lines
+def rows_under_names(x):
+    a, b, c = np.append(x[x > 0], np.ones(3))[:3]
+    peak = int(np.argmax(x))
+    if 0 < peak < len(x) - 1:
+        before, top, after = x[peak - 1 : peak + 2]
+        return a, b * c, (before - after) / (before - 2 * top + after)
+    return a, b * c, 0.0
+
+
+@lines
+def rows_of_two_masks(x):
+    rows = x.reshape(10, 2)[np.argsort(x[:10]) < 2]
+    (a, b), c = rows
+    d, e = rows.T
+    return a, b, c, d, e
+
+
+@lines
+def counts_of_groups(x):
+    keys = (x[x > -1] * 2).astype(int)
+    groups, of = np.unique(keys, return_inverse=True)
+    n = len(groups)
+    large = np.bincount(of[keys > 0], minlength=n)
+    return groups, np.bincount(of, minlength=n), large / n, np.bincount(of, weights=keys * 0.5, minlength=n)
+
+
+@lines
+def diagonals(x):
+    n, m = int((x > 0).sum()), int((x > 0.5).sum())
+    ones = np.eye(n, order="F")
+    ones[:1] = 3
+    return ones, np.eye(n, m, n - 3), np.eye(n, k=1, dtype=bool), np.eye(2, n, -1, np.float32), np.identity(m, int)
+
+
+@lines
+def a_system_of_what_is_kept(x):
+    kept = np.flatnonzero(x > 0)
+    matrix = np.outer(x, x)[np.ix_(kept, kept)] + np.eye(len(kept))
+    return np.linalg.solve(matrix, x[kept])
+
+
+@lines
 def masked_writes(x):
     y, z = x.copy(), x.copy()
     y[y > 0] = y[y > 0] * 2
@@ -304,11 +346,20 @@ FAILURES = {
     "an index past the end": lambda x: x[x > 0][15],
     "the greatest of nothing": lambda x: x[x > 100].max(),
     "a negative extent": lambda x: np.zeros((x > 0).sum() - 100),
+    "a diagonal of less than nothing": lambda x: np.eye((x > 0).sum() - 100),
+    "counts of less than none": lambda x: np.bincount((x > 0).astype(int), minlength=(x > 0).sum() - 100),
     "a reshape that does not divide": lambda x: np.append(x[x > 0], x[:1]).reshape(2, -1)[:, :0],
     "a write that does not fit": lambda x: np.copyto(x[x > 0], np.ones(17)),
     "a stack of several lengths": lambda x: np.stack([x[x > 0], x[x <= 0]]),
     "too many indices": lambda x: x[x > 0, 0],
+    "more rows than names": lambda x: (lambda a, b: a)(*_two(x[x > 0])),
+    "less rows than names": lambda x: (lambda a, b: a)(*_two(x[x > 0][:1])),
 }
+
+
+def _two(rows):
+    first, second = rows
+    return first, second
 
 
 @pytest.mark.parametrize("name", FAILURES)

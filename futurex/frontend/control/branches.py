@@ -165,7 +165,8 @@ def _raising_branch(
     if any(cell.origin is not None for cell in branch.cells):
         raise Escape("a branch that writes an argument and then raises", "the write would be lost")
     failure, values, source = branch.failure
-    if branch.effects or values:  # what stands before the exception or in its message belongs to the branch
+    # What stands before the exception, or is computed for its message, belongs to the branch.
+    if branch.effects or not all(_stands_outside(value, branch.start) for value in values):
         before = current().before()
         with current().scope() as scope:
             scope.effects.extend(branch.effects or before)
@@ -176,8 +177,15 @@ def _raising_branch(
         current().keep(outs[0])
     else:
         with at(source):
-            current().effect("check", emit("logical_not", pred) if taken.failure else pred, failure=failure)
+            current().effect("check", emit("logical_not", pred) if taken.failure else pred, *values, failure=failure)
     return orelse() if taken.failure else then()
+
+
+def _stands_outside(value: Node, start: int) -> bool:
+    """Is it computed before a branch? Constants and extents are no work."""
+    if value.id < start or value.op == "const":
+        return True
+    return value.op == "dim" and all(source.id < start for source in value.inputs)
 
 
 def _merge(site: Any, pred: Node, taken: _Branch, other: _Branch, names: Sequence[str]) -> list[Any]:

@@ -13,7 +13,17 @@ from futurex.frontend.numpy_api.memory import laid_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, abstract, array_node, as_shape, as_tracer, entered, new_array, node_of
+from futurex.frontend.tracer import (
+    Tracer,
+    abstract,
+    array_node,
+    as_shape,
+    as_tracer,
+    entered,
+    fresh,
+    new_array,
+    node_of,
+)
 from futurex.ops.control import Failure
 from futurex.tree.dims import Dim, may_be_same, same
 from futurex.tree.node import Node, const, dim_of
@@ -61,6 +71,31 @@ def ndarray(
 @handles(np.ones)
 def ones(shape: Any, dtype: Any = float, order: str = "C") -> Tracer:
     return _filled(shape, 1, np.dtype(dtype or float), order)
+
+
+@handles(np.eye)
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C") -> Tracer:
+    """Ones on a diagonal, of so many rows and columns as the run tells."""
+    sizes = [entered(value) for value in (N, N if M is None else M, k)]
+    if not any(isinstance(value, Tracer) and value._node.op != "const" for value in sizes):
+        known = [value._known("an extent of eye") if isinstance(value, Tracer) else value for value in sizes]
+        result = np.eye(*known, dtype=dtype, order=order)  # type: ignore[call-overload]
+        if result.dtype.kind not in "biufc":
+            raise Escape(f"an array of dtype {result.dtype}", "only numbers and booleans are traced")
+        return new_array(const(result)) if result.flags.c_contiguous else fresh(const(result))
+    above = node_of(sizes[2])
+    if above.ndim or above.dtype.kind not in "iu":
+        raise Escape("numpy.eye with such a diagonal", "NumPy refuses it")
+    blank = zeros((sizes[0], sizes[1]), dtype, order)
+    rows, columns = (emit("iota", shape=blank.shape, axis=axis, dtype=np.dtype(np.int64)) for axis in (0, 1))
+    on_it = emit("equal", emit("add", rows, above), columns)
+    result = new_array(emit("where", on_it, const(blank.dtype.type(1)), blank._node))
+    return laid_out(result, blank, order)
+
+
+@handles(np.identity)
+def identity(n: Any, dtype: Any = None) -> Tracer:
+    return eye(n, dtype=float if dtype is None else dtype)
 
 
 @handles(np.full_like)

@@ -31,7 +31,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     # order statistics and moments
     "median": (), "percentile": (), "quantile": (), "nanmedian": (), "nanpercentile": (), "nanquantile": (),
     "average": (), "cov": (), "corrcoef": (), "nanmean": (), "nanvar": (), "nanstd": (), "nansum": (), "nanprod": (),
-    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (), "bincount": ("minlength",), "intersect1d": (),
+    "nanmin": (), "nanmax": (), "nancumsum": (), "nancumprod": (), "bincount": (), "intersect1d": (),
     "setdiff1d": (), "setxor1d": (), "union1d": (), "unique_all": (), "unique_counts": (), "unique_inverse": (),
     "unique_values": (), "histogram": ("bins",), "histogram2d": ("bins",), "histogramdd": ("bins",),
     "histogram_bin_edges": ("bins",),

@@ -1,8 +1,11 @@
-"""Which names of a loop are a round's own: each round binds them before it reads them, and nobody reads them behind it.
+"""Which names are a round's own, or a branch's: it binds them before it reads them, and nobody reads them behind it.
 
 They are variables of the loop's body alone. What a loop carries is traced until its types settle, so a counter of an
 inner loop, a sum that each round begins anew or a list that each round makes would cost a tracing of the body at every
 level of a nest, and a list or object of each round could not be carried at all.
+
+What branches leave behind is merged. A view that one of them looked at (``if a: row = x[k]``) would be an array that
+is the same as another one in some runs only, into which nobody may write any more.
 """
 
 from __future__ import annotations
@@ -57,11 +60,20 @@ def own(loop: ast.For | ast.While) -> Names:
     return found
 
 
+def own_of(node: ast.If, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> Names:
+    """The names that the branches of an ``if`` bind for themselves; what follows one that leaves stands in them."""
+    behind: Names | None = vars(node).get("_fx_behind")
+    if behind is None:
+        return NONE
+    return frozenset(stored([*body, *orelse])) - behind - _flow_of(body).read - _flow_of(orelse).read
+
+
 def _mark(statements: Sequence[ast.stmt], live: Names, left: Names, shared: Names) -> Names:
-    """Mark the loops in a block behind which ``live`` names are read, and ``left`` ones where a ``break`` or
-    ``continue`` leads; what is read before the block."""
+    """Mark the loops and branches in a block behind which ``live`` names are read, and ``left`` ones where a
+    ``break``, ``continue`` or ``return`` leads; what is read before the block."""
     for statement in reversed(statements):
         if isinstance(statement, ast.If):
+            vars(statement)["_fx_behind"] = shared | (left if exits([statement]) else live)
             for block in (statement.body, statement.orelse):
                 _mark(block, live, left, shared)
         elif isinstance(statement, ast.For | ast.While):
@@ -80,6 +92,9 @@ def _mark_loop(loop: ast.For | ast.While, live: Names, left: Names, shared: Name
     if not contains(loop.body, (ast.Return,)):  # what is returned is looked at behind the loop
         targets = [loop.target] if isinstance(loop, ast.For) else []
         vars(loop)["_fx_own"] = frozenset(stored([*targets, *loop.body])) - around - shared
+        return
+    for node in _walk(loop.body):
+        vars(node).pop("_fx_behind", None)
 
 
 def _round(loop: ast.For | ast.While) -> _Flow:

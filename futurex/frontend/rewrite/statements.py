@@ -362,7 +362,8 @@ class Rewriter(Expressions):
         if contains([*body, *orelse], (ast.Nonlocal, ast.Global)):
             return [self._plain_if(node)]
         test = self.visit_test(node.test)
-        names = self._state([*body, *orelse], flags)
+        own = lifetimes.own_of(node, body, orelse)
+        names = [name for name in self._state([*body, *orelse], flags) if name not in own]
         inner_body = self._block(body, tail=tail, loop=loop)
         inner_orelse = self._block(orelse, tail=tail, loop=loop)
         then = self._branch(names, "then", inner_body, [])
