@@ -390,15 +390,29 @@ def _at_factors(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> str:
 
 
 def _at_rule(g: Node, out: Node, x: Node, *rest: Node, ufunc: str, pattern: Pattern) -> Any:
-    """Sums and extremes; what other ufuncs do to an element that comes twice depends on the order."""
-    if ufunc not in ("add", "subtract", "maximum", "minimum", "fmax", "fmin"):
+    """Sums, extremes and sums of exponentials; what other ufuncs do to an element that comes twice depends on the
+    order."""
+    if ufunc not in ("add", "subtract", *_EXTREMES, *_EXPONENTS):
         return NotImplemented
     value, *indices = rest
-    if ufunc not in ("add", "subtract"):
+    if ufunc in _EXTREMES:
         dx, dvalue = _extreme_shares_at(g, out, x, value, indices, pattern)
         return (dx, dvalue, *(None for _ in indices))
+    if ufunc in _EXPONENTS:
+        gathered, read = (apply("gather", node, *indices, pattern=pattern) for node in (out, g))
+        dvalue = unbroadcast(read * _exponent_slope(ufunc, value, gathered), value.aval)
+        return (g * _exponent_slope(ufunc, x, out), dvalue, *(None for _ in indices))
     read = apply("gather", g, *indices, pattern=pattern)
     return (g, unbroadcast(read if ufunc == "add" else -read, value.aval), *(None for _ in indices))
+
+
+_EXPONENTS = ("logaddexp", "logaddexp2")
+
+
+def _exponent_slope(ufunc: str, x: Node, out: Node) -> Node:
+    """One where nothing was added: minus infinity, where it stayed, has no difference from itself."""
+    same = apply("equal", x, out)
+    return _SMOOTH[ufunc](where(same, 0.0, x), where(same, 0.0, out))
 
 
 def _extreme_shares_at(
@@ -422,6 +436,8 @@ def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for ufunc in ("maximum", "minimum", "fmax"):
         for value in (rng.normal(size=(3, 5)), rng.normal(size=(3, 1))):
             yield Sample((x, value, rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=1)
+    for ufunc in _EXPONENTS:
+        yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=2)
     yield Sample((x, rows, rows), {"ufunc": "negative", "pattern": (("d", 0), ("d", 1))}, order=0)
     part = (("s", 1, 2, None), ("d", 0))
     yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": part}, order=0)
