@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 from futurex.tree.aval import PYTHON_SCALARS, Aval, aval_of
 from futurex.tree.dims import Dim, Fresh, Symbol, dims_in, renamed
+from futurex.tree.node import Node, apply
 from futurex.tree.printer import literal
 from futurex.tree.pytree import LEAF, Structure, flatten
 from futurex.tree.record import Avals, Sample, op
@@ -246,12 +248,25 @@ def _native_aval(*avals: Aval, call: str) -> Avals:
     return result.avals[0] if result.structure is LEAF else result.avals
 
 
+_WEIGHTED = re.compile(r"np\.bincount\(_0, (weights=)?_1(, (minlength=)?\d+)?\)")
+
+
+def _native_rule(g: Any, out: Node, *inputs: Node, call: str) -> Any:
+    """Of weights that are added up at positions, whose sums :mod:`futurex.kernels.loops.groups` compiles as this call;
+    what else should have a derivative has an operation of its own."""
+    if not _WEIGHTED.fullmatch(call):
+        return NotImplemented
+    return None, apply("gather", g, inputs[0], pattern=(("d", 0),))
+
+
 def _native_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((rng.normal(size=(3, 5)),), {"call": "np.median(_0, axis=1)"}, order=0)
     yield Sample((rng.normal(size=(4,)), np.arange(4)), {"call": "np.lexsort((_0, _1))"}, order=0)
     yield Sample((rng.normal(size=(4,)), 0.25), {"call": "np.quantile(_0, _1)"}, order=0)
     yield Sample((np.array([0.5, -0.0]),), {"call": "np.meshgrid(_0, [1, 2])"}, order=0)
     yield Sample((rng.integers(0, 4, 6),), {"call": "np.unique_counts(_0)"}, order=0)
+    for call in ("np.bincount(_0, weights=_1, minlength=5)", "np.bincount(_0, _1)"):
+        yield Sample((np.array([1, 0, 1, 3]), rng.normal(size=4)), {"call": call}, order=2)
 
 
-op("native", _native, aval=_native_aval, samples=_native_samples, fails=True)
+op("native", _native, aval=_native_aval, vjp=_native_rule, samples=_native_samples, fails=True)

@@ -60,6 +60,22 @@ def _psi(x: Node) -> Node:
     return special("digamma", x)
 
 
+def _huber_slopes(out: Node, width: Node, x: Node) -> tuple[Node, Node]:
+    beyond = apply("absolute", x) - width
+    far = apply("less", 0, beyond)
+    return where(far, beyond, 0.0), where(far, width * apply("sign", x), x)
+
+
+def _pseudo_huber_slopes(out: Node, width: Node, x: Node) -> tuple[Node, Node]:
+    root = apply("sqrt", 1.0 + (x / width) * (x / width))
+    return 2.0 * out / width - x * x / (width * root), x / root
+
+
+def _gamma_density(shape: Node, x: Node) -> Node:
+    shape = apply("stop_gradient", shape)
+    return _exp(special("xlogy", shape - 1.0, x) - x - special("gammaln", shape))
+
+
 # What the result changes by with each operand (None: it is not differentiated), from the result and the operands.
 SLOPES: dict[str, Slopes] = {
     "erf": lambda out, x: (_exp(-x * x) * _ROOT,),
@@ -73,6 +89,11 @@ SLOPES: dict[str, Slopes] = {
     "log_expit": lambda out, x: (special("expit", -x),),
     "gamma": lambda out, x: (out * _psi(x),),
     "gammaln": lambda out, x: (_psi(x),),
+    "loggamma": lambda out, x: (_psi(x),),
+    "gammainc": lambda out, a, x: (None, _gamma_density(a, x)),
+    "gammaincc": lambda out, a, x: (None, -_gamma_density(a, x)),
+    "huber": _huber_slopes,
+    "pseudo_huber": _pseudo_huber_slopes,
     "digamma": lambda out, x: (special("zeta", 2.0, x),),
     "psi": lambda out, x: (special("zeta", 2.0, x),),
     "zeta": lambda out, s, x: (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x)),
@@ -94,6 +115,8 @@ SLOPES: dict[str, Slopes] = {
     ),
     "j0": lambda out, x: (-special("j1", x),),
     "j1": lambda out, x: (special("j0", x) - _near_zero(x, 0.5, lambda x: special("j1", x) / x),),
+    "k0": lambda out, x: (-special("k1", x),),
+    "k1": lambda out, x: (-special("k0", x) - out / x,),
     "y0": lambda out, x: (-special("y1", x),),
     "y1": lambda out, x: (special("y0", x) - out / x,),
     "exp2": lambda out, x: (out * math.log(2.0),),
@@ -173,6 +196,9 @@ op(
 )  # fmt: skip
 
 
+_BY_SECOND = ("zeta", "gammainc", "gammaincc")
+
+
 def _call_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((rng.normal(size=(3, 4)), rng.normal(size=4)), {"ufunc": "nextafter"}, order=0)
     if importlib.util.find_spec("scipy") is None:
@@ -180,7 +206,7 @@ def _call_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for name, slopes in SLOPES.items():
         count = slopes.__code__.co_argcount - 1
         x = rng.uniform(0.2, 0.8, (3, 4))
-        inputs = (x,) if count == 1 else (2, x + 1.0) if name == "zeta" else (x, rng.uniform(0.2, 0.8, 4))
+        inputs = (x,) if count == 1 else (2, x + 1.0) if name in _BY_SECOND else (x, rng.uniform(0.2, 0.8, 4))
         yield Sample(inputs, {"ufunc": PREFIX + name}, order=2)
     yield Sample((np.array([0.0, 0.5]),), {"ufunc": PREFIX + "i1"}, order=1)
     yield Sample((rng.uniform(1.0, 2.0, (3,)).astype(np.float32),), {"ufunc": PREFIX + "gammaln"}, order=0)

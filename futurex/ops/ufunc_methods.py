@@ -8,7 +8,7 @@ the array that a result is written to, which NumPy then computes in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.ops.special import ufunc_named
 from futurex.tree.aval import Aval
-from futurex.tree.dims import broadcast_shapes, may_fill
-from futurex.tree.node import Node, apply, item
+from futurex.tree.dims import broadcast_shapes, is_static, may_fill
+from futurex.tree.graph import Graph
+from futurex.tree.node import Node, apply, dimensions_of, item, param, size_node
 from futurex.tree.record import Sample, op, record
 
 
@@ -228,22 +229,114 @@ def _reduceat_aval(x: Aval, indices: Aval, ufunc: str, axis: int, dtype: Any, ou
 def _reduceat_rule(
     g: Node, result: Node, x: Node, indices: Node, ufunc: str, axis: int, dtype: Any, out: Any
 ) -> Any:  # fmt: skip
-    """A part that sums to its end begins at its index and ends before the next one."""
-    if ufunc != "add":
+    if ufunc not in ("add", *_EXTREMES):
         return NotImplemented
-    extent, count = x.shape[axis], indices.shape[0]
-    if count == 0:
+    if indices.shape[0] == 0:
         return (apply("full", 0, shape=x.shape, dtype=x.dtype), None)
+    return (_by_parts((_masked_back, _owned_back), g, result, x, indices, axis, ufunc != "add"), None)
+
+
+def _reduceat_push(
+    tangents: Sequence[Node | None], result: Node, x: Node, indices: Node, ufunc: str, axis: int, dtype: Any, out: Any
+) -> Any:  # fmt: skip
+    t = tangents[0]
+    if t is None or ufunc not in ("add", *_EXTREMES):
+        return NotImplemented
+    if ufunc == "add" or indices.shape[0] == 0:
+        return apply("reduceat", t, indices, ufunc="add", axis=axis, dtype=None, out=None)
+    return _by_parts((_masked_forth, _owned_forth), t, result, x, indices, axis, True)
+
+
+_EXTREMES = ("maximum", "minimum", "fmax", "fmin")
+_FEW = 4096
+
+
+def _by_parts(
+    rules: Sequence[Callable[..., Node]], g: Node, result: Node, x: Node, indices: Node, axis: int, extreme: bool
+) -> Node:
+    """By masks, of extent times count, where that is little or parts overlap; where the indices increase, which the
+    run knows, every element has one owner."""
     begin = apply("cast", indices, dtype=np.dtype(np.int64))
+    x = apply("cast", x, dtype=result.dtype) if extreme else x
+    sizes = x.shape[axis], begin.shape[0]
+    if is_static(sizes) and math.prod(sizes) <= _FEW:
+        return rules[0](g, result, x, begin, axis, extreme)
+    ends = (("s", None, -1, None), ("s", 1, None, None))
+    before, behind = (apply("load", begin, chain=(("index", (end,)),)) for end in ends)
+    rising = apply("all", apply("less", before, behind), axis=None, keepdims=False)
+    inputs = (g, result, x, begin)
+    masked, owned = (_branch(rule, inputs, axis, extreme) for rule in rules)
+    return item(apply("cond", rising, *inputs, then=owned, orelse=masked), 0)
+
+
+def _branch(rule: Callable[..., Node], inputs: Sequence[Node], axis: int, extreme: bool) -> Graph:
+    params = [param(node.aval, f"x{k}") for k, node in enumerate(inputs)]
+    with dimensions_of(params):
+        return Graph(params, [rule(*params, axis, extreme)], rule.__name__.strip("_"))
+
+
+def _inside(result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
+    """Which elements count for which part, which lies along an axis of its own behind theirs. A part begins at its
+    index and ends before the next one; where that is not greater, the part is one element."""
+    extent, count = x.shape[axis], begin.shape[0]
     behind = apply("load", begin, chain=(("index", (("s", 1, None, None),)),))
-    behind = apply("concatenate", behind, apply("full", extent, shape=(1,), dtype=behind.dtype), axis=0)
+    behind = apply("concatenate", behind, apply("full", size_node(extent), shape=(1,), dtype=behind.dtype), axis=0)
     end = where(apply("less", begin, behind), behind, begin + 1)
     places = apply("iota", shape=(extent, 1), axis=0, dtype=np.dtype(np.int64))
     inside = apply("logical_and", apply("less_equal", begin, places), apply("less", places, end))
-    shape = (extent, count, *(1 for _ in range(x.ndim - 1 - axis)))
-    spread = apply("reshape", g, shape=(*g.shape[:axis], 1, *g.shape[axis:]))
-    parts = where(apply("reshape", inside, shape=shape), spread, 0.0)
-    return (apply("sum", parts, axis=(axis + 1,), keepdims=False, dtype=None), None)
+    inside = apply("reshape", inside, shape=(extent, count, *(1 for _ in range(x.ndim - 1 - axis))))
+    if not extreme:
+        return inside
+    return apply("logical_and", inside, apply("equal", _along(x, axis + 1), _along(result, axis)))
+
+
+def _along(x: Node, axis: int) -> Node:
+    return apply("reshape", x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def _hits(inside: Node, axis: int, dtype: Any) -> Node:
+    return apply("sum", inside, axis=(axis,), keepdims=False, dtype=dtype)
+
+
+def _masked_back(g: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
+    inside = _inside(result, x, begin, axis, extreme)
+    g = g / _hits(inside, axis, g.dtype) if extreme else g
+    return apply("sum", where(inside, _along(g, axis), 0.0), axis=(axis + 1,), keepdims=False, dtype=None)
+
+
+def _masked_forth(t: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
+    inside = _inside(result, x, begin, axis, extreme)
+    moved = apply("sum", where(inside, _along(t, axis + 1), 0.0), axis=(axis,), keepdims=False, dtype=None)
+    return moved / _hits(inside, axis, t.dtype)
+
+
+def _owners(result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> tuple[Node, Node, Pattern]:
+    """Which elements count, the number of the part of each, and how to read parts by it."""
+    extent = x.shape[axis]
+    starts = apply("full", 0, shape=(extent,), dtype=begin.dtype)
+    starts = apply("scatter", starts, 1, begin, pattern=(("d", 0),), mode="add")
+    owner = apply("cumsum", starts, axis=0, dtype=None) - 1
+    pattern = (*(("s", None, None, None) for _ in range(axis)), ("d", 0))
+    places = apply("maximum", owner, 0)
+    owned = apply("reshape", apply("less_equal", 0, owner), shape=(extent, *(1 for _ in range(x.ndim - 1 - axis))))
+    if extreme:
+        owned = apply("logical_and", owned, apply("equal", x, apply("gather", result, places, pattern=pattern)))
+    return owned, places, pattern
+
+
+def _sums(x: Node, begin: Node, axis: int) -> Node:
+    return apply("reduceat", x, begin, ufunc="add", axis=axis, dtype=None, out=None)
+
+
+def _owned_back(g: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
+    owned, places, pattern = _owners(result, x, begin, axis, extreme)
+    g = g / _sums(apply("cast", owned, dtype=g.dtype), begin, axis) if extreme else g
+    return where(owned, apply("gather", g, places, pattern=pattern), 0.0)
+
+
+def _owned_forth(t: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
+    owned, _, _ = _owners(result, x, begin, axis, extreme)
+    return _sums(where(owned, t, 0.0), begin, axis) / _sums(apply("cast", owned, dtype=t.dtype), begin, axis)
 
 
 def _reduceat_factors(x: Aval, indices: Aval, axis: int, **_: Any) -> str:
@@ -256,12 +349,18 @@ def _reduceat_samples(rng: np.random.Generator) -> Iterable[Sample]:
     base = {"ufunc": "add", "axis": 1, "dtype": None, "out": None}
     yield Sample((rng.normal(size=(3, 4)), np.array([0, 2])), base)
     yield Sample((rng.normal(size=(4, 2)), np.array([3, 1, 1, 2])), {**base, "axis": 0})
-    yield Sample((rng.normal(size=(4,)), np.array([1, 3])), {**base, "axis": 0, "ufunc": "maximum"}, order=0)
+    for ufunc in ("maximum", "minimum", "fmin"):
+        yield Sample((rng.normal(size=(4, 2)), np.array([3, 1, 1, 2])), {**base, "axis": 0, "ufunc": ufunc}, order=1)
+    many = rng.normal(size=(90, 1))
+    for places in (np.arange(2, 80), rng.permutation(80)):
+        yield Sample((many, places), {**base, "axis": 0})
+        yield Sample((many, places), {**base, "axis": 0, "ufunc": "maximum"}, order=1)
+    yield Sample((rng.normal(size=(4,)), np.array([1, 3])), {**base, "axis": 0, "ufunc": "multiply"}, order=0)
 
 
 op(
-    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, factors=_reduceat_factors, fails=True,
-    samples=_reduceat_samples,
+    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, jvp=_reduceat_push, factors=_reduceat_factors,
+    fails=True, samples=_reduceat_samples,
 )  # fmt: skip
 
 
@@ -291,18 +390,54 @@ def _at_factors(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> str:
 
 
 def _at_rule(g: Node, out: Node, x: Node, *rest: Node, ufunc: str, pattern: Pattern) -> Any:
-    """Sums only; what other ufuncs do to an element that comes twice depends on the order."""
-    if ufunc not in ("add", "subtract"):
+    """Sums, extremes and sums of exponentials; what other ufuncs do to an element that comes twice depends on the
+    order."""
+    if ufunc not in ("add", "subtract", *_EXTREMES, *_EXPONENTS):
         return NotImplemented
     value, *indices = rest
+    if ufunc in _EXTREMES:
+        dx, dvalue = _extreme_shares_at(g, out, x, value, indices, pattern)
+        return (dx, dvalue, *(None for _ in indices))
+    if ufunc in _EXPONENTS:
+        gathered, read = (apply("gather", node, *indices, pattern=pattern) for node in (out, g))
+        dvalue = unbroadcast(read * _exponent_slope(ufunc, value, gathered), value.aval)
+        return (g * _exponent_slope(ufunc, x, out), dvalue, *(None for _ in indices))
     read = apply("gather", g, *indices, pattern=pattern)
     return (g, unbroadcast(read if ufunc == "add" else -read, value.aval), *(None for _ in indices))
 
 
+_EXPONENTS = ("logaddexp", "logaddexp2")
+
+
+def _exponent_slope(ufunc: str, x: Node, out: Node) -> Node:
+    """One where nothing was added: minus infinity, where it stayed, has no difference from itself."""
+    same = apply("equal", x, out)
+    return _SMOOTH[ufunc](where(same, 0.0, x), where(same, 0.0, out))
+
+
+def _extreme_shares_at(
+    g: Node, out: Node, x: Node, value: Node, indices: Sequence[Node], pattern: Pattern
+) -> tuple[Node, Node]:
+    """As of a reduction: equal shares for the element that was there and all that came to its place."""
+    gathered = apply("gather", out, *indices, pattern=pattern)
+    came = apply("equal", apply("cast", value, dtype=out.dtype), gathered)
+    stayed = apply("equal", x, out)
+    count = apply("cast", stayed, dtype=g.dtype)
+    count = apply("scatter", count, apply("cast", came, dtype=g.dtype), *indices, pattern=pattern, mode="add")
+    share = g / count
+    dvalue = where(came, apply("gather", share, *indices, pattern=pattern), 0.0)
+    return where(stayed, share, 0.0), unbroadcast(dvalue, value.aval)
+
+
 def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
     x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2])
-    for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 0), ("maximum", 0)):
+    for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 0)):
         yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=order)
+    for ufunc in ("maximum", "minimum", "fmax"):
+        for value in (rng.normal(size=(3, 5)), rng.normal(size=(3, 1))):
+            yield Sample((x, value, rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=1)
+    for ufunc in _EXPONENTS:
+        yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=2)
     yield Sample((x, rows, rows), {"ufunc": "negative", "pattern": (("d", 0), ("d", 1))}, order=0)
     part = (("s", 1, 2, None), ("d", 0))
     yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": part}, order=0)

@@ -172,6 +172,13 @@ def test_vecdot_takes_axis_and_keepdims():
 def slopes():
     """Functions with masks, starts and running extremes, and points of them without ties."""
     x, m = np.linspace(-1.3, 2.2, 12).reshape(3, 4), np.arange(12).reshape(3, 4) % 3 > 0
+    many = np.sin(np.arange(300.0)).reshape(100, 3)
+
+    def grouped(ufunc, x):
+        found = np.full((2, 4), 0.3)
+        ufunc.at(found, [0, 1, 0], x)
+        return found
+
     return [
         (lambda x: np.sqrt(x, where=x > 0, out=np.zeros((3, 4))).sum(), x),
         (lambda x: np.divide(1.0, x, where=m, out=x * 1).sum(), x),
@@ -181,6 +188,11 @@ def slopes():
         (lambda x: (np.maximum.accumulate(np.sin(3 * x), axis=1) ** 2).sum(), x),
         (lambda x: (np.cumprod(x) ** 2).sum(), x),
         (lambda x: (np.add.reduceat(x, [2, 0, 1], axis=1) ** 2).sum(), x),
+        (lambda x: (np.maximum.reduceat(np.sin(3 * x), [2, 0, 1], axis=1) ** 2).sum(), x),
+        (lambda x: (np.minimum.reduceat(np.sin(many @ x), np.arange(5, 95)) ** 2).sum(), x),
+        (lambda x: (np.add.reduceat(np.sin(many @ x), np.arange(5, 95)) ** 2).sum(), x),
+        (lambda x: (grouped(np.logaddexp, x) * grouped(np.logaddexp2, x * x)).sum(), x),
+        (lambda x: (grouped(np.maximum, np.sin(3 * x)) * grouped(np.minimum, x * x)).sum(), x),
         (lambda x: (np.modf(x)[0] * np.frexp(x)[0]).sum() + (np.divmod(x, 0.7)[1] ** 2).sum(), x),
         (lambda x: np.logaddexp.reduce(x.ravel()) + np.hypot.reduce(x[0]), x),
         (lambda x: (np.vecdot(x, x * x) * np.matvec(x, x[0])).sum(), x),
@@ -199,3 +211,59 @@ def test_derivatives(number):
         with np.errstate(all="ignore"):
             slope = (function(ahead) - function(behind)) / (2 * step)
         assert abs(gradient[place] - slope) <= 1e-5 * max(1.0, abs(slope)), (place, gradient[place], slope)
+
+
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+def test_extremes_of_groups_share_their_gradient(ufunc):
+    sign = 1.0 if ufunc is np.maximum else -1.0
+
+    def at(x, start):
+        start = start.copy()
+        ufunc.at(start, [0, 1, 0, 0], x)
+        return (start * np.array([6.0, 5.0, 4.0])).sum()
+
+    x, start = sign * np.array([2.0, 1.0, 2.0, 0.0]), sign * np.array([2.0, 0.5, 7.0])
+    dx, dstart = fx.grad(at, argnums=(0, 1))(x, start)
+    np.testing.assert_array_equal(dx, [2.0, 5.0, 2.0, 0.0])
+    np.testing.assert_array_equal(dstart, [2.0, 0.0, 4.0])
+    dx = fx.grad(lambda x: (ufunc.reduceat(x, [0, 3]) * np.array([6.0, 5.0])).sum())(x)
+    np.testing.assert_array_equal(dx, [3.0, 0.0, 3.0, 5.0])
+
+
+def test_weights_at_positions_that_the_run_knows_have_derivatives():
+    def softmax(x, groups):
+        e = np.exp(x)
+        return e / np.bincount(groups, weights=e, minlength=3)[groups]
+
+    x, groups, up = np.linspace(-1.0, 1.0, 6), np.array([0, 2, 0, 2, 2, 0]), np.arange(6.0)
+    p = softmax(x, groups)
+    wanted = p * (up - np.bincount(groups, p * up)[groups])
+    loss = lambda x, groups: (softmax(x, groups) * up).sum()  # noqa: E731
+    np.testing.assert_allclose(fx.grad(loss)(x, groups), wanted, rtol=1e-12)
+    np.testing.assert_allclose(fx.jvp(lambda x: loss(x, groups), (x,), (up,))[1], wanted @ up, rtol=1e-12)
+
+
+def test_a_group_that_nothing_came_to_has_the_slope_of_what_was_there():
+    def f(start, x):
+        start = start.copy()
+        np.logaddexp.at(start, [0, 0], x)
+        return start.sum()
+
+    dstart, dx = fx.grad(f, argnums=(0, 1))(np.array([-np.inf, -np.inf]), np.array([1.0, 1.0]))
+    np.testing.assert_allclose(dstart, [0.0, 1.0])
+    np.testing.assert_allclose(dx, [0.5, 0.5])
+
+
+def test_parts_of_a_long_axis_need_no_mask_of_their_number_times_its_length():
+    x, starts = np.linspace(0.0, 9.0, 200_000), np.arange(1, 200_000, 2)
+    for ufunc in (np.add, np.maximum):
+        gradient = np.asarray(fx.grad(lambda x, ufunc=ufunc: ufunc.reduceat(x, starts).sum())(x))
+        np.testing.assert_array_equal(gradient[:5], [0, 1, 1, 1, 1] if ufunc is np.add else [0, 0, 1, 0, 1])
+
+
+def test_parts_of_what_a_mask_picked_have_derivatives():
+    x = np.linspace(-1.0, 2.0, 30)
+    for ufunc in (np.add, np.maximum):
+        slope = fx.grad(lambda x, starts, ufunc=ufunc: ufunc.reduceat(x[x > 0], starts).sum())
+        gradient = np.asarray(slope(x, np.array([0, 5])))
+        assert gradient.sum() == (20 if ufunc is np.add else 2)

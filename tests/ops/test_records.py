@@ -55,7 +55,6 @@ WITHOUT_DERIVATIVE = {
     **dict.fromkeys(("iota", "random_bits", "random_uniform", "random_normal"), "no floating-point input"),
     "stop_gradient": "constant by definition",
     "local_batch_norm_grad": "in terms of whole batches it would be that of another function on several localities",
-    "native": "NumPy's own code; what should have a derivative has an op of its own",
     **dict.fromkeys(("narrow", "widen", "narrow_product", "attention", "attention_grad"), "made after differentiation"),
     **dict.fromkeys(("max_pool_places", "max_pool_spread", "room"), "made after differentiation"),
     **dict.fromkeys(("nextafter", "spacing"), "about the grid of floating-point numbers"),
