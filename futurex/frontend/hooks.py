@@ -72,6 +72,7 @@ class Runtime:
     if_ = staticmethod(control.if_)
     while_ = staticmethod(control.while_)
     for_ = staticmethod(control.for_)
+    appended = control.Appended
     if_expression = staticmethod(control.if_expression)
     and_ = staticmethod(control.and_)
     or_ = staticmethod(control.or_)

@@ -76,6 +76,16 @@ class Entry:
             return None
         return cls(Aval(aval.shape, aval.dtype), Kind.of(value).is_array, aval.weak, is_loose(value))
 
+    def entry(self, node: Node, site: Any = None) -> Tracer:
+        """An entry from its element or row of an array. Nobody may write into an array that is one; who does is told
+        ``site``."""
+        if self.python:
+            return fresh(emit("python_scalar", node, kind=node.dtype.kind))
+        made = merged_tracer(node, Kind(self.is_array), (), loose=self.loose)
+        if self.is_array:
+            made._cell.entangle(_ENTRY, site)
+        return made
+
     def joined(self, other: Entry | Tuple | None) -> Entry | None:
         if not isinstance(other, Entry) or (self.aval, self.is_array) != (other.aval, other.is_array):
             return None
@@ -113,6 +123,13 @@ def joined(entries: Iterable[Any]) -> Entry | Tuple | None:
     for kind in kinds[1:]:
         found = None if found is None else found.joined(kind)
     return found
+
+
+def share_entry(value: Any, site: Any = None) -> None:
+    """An array becomes an entry of a list: nobody may write into it any more, in either place; who does is told
+    ``site``."""
+    if isinstance(value, Tracer) and not value.is_scalar:
+        value._cell.entangle(_ENTRY, site)
 
 
 def listed(values: list[Any], site: Site) -> Any:
@@ -183,7 +200,8 @@ class TracedList:
         current().waits = True  # where a run finds no such entry, plain Python raises the list's own exception
         node = rows[index]._node
         current().remember_failing(node)  # the entry need not be read
-        return self._entry(node)
+        entry: Tracer = self.kind.entry(node)
+        return entry
 
     def _equal(self, value: Any) -> Node:
         """Which entries equal a value."""
@@ -225,14 +243,6 @@ class TracedList:
         own_container(self, "a list")
         rows = self._rows()  # slices end where the list does, as the place of an insertion
         self.rows = new_array(emit("concatenate", rows[:index]._node, row, rows[index:]._node, axis=0))
-
-    def _entry(self, node: Node) -> Tracer:
-        if self.kind.python:
-            return fresh(emit("python_scalar", node, kind=node.dtype.kind))
-        made = merged_tracer(node, Kind(self.kind.is_array), (), loose=self.kind.loose)
-        if self.kind.is_array:
-            made._cell.entangle(_ENTRY)
-        return made
 
     def _like(self, rows: Node) -> TracedList:
         return current().remember(TracedList(self.site, self.kind, new_array(rows)))
@@ -302,8 +312,7 @@ class TracedList:
         """One entry as an array of one row. An array is the list's and somebody else's: nobody may write into it."""
         value = entered(value)
         self._check(Entry.of(value))
-        if isinstance(value, Tracer) and not value.is_scalar:
-            value._cell.entangle(_ENTRY)
+        share_entry(value)
         node = raw(value)
         if node.aval.weak:
             node = emit("cast", node, dtype=node.dtype)

@@ -29,6 +29,14 @@ _NEVER = Failure(RuntimeError, ())  # of a check whose condition holds
 SAME_IN_SOME_BRANCHES = "is the same as another one in some branches only"
 
 
+@dataclass(frozen=True)
+class Collected:
+    """That lists have what the rounds of a loop with this body append as rows of an array: no other trace will take it
+    so, once somebody was found to write into an entry."""
+
+    body: Any
+
+
 class Cell:
     """Storage of one array during a trace; ``value`` is what it holds now. All views of the array share the cell.
 
@@ -59,6 +67,8 @@ class Cell:
     def write(self, value: Node) -> None:
         """Replace what the cell holds, and tell the scopes."""
         if self.entangled:
+            if isinstance(self.site, Collected):
+                current().loops.add(self.site)
             raise Escape(
                 f"a write into an array that {self.entangled}", "whether another array changes too is not known",
                 site=self.site,
@@ -145,6 +155,8 @@ class Trace:
         self.loops: set[Any] = set()  # short ones that are staged, by their bodies, and names that are read behind one
         self.rounds: dict[Any, Any] = {}  # what those of a loop were last found to change, by its body
         self.first_rounds: set[Any] = set()  # loops that need their first round by itself, and how names are before it
+        self.collected: dict[Any, Any] = {}  # what rounds of a loop append to lists, by its body
+        self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?

@@ -26,7 +26,7 @@ from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
-from futurex.frontend.trace import Capture, Cell, Trace, current, start
+from futurex.frontend.trace import Capture, Cell, Collected, Trace, current, start
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
@@ -437,6 +437,7 @@ def _collect(
     inner = [each for part, _ in parts for each in part]
     everywhere = [*result_leaves, *inner, *changed_leaves(changed)]
     everywhere = [trace.captured(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in everywhere]
+    _keep_whole(trace, everywhere)
     left = Left(everywhere)
     everywhere += left.others.values()
     trace.forget_unread(everywhere, [cell.value for cell in cells if cell.written])
@@ -476,6 +477,14 @@ def _collect(
         variant.has_log = True
         everything.append(trace.log)
     variant.graph = Graph(everything, outs, trace.name)
+
+
+def _keep_whole(trace: Trace, leaves: list[Any]) -> None:
+    """Arrays that a caller gets in a list are the very ones that rounds made, which others may have, too: no rows."""
+    sites = {leaf._cell.site for leaf in leaves if isinstance(leaf, Tracer) and isinstance(leaf._cell.site, Collected)}
+    if sites - trace.loops:
+        trace.loops |= sites
+        raise Retrace
 
 
 def _shared_cells(leaves: list[Any]) -> set[Cell]:

@@ -7,6 +7,7 @@ instead.
 
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.choices import and_, assert_, assert_not, body, if_expression, not_, or_
+from futurex.frontend.control.collected import Appended
 from futurex.frontend.control.loops import for_, while_, while_small
 from futurex.frontend.control.paths import IN_BRANCH, decided
 from futurex.frontend.control.rows import Rows, TracedRange
@@ -15,6 +16,7 @@ from futurex.frontend.control.values import UNDEF, asked, is_unknown, truth, tru
 __all__ = [
     "IN_BRANCH",
     "UNDEF",
+    "Appended",
     "Rows",
     "TracedRange",
     "and_",

@@ -13,6 +13,7 @@ import numpy as np
 from futurex.frontend.control.branches import if_
 from futurex.frontend.control.carried import FIRST_ROUND, IN_TEST, stage_loop
 from futurex.frontend.control.choices import and_, not_
+from futurex.frontend.control.collected import LEARNED, MOST, Appended, Collector
 from futurex.frontend.control.compact import COMPACT, LESS_COMPACT
 from futurex.frontend.control.paths import IN_BRANCH
 from futurex.frontend.control.rows import Rows, TracedRange
@@ -31,6 +32,7 @@ FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
 UNROLLED = 5_000  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
+FIXPOINT_TRIALS = 4  # of finding out of what types the entries are that rounds append
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
 
@@ -139,10 +141,12 @@ def _stage_acting_test(test: Callable[[], Any], body: Callable[[], Any], get: Ge
 
 
 def for_(
-    iterable: Any, body: Callable[[Any], Any], get: Get, set_: Set, names: Names, left: Callable[[], Any] | None
-) -> None:
-    """A ``for`` statement over a range, an array, or any known iterable."""
-    loop = _Loop(body, get, set_, names, left)
+    iterable: Any, body: Callable[[Any], Any], get: Get, set_: Set, names: Names, left: Callable[[], Any] | None,
+    rows: Appended | None = None,
+) -> None:  # fmt: skip
+    """A ``for`` statement over a range, an array, or any known iterable; ``rows``: what its rounds append to lists that
+    nobody looks at before it is over."""
+    loop = _Loop(body, get, set_, names, left, rows)
     if isinstance(iterable, TracedRange):
         loop.stage(iterable, lambda i: i)
         return
@@ -228,6 +232,7 @@ class _Loop:
     set_: Set
     names: Names
     left: Callable[[], Any] | None
+    rows: Appended | None = None
 
     def is_long(self, rounds: int) -> bool:
         """Is it to be staged? Few rounds are unrolled, but not around others that are loops."""
@@ -259,7 +264,7 @@ class _Loop:
                     for k in rounds[:peeled]:
                         self._round(item(k))
                     rest = TracedRange(rounds[peeled], rounds.stop, rounds.step, rounds.step > 0)
-                    self.stage(rest, item, peels=peeled < PEELED, compact=self._compact(len(rounds)))
+                    self._stage_known(rest, rounds[peeled:], item, peeled < PEELED, self._compact(len(rounds)))
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
@@ -276,6 +281,27 @@ class _Loop:
         trace.notes.append(f"the loop at {here()} is unrolled ({why})")
         return False
 
+    def _stage_known(
+        self, bounds: TracedRange, rounds: range, item: Callable[[Any], Any], peels: bool, compact: int
+    ) -> None:  # fmt: skip
+        """Stage a loop over these rounds. What they append to lists are rows of arrays, once it is known what that is.
+        """
+        if self.rows is None:
+            self.stage(bounds, item, peels=peels, compact=compact)
+            return
+        if len(rounds) > MOST:
+            raise Escape(f"a list of more than {MOST} entries", "each is one of the tree's")
+        for trial in range(FIXPOINT_TRIALS):
+            try:
+                with current().tentative():
+                    collector = Collector(self.rows, getattr(self.body, "__code__", None), rounds)
+                    self.stage(bounds, item, peels=peels, compact=compact, collector=collector)
+                    collector.deliver()
+                return
+            except Escape as escape:
+                if escape.site is not LEARNED or trial == FIXPOINT_TRIALS - 1:
+                    raise
+
     def over_rows(self, length: Any, row: Callable[[Any], Any]) -> None:
         """Rows that are known by number."""
         if isinstance(length, Tracer):
@@ -291,8 +317,20 @@ class _Loop:
         elif gone:
             return False
         else:
-            self.body(value)
+            self._run(value)
         return True
+
+    def _run(self, value: Any, collector: Collector | None = None, counter: Any = None) -> None:
+        """The body, and what it appends: to the lists, or to the rows of a loop with this counter."""
+        if self.rows is None:
+            self.body(value)
+            return
+        self.rows.begin()
+        self.body(value)
+        if collector is None:
+            self.rows.settle()
+        else:
+            collector.finish(counter)
 
     def unroll(self, values: Iterable[Any], rounds: int = 0) -> None:
         """Every round by itself. ``rounds``: how many there are, of a loop that could be staged."""
@@ -307,8 +345,9 @@ class _Loop:
                     return
 
     def stage(
-        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0
-    ) -> None:
+        self, bounds: TracedRange, item: Callable[[Any], Any], peels: bool = False, compact: int = 0,
+        collector: Collector | None = None,
+    ) -> None:  # fmt: skip
         """A range loop is a while loop with a counter."""
         counter = [fresh(emit("python_scalar", node_of(bounds.start), kind="i"))]
         fixed = None if callable(bounds.stop) else node_of(bounds.stop)
@@ -322,7 +361,7 @@ class _Loop:
         def step() -> None:
             if rounds:
                 current().counters[counter[0]._node] = rounds
-            self.body(item(counter[0]))
+            self._run(item(counter[0]), collector, counter[0])
             counter[0] = fresh(emit("add", counter[0]._node, node_of(bounds.step)))
 
         def get() -> State:

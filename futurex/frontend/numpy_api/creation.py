@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend.control.collected import blocks
 from futurex.frontend.elements import as_element
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.memory import laid_out, lying
@@ -127,8 +128,9 @@ def stack_nested(values: list[Any], dtype: np.dtype[Any] | None = None) -> Node:
         f"{parts[0].ndim or 1} dimensions: {sorted({part.shape for part in parts}, key=str)}",
     )
     dtype = np.result_type(*(np.dtype(part.dtype) for part in parts))
-    rows = [emit("reshape", as_dtype(part, dtype), shape=(1, *part.shape)) for part in parts]
-    return emit("concatenate", *rows, axis=0)
+    rows = blocks(parts, lambda part: emit("reshape", part, shape=(1, *part.shape)))
+    rows = [as_dtype(part, dtype) for part in rows]
+    return rows[0] if len(rows) == 1 and len(parts) > 1 else emit("concatenate", *rows, axis=0)
 
 
 def _entry(value: Any, dtype: np.dtype[Any]) -> Node:

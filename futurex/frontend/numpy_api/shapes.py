@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import array_utils
 
+from futurex.frontend.control.collected import blocks
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.creation import as_dtype, as_shape, of_one_shape
 from futurex.frontend.numpy_api.registry import handles
@@ -136,6 +137,11 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
         raise ValueError("need at least one array to stack")
     of_one_shape([part._node for part in parts], "all input arrays must have the same shape")
     axis = operator.index(axis)
+    together = blocks([part._node for part in parts], lambda node: emit("reshape", node, shape=(1, *node.shape)))
+    if len(together) < len(parts) and -1 - parts[0].ndim <= axis <= parts[0].ndim:  # rows that a loop collected
+        stacked = concatenate(list(map(new_array, together)), 0, dtype=dtype, casting=casting)
+        turned = moveaxis(stacked, 0, axis).copy() if axis else stacked
+        return turned if out is None else concatenate([turned], axis, out, casting=casting)
     return concatenate([expand_dims(part, axis) for part in parts], axis, out, dtype=dtype, casting=casting)
 
 

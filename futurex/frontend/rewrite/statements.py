@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from futurex.frontend.rewrite import lifetimes
+from futurex.frontend.rewrite import collecting, lifetimes
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.patterns import match_as_ifs
 from futurex.frontend.rewrite.syntax import (
@@ -134,6 +134,7 @@ class Rewriter(Expressions):
         parameters = [*node.args.posonlyargs, *node.args.args]
         self.first.append(parameters[0].arg if parameters else "")
         lifetimes.find(node)
+        collecting.find(node)
         node.body = self._block(node.body, tail=not contains(node.body, YIELDS)) or [ast.Pass()]
         self.first.pop()
         self.scopes.pop()
@@ -398,6 +399,7 @@ class Rewriter(Expressions):
         targets = [node.target] if isinstance(node, ast.For) else []
         names = [name for name in self._state([*targets, *node.body], flags) if name not in lifetimes.own(node)]
         head: list[ast.stmt] = [assign(name, ast.Constant(False)) for name in flags if not name.endswith("_value")]
+        rows = self._collected(node, head)
         statements = self._block(node.body, loop=stem if leaves else "")
         left = thunk(load(f"{stem}_left")) if leaves else ast.Constant(None)
         accessors, get, set_ = self._accessors(names)
@@ -406,12 +408,32 @@ class Rewriter(Expressions):
             item = self.fresh("item")
             take = ast.Assign([node.target], load(item))
             body = self._branch(names, "body", [*self._assignment(take), *statements], [item])
-            call = fx("for_", self.visit(node.iter), load(body.name), *ends)
+            call = fx("for_", self.visit(node.iter), load(body.name), *ends, *rows)
         else:
             body = self._branch(names, "body", statements, [])
             call = fx("while_", thunk(self.visit_test(node.test)), load(body.name), *ends)
         out: list[ast.stmt] = [*head, *self._declare(names), *accessors, body, ast.Expr(call)]
         return [self._placed(new, node) for new in out]
+
+    def _collected(self, node: ast.For | ast.While, head: list[ast.stmt]) -> list[ast.expr]:
+        """What gets the entries that rounds append to lists which nobody looks at meanwhile; none where there are no
+        such lists. How they are appended goes into ``head``."""
+        lists = collecting.collected(node)
+        if not lists:
+            return []
+        rows, entry = self.fresh("rows"), f"{OWN}entry"
+        for k, statement in enumerate(node.body):
+            found = collecting.appended(statement)
+            if found is not None and found[0] in lists:
+                put = ast.Attribute(load(rows), "put", ast.Load())
+                call = ast.Call(put, [ast.Constant(lists.index(found[0])), self.visit(found[1])], [])
+                node.body[k] = self._placed(ast.Expr(Ready(call)), statement)
+        appends: list[ast.expr] = []
+        for name in lists:
+            method = fx("getattr_", load(name), ast.Constant("append"))
+            appends.append(ast.Lambda(arguments([entry]), fx("call", method, load(entry))))
+        head.append(assign(rows, fx("appended", *appends)))
+        return [load(rows)]
 
     # -- statements --------------------------------------------------------------------------------------------------
 
