@@ -133,7 +133,7 @@ def test_an_escape_says_what_and_why():
 def unrolled(x):
     out = []
     for i in range(30):
-        out.append(x[i % 3])
+        out.append(x[len(out) % 3] * i)
     return out[-1]
 
 

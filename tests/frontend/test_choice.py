@@ -312,7 +312,7 @@ def test_a_long_run_of_many_operations_on_small_arrays_has_the_choice(long_ones)
         for _ in range(20):
             x = np.linalg.inv(x) @ np.sort(x, axis=0) - np.linalg.solve(x, x.T) + np.cumprod(x * 0.5, axis=1)
             x = x / np.abs(x).max() + 3 * np.eye(3)
-            found.append(np.linalg.eigvalsh(x + x.T))
+            found += [np.linalg.eigvalsh(x + x.T)]
         return np.array(found)
 
     f, x = fx.futurize(many), np.eye(3) + 0.1

@@ -59,6 +59,17 @@ def other_axes(x):
     return np.stack(outs, axis=1), np.stack(outs, -1), np.concatenate(outs), np.vstack(outs), np.stack(outs[3:9])
 
 
+def by_steps(x):
+    up, down, high = [], [], []
+    for k in range(0, 60, 3):
+        up.append(x[k % 5] * k)
+    for k in range(30, -10, -2):
+        down.append(x[k % 5] + k)
+    for k in range(70, 99):
+        high.append(x * k)
+    return np.array(up), np.array(down), np.array(high)
+
+
 def with_others_between(x):
     outs = [x]
     for k in range(20):
@@ -82,7 +93,10 @@ def truth(x):
     return np.array(outs), sum(outs)
 
 
-WHOLE = [recurrent, numbers, python_numbers, inside_another, other_axes, with_others_between, types_that_change, truth]
+WHOLE = [
+    recurrent, numbers, python_numbers, inside_another, other_axes, by_steps, with_others_between, types_that_change,
+    truth,
+]  # fmt: skip
 
 
 def one_array(x):

@@ -49,8 +49,8 @@ class Collector:
         self.rows, self.code, self.rounds, self.site = rows, code, rounds, Collected(code)
         if self.site in current().loops:
             raise Escape("a list that a loop adds to", "somebody writes into its entries")
-        near = rounds.step == 1 and 0 <= rounds.start <= _NEAR
-        self.first = rounds.start if near else 0
+        self.near = rounds.step == 1 and 0 <= rounds.start <= _NEAR
+        self.first = rounds.start if self.near else 0
         self.kinds: tuple[tuple[int, Entry], ...] | None = current().collected.get(code)
         count = self.first + len(rounds)
         self.arrays = [new_array(_zeros(count, kind)) for _, kind in self.kinds or ()]
@@ -62,7 +62,7 @@ class Collector:
         if self.kinds is None or not _fits(found, self.kinds):
             current().collected[self.code] = found if self.kinds is None else _joined(found, self.kinds)
             raise Escape("a list that a loop adds to", "what it adds was not known", site=LEARNED)
-        place: Any = counter if self.first == self.rounds.start else (counter - self.rounds.start) // self.rounds.step
+        place: Any = counter if self.near else (counter - self.rounds.start) // self.rounds.step
         for (_, value), array in zip(put, self.arrays, strict=True):
             share_entry(value, self.site)
             array[place] = fresh(strong(raw(value)))
