@@ -18,6 +18,7 @@ CASES = {
     "chain": "elementwise chain of six functions, 1e6 float32",
     "loop": "a recurrence of 1e5 rounds over scalars",
     "heat": "NumPy program: heat on 300 x 300, 50 steps",
+    "recurrent": "gradient of a recurrent network whose 100 rounds append to a list",
     "mlp-sgd": "training step: MLP 784-512-512-10, batch 128, SGD",
     "har-adam": "training step: HAR 1-D CNN, batch 128, Adam",
 }
@@ -39,6 +40,21 @@ def recurrence(x: Any) -> Any:
     for k in range(ROUNDS):
         total = total * 0.5 + x[k % 100] * k
     return total
+
+
+def network(xp: Any, w: Any, u: Any, x: Any) -> Any:
+    """Return a number that is made of the states of all rounds."""
+    h, states = xp.zeros(len(w)), []
+    for t in range(len(x)):
+        h = xp.tanh(w @ h + u @ x[t])
+        states.append(h)
+    return (xp.stack(states) ** 2).mean()
+
+
+def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Those of a state of 32 numbers, of 8 inputs, and the inputs of 100 rounds."""
+    rng = np.random.default_rng(0)
+    return 0.1 * rng.standard_normal((32, 32)), rng.standard_normal((32, 8)), rng.standard_normal((100, 8))
 
 
 def _plate() -> np.ndarray:
@@ -95,13 +111,16 @@ class Futurex(_First):
     def prepare(self) -> None:
         import futurex as fx
 
-        self._futurize = fx.futurize
+        self._futurize, self._gradient = fx.futurize, fx.grad
 
     def build(self) -> Callable[[], Any]:
         if self.case == "loop":
             f, x = self._futurize(recurrence), np.linspace(0.0, 1.0, 100)
         elif self.case == "heat":
             f, x = self._futurize(heat), _plate()
+        elif self.case == "recurrent":
+            x, *others = _weights()
+            f = self._futurize(self._gradient(lambda w: network(np, w, *others)))
         else:
             f, x = self._futurize(lambda x: chain(np, x)), _values()
         return lambda: f(x).result()
@@ -115,7 +134,7 @@ class Jax(_First):
     def prepare(self) -> None:
         import jax
 
-        jax.config.update("jax_enable_x64", self.case in ("loop", "heat"))
+        jax.config.update("jax_enable_x64", self.case in ("loop", "heat", "recurrent"))
         self._jax = jax
 
     def build(self) -> Callable[[], Any]:
@@ -134,6 +153,9 @@ class Jax(_First):
 
             def function(u: Any) -> Any:
                 return jax.lax.fori_loop(0, 50, round_, u)
+        elif self.case == "recurrent":
+            x, *others = map(jnp.asarray, _weights())
+            function = jax.grad(lambda w: network(jnp, w, *others))
         else:
             x = jnp.asarray(_values())
 
@@ -153,7 +175,7 @@ class Torch(_First):
     def prepare(self) -> None:
         import torch
 
-        if self.case in ("loop", "heat"):
+        if self.case in ("loop", "heat", "recurrent"):
             raise ImportError("torch.compile unrolls the loop")
         self._torch = torch
 
@@ -168,7 +190,9 @@ class Numpy(_First):
     """The functions as they are."""
 
     def prepare(self) -> None:
-        """NumPy is there."""
+        """NumPy is there, without derivatives."""
+        if self.case == "recurrent":
+            raise ImportError("NumPy has no derivatives")
 
     def build(self) -> Callable[[], Any]:
         if self.case == "heat":
