@@ -229,9 +229,18 @@ def two_loops(x):
     return np.stack(outs)
 
 
+def that_lie_otherwise(x):
+    outs, backwards = [], []
+    for k in range(30):
+        outs.append((x.reshape(5, 1) * np.arange(3.0) * k).T)
+        backwards.append((x * k)[::-1])
+    return np.stack(outs).ravel("K"), np.stack(outs).flags.c_contiguous, backwards[3].flags.c_contiguous
+
+
 OTHERS = [
-    one_array, written_behind, written_before, entries_written, of_two_lists, rows_of_a_matrix, read_meanwhile,
-    now_and_then, left_early, of_two_types, another_name, a_function_that_looks, no_numbers, pairs, two_loops,
+    that_lie_otherwise, one_array, written_behind, written_before, entries_written, of_two_lists,
+    rows_of_a_matrix, read_meanwhile, now_and_then, left_early, of_two_types, another_name,
+    a_function_that_looks, no_numbers, pairs, two_loops,
 ]  # fmt: skip
 
 
@@ -261,6 +270,18 @@ def test_results_are_numpys(f):
 @pytest.mark.parametrize("f", WHOLE, ids=lambda f: f.__name__)
 def test_the_loop_is_one_of_the_tree(f):
     assert not [note for note in fx.futurize(f).trace(X).notes if "unrolled" in note]
+
+
+def test_stack_refuses_what_numpy_refuses():
+    def f(x):
+        outs = []
+        for k in range(30):
+            outs.append(x * k)
+        return np.stack(outs, out=np.zeros((30, 5)), dtype="f8")
+
+    for refused in (f, lambda x: np.concatenate([x, x], out=np.zeros(10), dtype="f8")):
+        with pytest.raises(TypeError, match="only takes `out` or `dtype`"):
+            fx.futurize(refused, escape="error")(X).result()
 
 
 @pytest.mark.parametrize("given", ["all", "one", "in an object"])

@@ -8,9 +8,10 @@ from typing import Any
 
 from futurex.frontend.control.values import raw
 from futurex.frontend.errors import Escape
+from futurex.frontend.layout import is_contiguous
 from futurex.frontend.lists import Entry, share_entry
 from futurex.frontend.trace import Collected, current, emit
-from futurex.frontend.tracer import entered, fresh, new_array, strong
+from futurex.frontend.tracer import Tracer, entered, fresh, new_array, strong
 from futurex.tree.node import Node
 
 LEARNED = object()
@@ -87,6 +88,10 @@ def _kind(value: Any) -> Entry:
     found = Entry.of(value)
     if not isinstance(found, Entry):
         raise Escape("a list of what are no numbers or arrays of one type", "no array holds it")
+    if isinstance(value, Tracer) and value.ndim:
+        strides = value.strides_in_memory
+        if strides is not None and not is_contiguous(value.aval, strides):
+            raise Escape("a list of arrays that lie otherwise than as rows", "what is made of them lies as they do")
     return found
 
 

@@ -107,6 +107,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
 
 @handles(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    if out is not None and dtype is not None:
+        raise TypeError("concatenate() only takes `out` or `dtype` as an argument, but both were provided.")
     given = [*arrays]
     tracers = [as_tracer(part) for part in given]
     parts = [part._node for part in tracers]
@@ -138,10 +140,10 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     of_one_shape([part._node for part in parts], "all input arrays must have the same shape")
     axis = operator.index(axis)
     together = blocks([part._node for part in parts], lambda node: emit("reshape", node, shape=(1, *node.shape)))
-    if len(together) < len(parts) and -1 - parts[0].ndim <= axis <= parts[0].ndim:  # rows that a loop collected
+    inside = -1 - parts[0].ndim <= axis <= parts[0].ndim
+    if len(together) < len(parts) and inside and out is None:  # rows that a loop collected
         stacked = concatenate(list(map(new_array, together)), 0, dtype=dtype, casting=casting)
-        turned = moveaxis(stacked, 0, axis).copy() if axis else stacked
-        return turned if out is None else concatenate([turned], axis, out, casting=casting)
+        return moveaxis(stacked, 0, axis).copy() if axis else stacked
     return concatenate([expand_dims(part, axis) for part in parts], axis, out, dtype=dtype, casting=casting)
 
 

@@ -10,22 +10,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from futurex.frontend.rewrite.syntax import SCOPES, YIELDS, contains, exits
-
-_LATE = (*SCOPES, ast.GeneratorExp)  # what may read a name later than where it stands
-_LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir", "globals"))
+from futurex.frontend.rewrite.syntax import LATE, LOOKS, YIELDS, contains, exits
 
 
 def find(function: ast.FunctionDef) -> None:
     """Mark each ``for`` of a function with the lists that its rounds only append to: :func:`collected`."""
     names = set(_names(function.body))
-    if contains(function.body, YIELDS) or names & _LOOKS:
+    if contains(function.body, YIELDS) or names & LOOKS:
         return
     shared = {
         name for node in ast.walk(function) if node is not function
         for name in (node.names if isinstance(node, ast.Global | ast.Nonlocal) else [])
     }  # fmt: skip
-    late = {name for node in ast.walk(function) if isinstance(node, _LATE) and node is not function
+    late = {name for node in ast.walk(function) if isinstance(node, LATE) and node is not function
             for name in _names([node])}  # fmt: skip
     _mark(function.body, shared | late)
 

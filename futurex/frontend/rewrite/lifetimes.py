@@ -14,13 +14,11 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from futurex.frontend.rewrite.syntax import SCOPES, YIELDS, children, contains, declared, exits, stored
+from futurex.frontend.rewrite.syntax import LATE, LOOKS, YIELDS, children, contains, declared, exits, stored
 
 Names = frozenset[str]
 NONE: Names = frozenset()
-_LATE = (*SCOPES, ast.GeneratorExp)  # what may read a name later than where it stands
 _BINDERS = (ast.NamedExpr, ast.ExceptHandler, ast.alias, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
-_LOOKS = ("locals", "vars", "eval", "exec", "dir", "globals")
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,11 @@ def find(function: ast.FunctionDef) -> None:
     """Mark each ``for`` and ``while`` of a function with the names that are its rounds' own: :func:`own`."""
     body = function.body
     names = {node.id for node in _walk(body) if isinstance(node, ast.Name)}
-    if contains(body, YIELDS) or names.intersection(_LOOKS):
+    if contains(body, YIELDS) or names & LOOKS:
         return
     shared = declared(body, ast.Nonlocal) | declared(body, ast.Global)
     for node in _walk(body):
-        if isinstance(node, _LATE):
+        if isinstance(node, LATE):
             shared |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
             shared |= {each.name for each in ast.walk(node) if hasattr(each, "name") and isinstance(each.name, str)}
             shared |= {name for each in ast.walk(node) if isinstance(each, ast.Nonlocal) for name in each.names}

@@ -13,6 +13,8 @@ OWN = "__fx_"  # what the rewriter names begins with it
 OPAQUE = (ast.With, ast.Try, ast.TryStar, ast.AsyncWith, ast.AsyncFor)
 YIELDS = (ast.Yield, ast.YieldFrom)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+LATE = (*SCOPES, ast.GeneratorExp)  # what may read a name later than where it stands
+LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir", "globals"))  # who may read any name
 
 
 def arguments(names: Iterable[str]) -> ast.arguments:

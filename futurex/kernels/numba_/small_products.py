@@ -137,11 +137,9 @@ class _Writer:
         form = self.form
         if count == 1 or not source.turned:
             return self._load(kind, source, str(k), str(first))
-        vector = "poison"
-        for lane in range(count):
-            value = self._load(form.element, source, str(k), str(first + lane))
-            vector = self.code.do(f"insertelement {kind} {vector}, {form.element} {value}, i64 {lane}")
-        return vector
+        return self.code.beside(
+            kind, [self._load(form.element, source, str(k), str(first + lane)) for lane in range(count)]
+        )
 
     def _load(self, kind: str, operand: _Operand, row: str, column: str) -> str:
         """What begins at an element."""
