@@ -464,6 +464,8 @@ class Tracer:
             return
         from futurex.frontend.numpy_api.registry import SETTERS, missing
 
+        if self.is_scalar:  # nothing of them can be set
+            raise missing(self, lambda like: setattr(like, name, value))
         if name in ("real", "imag"):
             getattr(self, name)._write(value)
         elif name in SETTERS:
@@ -537,8 +539,13 @@ def entered(value: Any) -> Any:
 
 
 def as_tracer(value: Any) -> Tracer:
-    """A traced or concrete array as a tracer; arrays from outside share their storage with it."""
+    """A traced or concrete array as a tracer; arrays from outside share their storage with it.
+
+    A scalar of NumPy's stays one: functions that make views of arrays give scalars for it.
+    """
     value = entered(value)
+    if isinstance(value, np.generic):
+        return fresh(const(value))
     return value if isinstance(value, Tracer) and not value.aval.weak else new_array(node_of(value))
 
 

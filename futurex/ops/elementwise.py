@@ -135,6 +135,46 @@ def _sign_rule(g: Node, out: Node, x: Node) -> tuple[Node | None]:
     return (where(apply("equal", size, 0.0), 0.0, turned),)
 
 
+_SAME_SQUARES = frozenset(("sum", "sum_to", "divide", "cast", "reshape", "transpose", "broadcast_to", "load"))
+"""Operations whose first operand is a sum of squares where their result is one."""
+
+
+def _is_of_squares(x: Node) -> bool:
+    """Is it a sum or mean of squares of real numbers, whose root has a corner at zero?"""
+    left = [x]
+    while left:
+        node = left.pop()
+        if node.dtype.kind == "c":
+            return False
+        if node.op == "square" or (node.op == "multiply" and node.inputs[0] is node.inputs[1]):
+            continue
+        if node.op in ("power", "scalar_power") and node.inputs[1].op == "const":
+            if np.all(node.inputs[1].value == 2):
+                continue
+            return False
+        if node.op == "add":
+            left += node.inputs
+        elif node.op in _SAME_SQUARES:
+            left.append(node.inputs[0])
+        else:
+            return False
+    return True
+
+
+def flat_at_zero(norm: Node) -> Node:
+    """What a norm's derivative divides by: at zero, where it has a corner, a norm counts as flat."""
+    return where(apply("equal", norm, 0.0), math.inf, norm)
+
+
+def _sqrt_rule(g: Node, out: Node, x: Node) -> tuple[Node]:
+    return (g * 0.5 / (flat_at_zero(out) if _is_of_squares(x) else out),)
+
+
+def _hypot_rule(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    size = flat_at_zero(out)
+    return g * x / size, g * y / size
+
+
 def _power_fails(node: Node) -> bool:
     """Integers to negative integer powers are errors."""
     exponent = node.inputs[1]
@@ -185,7 +225,7 @@ _row(np.log, lambda g, out, x: (g / x,), 0.3, 3.0, kinds="fc", flops=10)
 _row(np.log2, lambda g, out, x: (g / (x * LN2),), 0.3, 3.0, kinds="fc", flops=10)
 _row(np.log10, lambda g, out, x: (g / (x * LN10),), 0.3, 3.0, kinds="fc", flops=10)
 _row(np.log1p, lambda g, out, x: (g / (x + 1.0),), -0.5, 2.0, kinds="fc", flops=10)
-_row(np.sqrt, lambda g, out, x: (g * 0.5 / out,), 0.3, 3.0, kinds="fc", flops=4)
+_row(np.sqrt, _sqrt_rule, 0.3, 3.0, kinds="fc", flops=4)
 _row(np.cbrt, lambda g, out, x: (g / (3.0 * out * out),), 0.3, 3.0, flops=10)
 _row(np.square, lambda g, out, x: (g * 2.0 * x,), kinds="fic")
 _row(np.reciprocal, lambda g, out, x: (-g * out * out,), 0.5, 2.0, kinds="fc", flops=4)
@@ -196,7 +236,7 @@ _row(np.arcsin, lambda g, out, x: (g / apply("sqrt", 1.0 - x * x),), -0.7, 0.7, 
 _row(np.arccos, lambda g, out, x: (-g / apply("sqrt", 1.0 - x * x),), -0.7, 0.7, kinds="fc", flops=10)
 _row(np.arctan, lambda g, out, x: (g / (x * x + 1.0),), kinds="fc", flops=10)
 _row(np.arctan2, lambda g, out, x, y: (g * y / (x * x + y * y), -g * x / (x * x + y * y)), 0.5, 2.0, flops=20)
-_row(np.hypot, lambda g, out, x, y: (g * x / out, g * y / out), 0.5, 2.0, flops=8)
+_row(np.hypot, _hypot_rule, 0.5, 2.0, flops=8)
 _row(np.sinh, lambda g, out, x: (g * apply("cosh", x),), kinds="fc", flops=10)
 _row(np.cosh, lambda g, out, x: (g * apply("sinh", x),), kinds="fc", flops=10)
 _row(np.tanh, lambda g, out, x: (g * (1.0 - out * out),), kinds="fc", flops=10)

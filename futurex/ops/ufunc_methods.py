@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.ops.elementwise import unbroadcast, where
+from futurex.ops.elementwise import flat_at_zero, unbroadcast, where
 from futurex.ops.index import Pattern, fancy_index, gather_aval
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.ops.special import ufunc_named
@@ -111,7 +111,7 @@ def _reduce_rule(
 _SMOOTH = {
     "logaddexp": lambda x, out: apply("exp", x - out),
     "logaddexp2": lambda x, out: apply("exp2", x - out),
-    "hypot": lambda x, out: x / out,
+    "hypot": lambda x, out: x / flat_at_zero(out),
 }
 """What the result of such a reduction changes by with one of its elements."""
 

@@ -112,6 +112,34 @@ def a_scalar_without_dimensions_stays_one(x, a):
     return values, [isinstance(value, np.generic) for value in values]
 
 
+@cases(np.array([0.5, 2.0]))
+def views_of_a_scalar_whose_value_is_known_are_scalars(x):
+    known = np.sin(2.0)
+    values = np.real(known), np.imag(known), np.transpose(known), np.squeeze(known), np.moveaxis(known, [], [])
+    return x, values, [isinstance(value, np.generic) for value in values]
+
+
+@cases(np.array([0.5, 2.0]))
+def what_is_written_through_a_scalars_flat_iterator_does_not_change_it(x):
+    total = x.sum()
+    elements = total.flat
+    elements[0] = 9.0
+    total.flat[::2] = 7.0
+    return total, elements[0], np.asarray(total).flat[0]
+
+
+@cases(np.array([0.5, 2.0]))
+@cases(np.array([1 + 2j, 3]))
+def a_scalar_has_nothing_that_can_be_set(x):
+    told = []
+    for name in ("flat", "real", "shape"):
+        try:
+            setattr(x[0], name, 3)
+        except AttributeError as error:
+            told.append(str(error))
+    return told
+
+
 @cases(np.array([0.5, 2.0]), staged=False)
 @cases(np.array([3, 1], "i4"), staged=False)
 def what_only_arrays_have(x):

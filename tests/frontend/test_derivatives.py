@@ -228,3 +228,26 @@ def test_few_functions_that_hold_something_are_held_by_their_derivatives():
 def test_second_derivatives_of_products_and_powers_at_zero(function, at, expected):
     found = fx.hessian(lambda x: function(x))(np.array(at))
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x: np.hypot(x[0], x[1]), lambda x: np.hypot.reduce(x), np.std, lambda x: np.std(x[:1]),
+        lambda x: np.sqrt(np.sum(x * x)), lambda x: np.sqrt(x[0] ** 2 + x[1] ** 2), lambda x: np.sqrt(np.mean(x**2)),
+        np.linalg.norm,
+    ],
+)  # fmt: skip
+def test_norms_are_flat_at_zero(norm):
+    """A root of squares has a corner there, and the derivative that autograd multiplies by zero is infinite."""
+    zero = np.zeros(2)
+    np.testing.assert_array_equal(np.asarray(fx.grad(norm)(zero)), zero)
+    np.testing.assert_array_equal(np.asarray(fx.jvp(norm, (zero,), (np.array([1.0, -2.0]),))[1]), 0)
+    x = np.array([0.3, -0.4])
+    expected = [(norm(x + step) - norm(x - step)) / 2e-6 for step in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(np.asarray(fx.grad(norm)(x)), expected, atol=1e-8)
+
+
+def test_a_root_of_anything_else_is_steep_at_zero():
+    assert np.isinf(np.asarray(fx.grad(lambda x: np.sqrt(x))(0.0)))
+    assert np.isinf(np.asarray(fx.grad(lambda x: np.sqrt(x + x))(0.0)))

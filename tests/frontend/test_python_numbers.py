@@ -203,3 +203,15 @@ def test_what_math_takes_for_an_int(function, value):
 @pytest.mark.parametrize("function", [lambda n: n >> -1, lambda n: n << -1, lambda n: (n > 1) >> -1])
 def test_shifts_by_a_negative_constant(function):
     check(lambda x: (function(int(x[0])), x + 1), np.array([2.0]))
+
+
+@pytest.mark.filterwarnings("error:a kernel was not compiled")
+@pytest.mark.parametrize("code", ["u1", "u4", "u8", "i2", "f4", "?"])
+def test_items_of_all_types_are_numbers_of_code(code):
+    def program(x):
+        return x.item(0), x.item(1) * 2 + x.sum(), np.modf(x.item(1))
+
+    x = np.array([3, 1, 0]).astype(code)
+    staged = fx.futurize(program)
+    fx.precompile(staged, x)
+    assert agree(bits(plain(staged(x))), bits(program(x)))

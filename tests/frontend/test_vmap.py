@@ -155,10 +155,17 @@ def talking_and_writing(x, shared):
     return x.sum() + shared.sum()
 
 
+def adding(x, shared):
+    shared += 1
+    print("x is", x)
+    return x.sum() * len(shared) + shared.sum()
+
+
 def test_what_a_loop_over_the_examples_writes_the_caller_does_not_see():
     xs, shared = np.arange(6.0).reshape(3, 2), np.ones(2)
     mapped = fx.vmap(talking_and_writing, in_axes=(0, None))
     np.testing.assert_array_equal(np.asarray(mapped(xs, shared)), [20, 22, 24])
+    np.testing.assert_array_equal(np.asarray(fx.vmap(adding, in_axes=(0, None))(xs, shared)), [6, 14, 22])
     assert "plain NumPy" in mapped.explain()
     np.testing.assert_array_equal(xs, np.arange(6.0).reshape(3, 2))
     np.testing.assert_array_equal(shared, np.ones(2))

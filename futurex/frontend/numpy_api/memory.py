@@ -127,7 +127,7 @@ class Flat:
 
     def __init__(self, array: Tracer) -> None:
         of_known_shape(array, "the flat iterator")
-        self.base = array
+        self.base = new_array(array._node) if array.is_scalar else array  # a scalar's is over an array of its own
 
     def __len__(self) -> int:
         return self.base.size

@@ -71,15 +71,9 @@ class _Mapped(Transform):
         if size == 0:
             raise ValueError("vmap of a function that cannot be staged needs at least one example")
         results = []
-        leaves = [  # what the function writes the caller's arrays do not see, as in a tree
-            np.array(leaf) if axis is not None or isinstance(leaf, np.ndarray) else leaf
-            for leaf, axis in zip(leaves, axes, strict=True)
-        ]
+        leaves = [leaf if axis is None else np.array(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
         for k in range(size):
-            own = [
-                leaf if axis is None else leaf[(slice(None),) * (axis % leaf.ndim) + (k,)]
-                for leaf, axis in zip(leaves, axes, strict=True)
-            ]
+            own = [_of_example(leaf, axis, k) for leaf, axis in zip(leaves, axes, strict=True)]
             example, keywords = unflatten(structure, own)
             results.append(flatten(self.function(*example, **keywords)))
         nest = results[0][1]
@@ -157,6 +151,13 @@ def spread_axes(entry: Axes, structure: Structure, name: str) -> list[int | None
 
 
 _MISSING = object()
+
+
+def _of_example(leaf: Any, axis: int | None, k: int) -> Any:
+    """What an example may write into: neither the caller's arrays nor other examples see it, as in a tree."""
+    if axis is not None:
+        return leaf[(slice(None),) * (axis % leaf.ndim) + (k,)]
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _size(leaves: Sequence[Any], axes: Sequence[int | None], paths: Sequence[str]) -> int:

@@ -259,7 +259,7 @@ def checked(function: Function, word: str, x: str, y: str) -> str:
 
 def python_scalar(function: Function, value: Scalar, kind: str) -> Scalar:
     """``float(x)``, ``int(x)`` and ``bool(x)``."""
-    target = {"f": _FLOAT, "i": _INT, "b": _BOOL, "c": _COMPLEX}[kind]
+    target = {"f": _FLOAT, "i": _INT, "u": _INT, "b": _BOOL, "c": _COMPLEX}[kind]
     if target == _INT and value.dtype == np.dtype(np.uint64):
         function.fail_if(function.emit(f"icmp slt i64 {value.register}, 0"))
         return Scalar(value.register, _INT, True)
