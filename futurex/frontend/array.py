@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from futurex.frontend.tracebacks import folds, settle
+from futurex.kernels.copies import in_c_order
 from futurex.runtime.futures import Done, Future, Resident
 from futurex.tree.aval import Aval, aval_of
 from futurex.tree.pytree import leaf
@@ -156,6 +157,8 @@ class Array:
         else:
             return future if self._view is None else self.as_future()
         if self._view is None:
+            if type(value) is np.ndarray and not value.flags.c_contiguous and future.private():
+                future.replace(value := in_c_order(value))  # what lies otherwise would be copied at every call
             return value
         return self._view(value.host() if isinstance(value, Resident) else value)
 

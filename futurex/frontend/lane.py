@@ -18,7 +18,7 @@ from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
 from futurex.frontend.variants import Output, Variant
-from futurex.kernels.addresses import IN_ORDER
+from futurex.kernels.addresses import ALIGNED, IN_ORDER
 from futurex.ops.streams import GENERATORS, bits_of
 from futurex.runtime.futures import OWN_REFERENCES, Done, Resident
 from futurex.tree.pytree import Structure
@@ -56,7 +56,10 @@ class Lane:
         same = variant.inputs == list(range(len(variant.leaves)))
         self.inputs = None if same else variant.inputs
         takes = any(key[0] is Array for key in variant.leaves)
-        self.fits = not (takes or variant.gives or variant.captures)
+        apart = [variant.leaves[k][0] is np.ndarray and len(variant.leaves[k]) > 3 for k in variant.inputs]
+        self.fits = not (takes or variant.gives or variant.captures) and all(
+            k in variant.turned for k, strided in enumerate(apart) if strided
+        )
         self.names = tuple(variant.gives.values())
         self.take = _take(variant) if takes or variant.gives else None
         self.read = 0
@@ -163,12 +166,12 @@ class _Matcher:
             raise _Unsure
         test = f"type({name}) is {self._constant(kind)}"
         if kind is np.ndarray:
-            if len(values) != 2:
-                raise _Unsure
             self._arrays.append(name)
-            dtype, shape = map(self._constant, values)
+            dtype, shape = map(self._constant, values[:2])
             test = f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {shape}"
-            test += f" and {name}.flags.num & {IN_ORDER} == {IN_ORDER}"
+            test += f" and {name}.flags.num & {IN_ORDER} == {IN_ORDER}" if len(values) == 2 else (
+                f" and {name}.strides == {self._constant(values[2])} and {name}.flags.num & {ALIGNED}"
+            )  # fmt: skip
         elif kind is Array:
             aval = self._constant(leaf.aval)
             test = f"type({name}) is Array and {name}._is_array is {leaf._is_array}"
@@ -200,7 +203,7 @@ def _take(variant: Variant) -> Take:
         lines += [f" f{k} = x{k}._future", f" if not ({there}{unread}): return None", f" x{k} = f{k}.value"]
     for k in futures:
         mine = f"type(x{k}) is ndarray and refs(x{k}) == {OWN_REFERENCES} and x{k}.base is None and x{k}.flags.carray"
-        other = f"type(x{k}) is ndarray or not isinstance(x{k}, others)"
+        other = f"x{k}.flags.carray if type(x{k}) is ndarray else not isinstance(x{k}, others)"
         lines.append(f" if not ({mine if k in given else other}): return None")
     owners = "".join(f"f{k}, " for k in given)
     lines.append(f" return [{names}], ({owners})" if given.keys() <= set(futures) else " return None")

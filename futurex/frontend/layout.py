@@ -47,6 +47,14 @@ def f_strides(aval: Aval) -> tuple[int, ...]:
     return c_strides(Aval(aval.shape[::-1], aval.dtype))[::-1]
 
 
+def order_in_memory(array: np.ndarray) -> tuple[int, ...] | None:
+    """The axes by whose exchange an array comes into C order, in which it does not lie; None where none do that."""
+    if array.flags.c_contiguous or not array.flags.aligned:
+        return None
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    return tuple(order) if array.transpose(order).flags.c_contiguous else None
+
+
 def open_strides(strides: tuple[Any, ...], chain: Chain) -> Strides:
     """The strides of a view where extents are not known; None where they do not follow from the steps."""
     for step in chain:

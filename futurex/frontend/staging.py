@@ -147,6 +147,8 @@ class Futurized(Standing, Generic[P, R]):
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
             inputs = inputs + variant.captured()
+        if variant.turned:
+            inputs = variant.lie(inputs)
         taken = lane.take(inputs) if lane.take is not None else (inputs, ())
         if taken is not None:
             values, owners = taken
@@ -221,6 +223,7 @@ class Futurized(Standing, Generic[P, R]):
             variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
+            variant.turn(leaves)
             variant.share(self._traces())
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
@@ -332,6 +335,7 @@ class Futurized(Standing, Generic[P, R]):
         if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         inputs: list[Any] = [leaves[k] for k in variant.inputs] + captured + [list[Made]()] * variant.has_log
+        inputs = variant.lie(inputs)
         if not variant.generators:
             return self._finish(variant, inputs, leaves, captured, args, kwargs)
         generators = [inputs[k] for k in variant.generators]
@@ -443,7 +447,8 @@ class Futurized(Standing, Generic[P, R]):
         """
         variant, leaves = self.trace(*args, **kwargs), list[Any]()
         call_key(args, kwargs, leaves)
-        inputs = [leaves[k] for place, k in enumerate(variant.inputs) if place not in variant.gives]
+        inputs = variant.lie([leaves[k] for k in variant.inputs])
+        inputs = [each for place, each in enumerate(inputs) if place not in variant.gives]
         return foreseen(variant.plan, inputs, variant.waits or variant.chooses or variant.has_log)
 
     def profile(self) -> Profile:

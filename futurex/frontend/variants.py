@@ -20,7 +20,7 @@ from futurex.frontend.generators import ENTROPY, TracedGenerator
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
-from futurex.frontend.layout import c_strides
+from futurex.frontend.layout import c_strides, order_in_memory
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
@@ -31,6 +31,7 @@ from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
+from futurex.passes.orders import LEAST_ELEMENTS, as_they_lie
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
@@ -91,6 +92,7 @@ class Variant:
     opened: dict[int, Aval] = field(default_factory=dict)  # leaves whose extents or values are symbols
     donated: dict[int, int] = field(default_factory=dict)  # outputs of the plan that take over the memory of an input
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
+    turned: dict[int, tuple[int, ...]] = field(default_factory=dict)  # inputs in another order of memory: its axes
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
@@ -113,15 +115,42 @@ class Variant:
 
     def make(self) -> AnyPlan:
         """Make the plan, here and now."""
-        assert self.graph is not None
-        self._plan = compiled(self.graph, self.device, donate=self.donated, resident=not self.waits, limit=self.limit)
+        self._plan = compiled(self._lying, self.device, donate=self.donated, resident=not self.waits, limit=self.limit)
         return self._plan
+
+    @property
+    def _lying(self) -> Graph:
+        """The graph of arguments as they lie in memory, from which the plan is made."""
+        assert self.graph is not None
+        return as_they_lie(self.graph, self.turned)
+
+    def turn(self, leaves: Sequence[Any]) -> None:
+        """Let the plan take large arrays of these leaves in the order in which they lie in memory.
+
+        Not those that are given away, whose memory results are to fit.
+        """
+        if self.graph is None or self.device != "cpu":
+            return
+        captured = [capture.array for capture in self.captures]
+        for k, value in enumerate([*(leaves[place] for place in self.inputs), *captured]):
+            if type(value) is not np.ndarray or value.size < LEAST_ELEMENTS or k in self.gives:
+                continue
+            order = order_in_memory(value)
+            if order is not None and self.graph.params[k].aval.static:
+                self.turned[k] = order
+
+    def lie(self, inputs: list[Any]) -> list[Any]:
+        """What a run takes of the inputs of a call."""
+        if not self.turned:
+            return inputs
+        return [
+            each if k not in self.turned else each.transpose(self.turned[k]) for k, each in enumerate(inputs)
+        ]
 
     @functools.cached_property
     def checked(self) -> Plan:
         """A plan for runs in which floating-point errors raise."""
-        assert self.graph is not None
-        return as_numpy(self.graph)
+        return as_numpy(self._lying)
 
     @property
     def given_up(self) -> bool:
@@ -151,6 +180,7 @@ class Variant:
                 and self.graph is not None
                 and other.graph is not None
                 and (self.device, self.donated, self.waits) == (other.device, other.donated, other.waits)
+                and self.turned == other.turned
                 and same_lines(self.graph, other.graph)
             ):
                 self._plan = other._plan

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-IN_ORDER = 0x101
+ALIGNED = 0x100
+IN_ORDER = 0x001 | ALIGNED
 """Of an array's flags: in C order, and aligned."""
 DATA_OFFSET = object.__basicsize__
 """Bytes from an array object to the address of its first element; 0 where objects are not laid out so."""

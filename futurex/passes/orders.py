@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from futurex.passes.rewrite import Maker, rewrite, users_of
 from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply
+from futurex.tree.node import Node, apply, param
 
 LEAST_ELEMENTS = 16 * 1024
 """Smaller arrays lie in the nearest caches, in whatever order they are read."""
@@ -33,6 +33,25 @@ def keep_orders(graph: Graph) -> Graph:
         elif node.op == "transpose" and node.inputs[0] in makers:
             makers[node] = _view(node, axes[node.inputs[0]], straight)
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def as_they_lie(graph: Graph, orders: Mapping[int, Axes]) -> Graph:
+    """The graph whose parameters of these numbers are arrays in C order: theirs are what comes of exchanging axes.
+
+    >>> import numpy as np
+    >>> from futurex.tree import Aval, Graph, param
+    >>> x = param(Aval((3, 2), np.dtype("float64")), "x")
+    >>> print(as_they_lie(Graph([x], [x * 2]), {0: (1, 0)}).params[0].aval)
+    float64[2,3]
+    """
+    if not orders:
+        return graph
+    params, given = list(graph.params), list(graph.params)
+    for k, axes in orders.items():
+        own = graph.params[k]
+        params[k] = param(Aval(tuple(own.shape[axis] for axis in axes), own.dtype), own.attrs["name"])
+        given[k] = apply("transpose", params[k], axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return Graph(params, graph.inline(given), graph.name)
 
 
 def _turned(graph: Graph) -> dict[Node, Axes]:
