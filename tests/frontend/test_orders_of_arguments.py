@@ -5,7 +5,9 @@ import pytest
 
 import futurex as fx
 
-SHAPES = {"Fortran": ((300, 80), (1, 0)), "reversed": ((8, 30, 5, 40), (3, 2, 1, 0)), "one axis": ((20, 30, 64), (0, 2, 1))}
+SHAPES = {
+    "Fortran": ((300, 80), (1, 0)), "reversed": ((8, 30, 5, 40), (3, 2, 1, 0)), "one axis": ((20, 30, 64), (0, 2, 1)),
+}  # fmt: skip
 CASES = {
     "elementwise": lambda x: np.exp(-x) * 2 + x,
     "several": lambda x: (-x, x > 0, x.astype(np.float32)),
