@@ -224,6 +224,7 @@ class Futurized(Standing, Generic[P, R]):
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
             variant.turn(leaves)
+            variant.write_directly()
             variant.share(self._traces())
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
@@ -353,7 +354,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             futures = self._started(variant, inputs)
         except MemoryError:  # there is no room for what the plan needs at once
-            if self._strict or self._limit is not None or variant.gives:
+            if self._strict or self._limit is not None or variant.gives or variant.direct:
                 raise
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         if variant.waits:
@@ -362,13 +363,13 @@ class Futurized(Standing, Generic[P, R]):
                 self._forget(variant)
             if variant.has_log and error is not None and not variant.prints:
                 return self._observe(args, kwargs, inputs[-1])
-            if error is not None and not (self._strict or (variant.prints and variant.has_log)):
+            if error is not None and not (self._strict or variant.direct or (variant.prints and variant.has_log)):
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
             if error is not None:
                 settle(error)
                 raise error
-            self._write_back(variant, leaves, captured, futures)
+            self._write_back(variant, leaves, captured, inputs, futures)
         return left_behind(variant, leaves, captured, futures, (args, kwargs))
 
     def _started(self, variant: Variant, inputs: list[Any]) -> Sequence[Result]:
@@ -391,7 +392,9 @@ class Futurized(Standing, Generic[P, R]):
         # Folded comes first: what np.broadcast_arrays returned warns when it is asked whether it may be written.
         return not any(folded(a) or not a.flags.writeable for a in arrays) and not overlap(leaves, captured)
 
-    def _write_back(self, variant: Variant, leaves: list[Any], captured: list[Any], futures: Sequence[Result]) -> None:
+    def _write_back(
+        self, variant: Variant, leaves: list[Any], captured: list[Any], inputs: list[Any], futures: Sequence[Result]
+    ) -> None:
         for place, out in variant.written:
             target = leaves[place] if place >= 0 else captured[~place]
             if isinstance(target, Array):
@@ -401,7 +404,7 @@ class Futurized(Standing, Generic[P, R]):
             if is_generator(target):
                 restore(target, futures[out].result())
             else:
-                np.copyto(target, futures[out].result())
+                variant.write_back(target, out, futures[out].result(), inputs)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

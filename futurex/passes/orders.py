@@ -35,13 +35,15 @@ def keep_orders(graph: Graph) -> Graph:
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
-def as_they_lie(graph: Graph, orders: Mapping[int, Axes]) -> Graph:
+def as_they_lie(graph: Graph, orders: Mapping[int, Axes], outs: Mapping[int, Axes]) -> Graph:
     """The graph whose parameters of these numbers are arrays in C order: theirs are what comes of exchanging axes.
+
+    Of these outputs the axes are exchanged likewise.
 
     >>> import numpy as np
     >>> from futurex.tree import Aval, Graph, param
     >>> x = param(Aval((3, 2), np.dtype("float64")), "x")
-    >>> print(as_they_lie(Graph([x], [x * 2]), {0: (1, 0)}).params[0].aval)
+    >>> print(as_they_lie(Graph([x], [x * 2]), {0: (1, 0)}, {}).params[0].aval)
     float64[2,3]
     """
     if not orders:
@@ -51,7 +53,26 @@ def as_they_lie(graph: Graph, orders: Mapping[int, Axes]) -> Graph:
         own = graph.params[k]
         params[k] = param(Aval(tuple(own.shape[axis] for axis in axes), own.dtype), own.attrs["name"])
         given[k] = apply("transpose", params[k], axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
-    return Graph(params, graph.inline(given), graph.name)
+    made = graph.inline(given)
+    for k, axes in outs.items():
+        made[k] = apply("transpose", made[k], axes=axes)
+    return rewrite(Graph(params, made, graph.name), _straightened)
+
+
+def _straightened(node: Node) -> Node | None:
+    """A write into a transposed array as one into the array, and two exchanges as one."""
+    base = node.inputs[0] if node.inputs else node
+    if base.op != "transpose":
+        return None
+    axes = base.attrs["axes"]
+    if node.op == "store":
+        chain = (("transpose", axes), *node.attrs["chain"])
+        stored = apply("store", base.inputs[0], *node.inputs[1:], **{**node.attrs, "chain": chain})
+        return apply("transpose", stored, axes=axes)
+    if node.op == "transpose":
+        both = tuple(axes[axis] for axis in node.attrs["axes"])
+        return base.inputs[0] if both == tuple(range(len(both))) else apply("transpose", base.inputs[0], axes=both)
+    return None
 
 
 def _turned(graph: Graph) -> dict[Node, Axes]:

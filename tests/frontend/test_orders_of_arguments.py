@@ -139,3 +139,91 @@ def test_results_that_lie_otherwise_are_turned_once_for_other_calls(monkeypatch)
     assert turned == [(300, 80)]
     held = np.asarray(first(lying("Fortran")))
     assert held.flags.f_contiguous
+
+
+# -- writes, which go into the argument itself where nothing can fail ---------------------------------------------------
+
+
+def first_row(x):
+    x[0] = 1.0
+    return x[1:].copy(), x
+
+
+def what_was_there(x):
+    before = x.copy()
+    x += 1
+    return before, before[2:], x[3:].copy(), x.sum(0)
+
+
+def exchanged(x, y):
+    x[...], y[...] = y.copy(), x.copy()
+    return x - y
+
+
+def one_by_the_other(x, y):
+    x += y
+    y[...] = x
+    return x * 2
+
+
+def walls(u):
+    for _ in range(5):
+        u[1:-1] = (u[2:] + u[:-2]) / 2
+        u[0] = u[-1] = 0.0
+
+
+@pytest.mark.parametrize("name", ["Fortran", "C"])
+@pytest.mark.parametrize("case", [first_row, what_was_there, exchanged, one_by_the_other, walls])
+def test_runs_write_into_arguments_and_into_nothing_else(case, name):
+    def made(seed):
+        x = lying("Fortran", seed)
+        return x if name == "Fortran" else np.ascontiguousarray(x)
+
+    staged = fx.futurize(case)
+    count = case.__code__.co_argcount
+    for _ in range(3):
+        mine, plain = ([made(seed) for seed in range(count)] for _ in range(2))
+        results, expected = staged(*mine), case(*plain)
+        if expected is not None:
+            results, expected = (each if isinstance(each, tuple) else (each,) for each in (results, expected))
+            for result, own in zip(results, expected, strict=True):
+                equal(result, own)
+                shared = [np.shares_memory(np.asarray(result), x) for x in mine]
+                assert shared == [np.shares_memory(own, x) for x in plain]
+        for x, own in zip(mine, plain, strict=True):
+            np.testing.assert_array_equal(x, own)
+    variant = staged.trace(*mine)
+    assert variant.direct == set(range(count))
+    assert variant.plan.delivery.in_place or case not in (first_row, walls)
+
+
+def test_what_may_fail_writes_when_it_has_succeeded():
+    def f(x, k):
+        x[0] = 5.0
+        return x[1] * np.array([1.0, 2.0])[k]
+
+    x = np.ones((300, 80))
+    staged = fx.futurize(lambda x, k: f(x, k).sum())
+    staged(x.copy(), np.int64(1))
+    assert not staged.trace(x, np.int64(1)).direct
+    for function in (f, staged):
+        mine = x.copy()
+        with pytest.raises(IndexError):
+            np.asarray(function(mine, np.int64(7)))
+        assert mine[0, 0] == 5.0
+
+
+def test_arguments_that_may_not_be_written_or_share_memory_are_as_with_numpy():
+    staged, x = fx.futurize(first_row), np.ones((300, 80))
+    staged(x.copy())
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        staged(x)
+    pair, (mine, plain) = fx.futurize(one_by_the_other), (np.arange(48000.0).reshape(600, 80) for _ in range(2))
+    for _ in range(2):
+        equal(pair(mine[:300], mine[100:400]), one_by_the_other(plain[:300], plain[100:400]))
+        np.testing.assert_array_equal(mine, plain)
+    bytes_ = np.zeros(300 * 80 * 8 + 4, np.uint8)
+    apart = bytes_[4:].view(np.float64).reshape(300, 80)
+    equal(staged(apart), first_row(np.zeros((300, 80))))
+    assert apart[0, 0] == 1.0
