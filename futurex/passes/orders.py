@@ -98,11 +98,18 @@ def _maker(node: Node, axes: Mapping[Node, Axes], straight: dict[Node, Node]) ->
             elif source in straight:
                 inputs.append(straight[source])
             else:
-                inputs.append(new[source].inputs[0])
+                inputs.append(_before_transpose(new[source], own))
         straight[node] = apply(node.op, *inputs, **node.attrs)
         return apply("transpose", straight[node], axes=own)
 
     return make
+
+
+def _before_transpose(value: Node, axes: Axes) -> Node:
+    """What the axes are exchanged of. Where that undid another exchange, the value is no transpose any more."""
+    if value.op == "transpose" and value.attrs["axes"] == axes:
+        return value.inputs[0]
+    return apply("transpose", value, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
 def _view(node: Node, before: Axes, straight: Mapping[Node, Node]) -> Maker:

@@ -42,6 +42,10 @@ MIXED = {
     "summed": lambda a, b, v: np.abs(a.T - b[:, 0]).max(0),
     "a plane turned round": lambda a, b, v: v.transpose(2, 1, 0) - v[:, :, 0].T,
     "there and back": lambda a, b, v: v.transpose(1, 2, 0).transpose(1, 2, 0) * 3,
+    "to and fro": lambda a, b, v: (((a * 0.5).T * 0.25).T * 3).T,
+    "to and fro with another array": lambda a, b, v: (((a.T * b.T).T * 0.25).T - a[:, 0]).T * 2,
+    "three axes round": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(2, 0, 1) * 3).transpose(1, 2, 0) * 5,
+    "three axes on": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(1, 2, 0) * 3).transpose(1, 2, 0) * 5,
     "little": lambda a, b, v: a[:5, :7].T * 2,
 }
 
