@@ -45,9 +45,10 @@ class Cell:
     ``strides``: how NumPy lays the array out, None where that is not known.
     ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
     the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
+    ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
     """
 
-    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
+    __slots__ = ("_value", "asked", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
@@ -59,6 +60,7 @@ class Cell:
         self.site: Any = None
         self.which: Any = None
         self.written = False
+        self.asked: Strides = None
 
     @property
     def value(self) -> Node:
