@@ -47,6 +47,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     signals,
     sorting,
     special,
+    special_slopes,
     spectra,
     streams,
     sweeps,
