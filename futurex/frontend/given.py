@@ -6,6 +6,7 @@ import numpy as np
 
 from futurex.frontend.layout import Strides, is_contiguous
 from futurex.frontend.trace import Cell
+from futurex.ops.views import Step
 from futurex.passes.orders import LEAST_ELEMENTS
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, apply
@@ -54,7 +55,8 @@ def _may_lie_otherwise(node: Node) -> bool:
         return True
     base = _base(node)
     if base is not node:
-        return base.op not in ("param", "const") and any(_turns(each) for each in _views(node))
+        made = base.op not in ("param", "const")
+        return made and (_is_handed_on(base) or any(_turns(each) for each in _views(node)))
     return node.is_static and node.size >= LEAST_ELEMENTS and _reads_turned(node)
 
 
@@ -64,21 +66,46 @@ def _is_handed_on(node: Node) -> bool:
 
 
 def _base(node: Node) -> Node:
-    while node.record.view is not None:
-        node = node.inputs[node.record.view]
+    while _is_view(node):
+        node = node.inputs[node.record.view or 0]
     return node
+
+
+def _is_view(node: Node) -> bool:
+    return node.record.view is not None and node.op != "item"
 
 
 def _views(node: Node) -> list[Node]:
     found = []
-    while node.record.view is not None:
+    while _is_view(node):
         found.append(node)
-        node = node.inputs[node.record.view]
+        node = node.inputs[node.record.view or 0]
     return found
 
 
 def _turns(view: Node) -> bool:
+    """May a view lie in another order than the array, or with gaps?"""
+    if not view.is_static or view.size != view.inputs[view.record.view or 0].size:
+        return True
+    if view.op == "transpose":
+        return _moves(view.inputs[0], view.attrs["axes"])
+    if view.op == "load":
+        return len(view.attrs["chain"]) > 1 or not _keeps(view.inputs[0], view.attrs["chain"][0])
     return view.op not in ("reshape", "contiguous")
+
+
+def _moves(source: Node, axes: tuple[int, ...]) -> bool:
+    """Do axes change places that are longer than one?"""
+    long = [axis for axis in axes if source.shape[axis] != 1]
+    return long != sorted(long)
+
+
+def _keeps(source: Node, step: Step) -> bool:
+    if step[0] == "transpose":
+        return not _moves(source, step[1])
+    if step[0] == "index":
+        return all(entry[0] in "ni" or entry[3] in (None, 1) for entry in step[1])
+    return step[0] in ("reshape", "sized")
 
 
 def _reads_turned(node: Node) -> bool:
