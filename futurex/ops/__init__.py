@@ -33,6 +33,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     normalize,
     norms,
     opaque,
+    polynomials,
     pool,
     precision,
     products,
@@ -55,6 +56,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     tiles,
     triangular,
     ufunc_methods,
+    ufunc_parts,
     views,
     written,
 )
