@@ -52,7 +52,8 @@ class Verdict:
 
 
 SILENT = {
-    "param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to", "contiguous",
+    "param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to",
+    "contiguous",
 }  # fmt: skip
 
 
