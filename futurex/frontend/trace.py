@@ -149,7 +149,9 @@ class Trace:
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
+        self.protects_linear = 0  # is it in a try whose handlers catch LinAlgError alone?
         self.protected, self.walking = 0, False  # is it inside NumPy's own source
+        self.attempt: Any = None  # in an expression whose failures are values: where it stands, and these
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
         self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
@@ -498,8 +500,16 @@ def _folds(node: Node) -> bool:
     return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
 
 
+_NOT_LINEAR = frozenset((
+    "power", "choose", "python_scalar", "element", "scalar_power", "scalar_divide", "python_complex", "masked_store",
+    "gather", "scatter", "take_along_axis", "math_call", "ufunc_at", "reduceat",
+))  # fmt: skip
+"""What may fail, but never with a LinAlgError."""
+
+
 def _refuse_failing(trace: Trace, node: Node) -> None:
-    if trace.protected and not converts(node) and (node.op == "print" or may_fail(node)):
+    shielded = trace.protected or (trace.protects_linear and node.op not in _NOT_LINEAR)
+    if shielded and not converts(node) and (node.op == "print" or may_fail(node)):
         raise Escape(f"{node.op} in a try statement", "if it failed at run time, the handlers would not see it")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from futurex.ops import (  # noqa: F401  (registers the records)
+    attempts,
     choosing,
     comm,
     contract,
