@@ -3,6 +3,9 @@
 ``(x.T - m) / s`` reads ``x`` across its rows, and writes another order than it reads. NumPy's results lie as its
 operands do; here the operations are those on ``x`` itself, with vectors that are turned round, and what comes out is
 transposed: a view. That is done where all who read such a value go on so, transpose it, or are the caller.
+
+The other way round, where a result that is transposed or flipped behind the operations is to lie in C order: the
+operations read what is turned, and write once.
 """
 
 from __future__ import annotations
@@ -32,6 +35,41 @@ def keep_orders(graph: Graph) -> Graph:
             makers[node] = _maker(node, axes, straight)
         elif node.op == "transpose" and node.inputs[0] in makers:
             makers[node] = _view(node, axes[node.inputs[0]], straight)
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def turn_first(graph: Graph) -> Graph:
+    """The graph with large results that are brought into C order turned before the operations that make them."""
+    if not any(node.op == "contiguous" for node in graph.nodes):
+        return graph
+    users, outs = users_of(graph), set(graph.outs)
+
+    def alone(node: Node) -> bool:
+        return node not in outs and len(set(users[node])) == 1
+
+    def before(node: Node, view: Node) -> Node | None:
+        """A view of operations as operations on views."""
+        if not (node.record.elementwise and node.is_static and alone(node)) or "dims" in node.attrs:
+            return None
+        if any(source.shape not in (node.shape, ()) for source in node.inputs):
+            return None
+        turned = []
+        for source in node.inputs:
+            made = before(source, view) if source.shape else source
+            turned.append(apply(view.op, source, **view.attrs) if made is None else made)
+        return apply(node.op, *turned, **node.attrs)
+
+    def rule(node: Node) -> Node | None:
+        if node.op != "contiguous" or not node.is_static or node.size < LEAST_ELEMENTS:
+            return None
+        view = node.inputs[0]
+        if view.op not in ("transpose", "flip") or not alone(view):
+            return None
+        made = before(view.inputs[0], view)
+        return None if made is None else apply("contiguous", made)
+
+    found = {node: made for node in graph.nodes if (made := rule(node)) is not None}
+    makers = {node: (lambda new, made=made: made) for node, made in found.items()}
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
 
