@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
+from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls, vectorized  # noqa: F401
 from futurex.frontend.array import Array
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
