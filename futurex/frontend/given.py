@@ -113,7 +113,7 @@ def _reads_turned(node: Node) -> bool:
     todo, seen = [node], {node}
     while todo:
         each = todo.pop()
-        if each.op in ("transpose", "load"):
+        if each.op == "transpose" or any(step[0] == "transpose" for step in each.attrs.get("chain", ())):
             return True
         if each.record.elementwise:
             more = [source for source in each.inputs if source not in seen and source.shape == node.shape]

@@ -33,7 +33,7 @@ def keep_orders(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node in axes and node.op != "transpose":
             makers[node] = _maker(node, axes, straight)
-        elif node.op == "transpose" and node.inputs[0] in makers:
+        elif node.op == "transpose" and node.inputs[0] in makers and node.inputs[0].op != "transpose":
             makers[node] = _view(node, axes[node.inputs[0]], straight)
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
@@ -56,7 +56,7 @@ def turn_first(graph: Graph) -> Graph:
         turned = []
         for source in node.inputs:
             made = before(source, view) if source.shape else source
-            turned.append(apply(view.op, source, **view.attrs) if made is None else made)
+            turned.append(_viewed(source, view) if made is None else made)
         return apply(node.op, *turned, **node.attrs)
 
     def rule(node: Node) -> Node | None:
@@ -71,6 +71,15 @@ def turn_first(graph: Graph) -> Graph:
     found = {node: made for node in graph.nodes if (made := rule(node)) is not None}
     makers = {node: (lambda new, made=made: made) for node, made in found.items()}
     return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _viewed(source: Node, view: Node) -> Node:
+    """The same view of another array, of which two exchanges of axes are one."""
+    if view.op != "transpose" or source.op != "transpose":
+        return apply(view.op, source, **view.attrs)
+    axes = tuple(source.attrs["axes"][axis] for axis in view.attrs["axes"])
+    whole = source.inputs[0]
+    return whole if axes == tuple(range(len(axes))) else apply("transpose", whole, axes=axes)
 
 
 def _turned(graph: Graph) -> dict[Node, Axes]:

@@ -78,6 +78,8 @@ COPIED = {
     "two arrays": lambda a, b, v: np.flip(np.sqrt(a * a) + b, 1).copy(),
     "a vector": lambda a, b, v: (a + b[0]).T.copy(),
     "a choice": lambda a, b, v: np.where(a > 0, a, b).T.astype(np.float32, order="C"),
+    "to and fro": lambda a, b, v: (((a * 2).T.copy() * 3).T.copy() * 4).T.copy(),
+    "three axes round": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(1, 2, 0) * 3).transpose(1, 2, 0).copy(),
     "three axes": lambda a, b, v: np.ascontiguousarray(np.moveaxis(np.exp(v) * v, 0, 1)),
     "read as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c.sum(0)),
     "given as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c, np.asfortranarray(c)),
