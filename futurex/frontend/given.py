@@ -51,13 +51,12 @@ def _transposed(node: Node, axes: tuple[int, ...]) -> Node:
 
 def _may_lie_otherwise(node: Node) -> bool:
     """May what a plan gives for it lie in another order than C? What it copies from an argument does not."""
-    if _is_handed_on(node):
-        return True
     base = _base(node)
-    if base is not node:
-        made = base.op not in ("param", "const")
-        return made and (_is_handed_on(base) or any(_turns(each) for each in _views(node)))
-    return node.is_static and node.size >= LEAST_ELEMENTS and _reads_turned(node)
+    if base.op in ("param", "const"):
+        return False
+    if _is_handed_on(base) or any(_turns(each) for each in _views(node)):
+        return True
+    return base.is_static and base.size >= LEAST_ELEMENTS and _reads_turned(base)
 
 
 def _is_handed_on(node: Node) -> bool:

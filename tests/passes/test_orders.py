@@ -81,6 +81,7 @@ COPIED = {
     "to and fro": lambda a, b, v: (((a * 2).T.copy() * 3).T.copy() * 4).T.copy(),
     "three axes round": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(1, 2, 0) * 3).transpose(1, 2, 0).copy(),
     "three axes": lambda a, b, v: np.ascontiguousarray(np.moveaxis(np.exp(v) * v, 0, 1)),
+    "nothing moved": lambda a, b, v: (np.moveaxis(a.T.astype(np.float32), 0, 0).copy(), a + b),
     "read as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c.sum(0)),
     "given as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c, np.asfortranarray(c)),
 }
