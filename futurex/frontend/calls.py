@@ -150,6 +150,10 @@ def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return handler(*args, **kwargs)
     if type(getattr(function, "__self__", None)) in GENERATORS:  # the functions of np.random are methods, too
         return call(getattr(entered(function.__self__), function.__name__), args, kwargs)
+    if type(function) is np.vectorize:
+        from futurex.frontend.vectorized import call_vectorized
+
+        return call_vectorized(function, args, kwargs)
     if isinstance(function, np.ufunc) or _is_numpy(function):
         return _call_numpy(function, args, kwargs)
     if hasattr(function, "__fx_stage__"):
@@ -300,7 +304,7 @@ def _counted(
     """A call inside others; of a function that is known to call itself until data says so, the whole recursion."""
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with _nested(function, in_numpy):
+        with in_call(function, in_numpy):
             return twin(*args, **kwargs)
 
     if function.__code__ in current().recursive:
@@ -309,7 +313,7 @@ def _counted(
 
 
 @contextlib.contextmanager
-def _nested(function: types.FunctionType, in_numpy: bool) -> Iterator[None]:
+def in_call(function: types.FunctionType, in_numpy: bool = False) -> Iterator[None]:
     """Count calls inside each other; refuse recursions that nobody knows the end of."""
     trace = current()
     place = function.__code__, len(trace.scopes)

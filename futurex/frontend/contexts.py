@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ import numpy as np
 from futurex.frontend.calls import call, special
 from futurex.frontend.control import is_unknown
 from futurex.frontend.errors import Escape, Signal, is_own
-from futurex.frontend.trace import current
-from futurex.frontend.tracer import entered
+from futurex.frontend.trace import current, emit
+from futurex.frontend.tracer import entered, fresh
 
 NEVER_RUN = (KeyError, AttributeError, ImportError, NotImplementedError, StopIteration, OSError, RecursionError)
 
@@ -30,7 +31,9 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
     kinds = _kinds(caught)
     shields = kinds is None or not all(issubclass(kind, NEVER_RUN) for kind in kinds)
     trace.waits = trace.waits or MemoryError in (kinds or ())  # a run without room is made again as plain Python
-    trace.protected += shields
+    linear = shields and kinds is not None and all(issubclass(kind, np.linalg.LinAlgError) for kind in kinds)
+    trace.protects_linear += linear
+    trace.protected += shields and not linear
     try:
         yield
     except Exception as error:
@@ -40,7 +43,23 @@ def protected(caught: Callable[[], tuple[Any, ...]] | None) -> Iterator[None]:
             ) from error
         raise
     finally:
-        trace.protected -= shields
+        trace.protects_linear -= linear
+        trace.protected -= shields and not linear
+
+
+def attempt(value: Callable[[], Any], kind: Callable[[], Any]) -> tuple[Any, Any]:
+    """The value of an expression in a ``try``, and whether a factorization in it failed."""
+    trace = current()
+    with protected(lambda: (kind(),)):
+        if kind() is not np.linalg.LinAlgError:
+            raise Escape("a handler of a LinAlgError that is not NumPy's", "it is plain Python's")
+        before, trace.attempt = trace.attempt, (trace.regions[-1], len(trace.calls), [])
+        try:
+            found = value()
+        finally:
+            failures, trace.attempt = trace.attempt[2], before
+    failed = functools.reduce(lambda a, b: emit("logical_or", a, b), failures) if failures else None
+    return found, False if failed is None else fresh(failed)
 
 
 def _kinds(caught: Callable[[], tuple[Any, ...]] | None) -> list[Any] | None:

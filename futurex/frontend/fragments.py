@@ -197,7 +197,7 @@ def stage(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fragment
     trace = current()
     leaves, structure = flatten((args, kwargs))
     leaves = [entered(leaf) for leaf in leaves]
-    if trace.protected or any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
+    if trace.protected or trace.protects_linear or any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
         raise _again(reason)
     if not all(isinstance(leaf, Tracer) or _is_confined(leaf, 0) for leaf in leaves):
         raise _again(reason)

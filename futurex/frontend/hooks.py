@@ -17,7 +17,7 @@ import numpy as np
 
 from futurex.frontend import control, reads
 from futurex.frontend.calls import call
-from futurex.frontend.contexts import context, protected
+from futurex.frontend.contexts import attempt, context, protected
 from futurex.frontend.control import UNDEF, is_unknown
 from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked, is_loose
@@ -239,6 +239,7 @@ class Runtime:
 
     context = staticmethod(context)
     protected = staticmethod(protected)
+    attempt = staticmethod(attempt)
 
     # -- items -------------------------------------------------------------------------------------------------------
 

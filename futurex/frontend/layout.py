@@ -141,6 +141,20 @@ def result_strides(aval: Aval, operands: Iterable[tuple[tuple[int, ...], Strides
     return tuple(result)
 
 
+def copied_strides(aval: Aval, strides: Strides) -> Strides:
+    """The strides of a copy in order K of such an array: axes in the order of their steps, those that are alike in
+    their own."""
+    if strides is None or not aval.static or is_contiguous(aval, strides):
+        return None if strides is None or not aval.static else c_strides(aval)
+    if is_contiguous(Aval(aval.shape[::-1], aval.dtype), strides[::-1]):
+        return f_strides(aval)
+    result, step = [0] * aval.ndim, aval.dtype.itemsize
+    for axis in sorted(range(aval.ndim), key=lambda axis: (abs(strides[axis]), -axis)):
+        result[axis] = step
+        step *= max(aval.shape[axis], 1)
+    return tuple(result)
+
+
 def _axis_order(strides: Strides) -> tuple[int, ...] | None:
     """The axes from the slowest to the fastest; None where two move alike, stand still or go backwards."""
     if strides is None or min(strides) <= 0 or len(set(strides)) < len(strides):

@@ -45,9 +45,10 @@ class Cell:
     ``strides``: how NumPy lays the array out, None where that is not known.
     ``entangled``: the cell may be the same storage as another; then writes cannot be traced. It says why; ``site`` is
     the choice that made it so, and ``which`` array it is then, where branches or rounds have merged several.
+    ``asked``: the layout that was asked for, by ``order=`` or with a copy: a result has it, whatever it is.
     """
 
-    __slots__ = ("_value", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
+    __slots__ = ("_value", "asked", "born", "entangled", "is_array", "origin", "site", "strides", "which", "written")
 
     def __init__(self, value: Node, origin: Any = None, is_array: bool = True, strides: Strides = None) -> None:
         self._value = value
@@ -59,6 +60,7 @@ class Cell:
         self.site: Any = None
         self.which: Any = None
         self.written = False
+        self.asked: Strides = None
 
     @property
     def value(self) -> Node:
@@ -147,7 +149,9 @@ class Trace:
         self.guards: dict[Any, Guard] = {}
         self.captures: dict[Any, Capture] = {}  # by the array's identity; numbers by where they were found
         self.notes: list[str] = []
+        self.protects_linear = 0  # is it in a try whose handlers catch LinAlgError alone?
         self.protected, self.walking = 0, False  # is it inside NumPy's own source
+        self.attempt: Any = None  # in an expression whose failures are values: where it stands, and these
         self.many_sizes = False  # does it serve calls of many sizes, whose extents are symbols
         self.calls: list[tuple[Any, int]] = []  # the functions being traced, and in how many scopes they were called
         self.recursions = self.forks = self.transforms = 0  # derivatives or maps that are being taken of what is traced
@@ -496,8 +500,16 @@ def _folds(node: Node) -> bool:
     return bool(node.inputs) and not node.record.effect and all(source.op == "const" for source in node.inputs)
 
 
+_NOT_LINEAR = frozenset((
+    "power", "choose", "python_scalar", "element", "scalar_power", "scalar_divide", "python_complex", "masked_store",
+    "gather", "scatter", "take_along_axis", "math_call", "ufunc_at", "reduceat",
+))  # fmt: skip
+"""What may fail, but never with a LinAlgError."""
+
+
 def _refuse_failing(trace: Trace, node: Node) -> None:
-    if trace.protected and not converts(node) and (node.op == "print" or may_fail(node)):
+    shielded = trace.protected or (trace.protects_linear and node.op not in _NOT_LINEAR)
+    if shielded and not converts(node) and (node.op == "print" or may_fail(node)):
         raise Escape(f"{node.op} in a try statement", "if it failed at run time, the handlers would not see it")
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls  # noqa: F401  (they register)
+from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls, vectorized  # noqa: F401
 from futurex.frontend.array import Array
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
 from futurex.frontend.generators import ENTROPY, TracedGenerator
+from futurex.frontend.given import given
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
@@ -605,9 +606,9 @@ class _Outputs:
         if cell in self._shared and not leaf._dynamic and not has_dims(leaf._chain):
             if cell not in self._bases:
                 self._bases[cell] = len(outs)
-                outs.append(cell.value)
+                outs.append(given(cell.value, cell, cell.strides or cell.asked))
             return Output("out", self._bases[cell], leaf._chain, node.aval, not leaf.is_scalar, same=same)
-        outs.append(node)
+        outs.append(node if leaf.is_scalar else given(node, cell, leaf.strides_in_memory or cell.asked))
         return Output("out", len(outs) - 1, (), node.aval, not leaf.is_scalar, same=same)
 
     def _generator(self, leaf: TracedGenerator) -> Output:

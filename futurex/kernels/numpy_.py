@@ -60,7 +60,8 @@ class NumpyBackend:
 def copied(node: Node, kernel: Kernel, inputs: Sequence[Any]) -> Kernel:
     """The kernel of a view that has to copy inputs which lie like these: into a given buffer where that is for the
     sake of a reshape at its end."""
-    chain = (("reshape", node.shape),) if node.op == "reshape" else node.attrs.get("chain", ())
+    whole = node.op in ("reshape", "contiguous")
+    chain = (("reshape", node.shape),) if whole else node.attrs.get("chain", ())
     alone = bool(chain) and chain[-1][0] == "reshape" and node.is_static and not node.dtype.hasobject
     if not alone or not np.may_share_memory(view(inputs[0], chain[:-1], inputs[1:]), inputs[0]):
         return replace(kernel, view=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from futurex.ops import (  # noqa: F401  (registers the records)
+    attempts,
     choosing,
     comm,
     contract,
@@ -33,6 +34,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     normalize,
     norms,
     opaque,
+    polynomials,
     pool,
     precision,
     products,
@@ -47,6 +49,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     signals,
     sorting,
     special,
+    special_slopes,
     spectra,
     streams,
     sweeps,
@@ -54,6 +57,7 @@ from futurex.ops import (  # noqa: F401  (registers the records)
     tiles,
     triangular,
     ufunc_methods,
+    ufunc_parts,
     views,
     written,
 )

@@ -141,6 +141,19 @@ op(
 )  # fmt: skip
 
 
+def _in_c_order(x: Any) -> Any:
+    """The array itself where it lies in C order, else a copy that does."""
+    return np.ascontiguousarray(x) if x.ndim else x
+
+
+op(
+    "contiguous", _in_c_order, aval=lambda x: x, view=0, factors=lambda x: f"{' '.join(dims(x.ndim))} -> "
+    f"{' '.join(dims(x.ndim))}",
+    batch=batching.unchanged("contiguous"), vjp=lambda g, out, x: (g,),
+    samples=lambda rng: [Sample((rng.normal(size=(3, 2)).T,)), Sample((np.arange(4)[::-1],), order=0)],
+)  # fmt: skip
+
+
 def _concatenate_aval(*parts: Aval, axis: int) -> Aval:
     """Extents along ``axis`` add up; the others are equal, and one that is known stands for all."""
     if all(part.static for part in parts):

@@ -5,9 +5,11 @@ SciPy is imported when such an op is built or run, which only a program that bro
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,10 +20,9 @@ from futurex.ops.reduce import axes_of, reduced_shape, restore
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes
 from futurex.tree.node import Node, apply
-from futurex.tree.record import Sample, op
+from futurex.tree.record import NotDifferentiable, Sample, op
 
 PREFIX = "scipy.special."
-_CONSTANT = ("const", "stop_gradient")
 Slopes = Callable[..., tuple[Any, ...]]
 _ROOT = 2.0 / math.sqrt(math.pi)
 _NORMAL = 1.0 / math.sqrt(2.0 * math.pi)
@@ -50,13 +51,13 @@ def _log(x: Node) -> Node:
     return apply("log", x)
 
 
-def _near_zero(x: Node, value: float, otherwise: Callable[[Node], Node]) -> Node:
+def near_zero(x: Node, value: float, otherwise: Callable[[Node], Node]) -> Node:
     """``otherwise(x)``, and ``value`` where x is zero, which it never sees."""
     zero = apply("equal", x, 0)
     return where(zero, value, otherwise(where(zero, 1.0, x)))
 
 
-def _psi(x: Node) -> Node:
+def psi(x: Node) -> Node:
     return special("digamma", x)
 
 
@@ -87,9 +88,9 @@ SLOPES: dict[str, Slopes] = {
     "expit": lambda out, x: (out * (1.0 - out),),
     "logit": lambda out, x: (1.0 / (x * (1.0 - x)),),
     "log_expit": lambda out, x: (special("expit", -x),),
-    "gamma": lambda out, x: (out * _psi(x),),
-    "gammaln": lambda out, x: (_psi(x),),
-    "loggamma": lambda out, x: (_psi(x),),
+    "gamma": lambda out, x: (out * psi(x),),
+    "gammaln": lambda out, x: (psi(x),),
+    "loggamma": lambda out, x: (psi(x),),
     "gammainc": lambda out, a, x: (None, _gamma_density(a, x)),
     "gammaincc": lambda out, a, x: (None, -_gamma_density(a, x)),
     "huber": _huber_slopes,
@@ -97,8 +98,8 @@ SLOPES: dict[str, Slopes] = {
     "digamma": lambda out, x: (special("zeta", 2.0, x),),
     "psi": lambda out, x: (special("zeta", 2.0, x),),
     "zeta": lambda out, s, x: (None, -s * special("zeta", apply("stop_gradient", s + 1.0), x)),
-    "beta": lambda out, x, y: (out * (_psi(x) - _psi(x + y)), out * (_psi(y) - _psi(x + y))),
-    "betaln": lambda out, x, y: (_psi(x) - _psi(x + y), _psi(y) - _psi(x + y)),
+    "beta": lambda out, x, y: (out * (psi(x) - psi(x + y)), out * (psi(y) - psi(x + y))),
+    "betaln": lambda out, x, y: (psi(x) - psi(x + y), psi(y) - psi(x + y)),
     "xlogy": lambda out, x, y: (_log(y), x / y),
     "xlog1py": lambda out, x, y: (apply("log1p", y), x / (y + 1.0)),
     "entr": lambda out, x: (-_log(x) - 1.0,),
@@ -108,13 +109,13 @@ SLOPES: dict[str, Slopes] = {
     "log_ndtr": lambda out, x: (_exp(x * x * -0.5 - out) * _NORMAL,),
     "ndtri": lambda out, x: (_exp(out * out * 0.5) / _NORMAL,),
     "i0": lambda out, x: (special("i1", x),),
-    "i1": lambda out, x: (special("i0", x) - _near_zero(x, 0.5, lambda x: special("i1", x) / x),),
+    "i1": lambda out, x: (special("i0", x) - near_zero(x, 0.5, lambda x: special("i1", x) / x),),
     "i0e": lambda out, x: (special("i1e", x) - apply("sign", x) * out,),
     "i1e": lambda out, x: (
-        special("i0e", x) - apply("sign", x) * out - _near_zero(x, 0.5, lambda x: special("i1e", x) / x),
+        special("i0e", x) - apply("sign", x) * out - near_zero(x, 0.5, lambda x: special("i1e", x) / x),
     ),
     "j0": lambda out, x: (-special("j1", x),),
-    "j1": lambda out, x: (special("j0", x) - _near_zero(x, 0.5, lambda x: special("j1", x) / x),),
+    "j1": lambda out, x: (special("j0", x) - near_zero(x, 0.5, lambda x: special("j1", x) / x),),
     "k0": lambda out, x: (-special("k1", x),),
     "k1": lambda out, x: (-special("k0", x) - out / x,),
     "y0": lambda out, x: (-special("y1", x),),
@@ -144,10 +145,19 @@ def _call_rule(g: Any, out: Node, *inputs: Node, ufunc: str) -> Any:
     slopes = SLOPES.get(ufunc.removeprefix(PREFIX)) if ufunc.startswith(PREFIX) else None
     if slopes is None or any(source.dtype.kind == "c" for source in inputs):
         return NotImplemented
-    found = list(zip(slopes(out, *inputs), inputs, strict=True))
-    if any(slope is None and source.aval.inexact and source.op not in _CONSTANT for slope, source in found):
-        return NotImplemented
-    return tuple(None if slope is None else unbroadcast(g * slope, source.aval) for slope, source in found)
+    found = zip(slopes(out, *inputs), inputs, strict=True)
+    return tuple(_moved(g, slope, source, f"{ufunc}'s operand {k}") for k, (slope, source) in enumerate(found))
+
+
+def _moved(g: Any, slope: Any, source: Node, what: str) -> Any:
+    """The cotangent of an operand: of several results what all of them add to it."""
+    if slope is None:
+        return NotDifferentiable(
+            f"there is no derivative by {what}; use fx.stop_gradient on it if it should count as constant"
+        ) if source.aval.inexact else None  # fmt: skip
+    pairs = list(zip(g, slope, strict=True)) if isinstance(slope, tuple) else [(g, slope)]
+    parts = [each * along for each, along in pairs if each is not None]
+    return unbroadcast(functools.reduce(operator.add, parts), source.aval) if parts else None
 
 
 def _exponentials(x: Any, function: str, axis: Any, **options: Any) -> Any:
@@ -196,7 +206,10 @@ op(
 )  # fmt: skip
 
 
-_BY_SECOND = ("zeta", "gammainc", "gammaincc")
+BY_LAST = {"zeta", "gammainc", "gammaincc"}
+"""Functions with a derivative by their last operand alone."""
+SAMPLES: dict[str, Callable[[Any], tuple[Any, ...]]] = {}
+"""Operands for the tests, of a function that does not take any numbers between zero and one."""
 
 
 def _call_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -206,11 +219,17 @@ def _call_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for name, slopes in SLOPES.items():
         count = slopes.__code__.co_argcount - 1
         x = rng.uniform(0.2, 0.8, (3, 4))
-        inputs = (x,) if count == 1 else (2, x + 1.0) if name in _BY_SECOND else (x, rng.uniform(0.2, 0.8, 4))
+        by_last = (2, 3, 4)[: count - 1]
+        if name in SAMPLES:
+            inputs = SAMPLES[name](x)
+        elif name in BY_LAST:
+            inputs = (*by_last, x + 1.0 if count == 2 else x)
+        else:
+            inputs = (x, *(rng.uniform(0.2, 0.8, 4) for _ in range(count - 1)))
         yield Sample(inputs, {"ufunc": PREFIX + name}, order=2)
     yield Sample((np.array([0.0, 0.5]),), {"ufunc": PREFIX + "i1"}, order=1)
     yield Sample((rng.uniform(1.0, 2.0, (3,)).astype(np.float32),), {"ufunc": PREFIX + "gammaln"}, order=0)
-    yield Sample((rng.normal(size=(4,)),), {"ufunc": PREFIX + "sici"}, order=0)
+    yield Sample((rng.normal(size=(4,)),), {"ufunc": PREFIX + "itj0y0"}, order=0)
 
 
 op(

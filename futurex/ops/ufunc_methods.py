@@ -8,23 +8,23 @@ the array that a result is written to, which NumPy then computes in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from futurex.ops.elementwise import flat_at_zero, unbroadcast, where
+from futurex.ops.elementwise import flat_at_zero, unbroadcast, where, zeros_like
 from futurex.ops.index import Pattern, fancy_index, gather_aval
+from futurex.ops.recurrences import backwards, shifted
 from futurex.ops.reduce import Axis, along, axes_of, reduced_shape, restore
 from futurex.ops.special import ufunc_named
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes, is_static, may_fill
-from futurex.tree.graph import Graph
-from futurex.tree.node import Node, apply, dimensions_of, item, param, size_node
+from futurex.tree.node import Node, apply, item
 from futurex.tree.record import Sample, op, record
 
 
-def _target(shape: tuple[int, ...], out: Any) -> dict[str, Any]:
+def target(shape: tuple[int, ...], out: Any) -> dict[str, Any]:
     return {} if out is None else {"out": np.empty(shape, out)}
 
 
@@ -47,9 +47,9 @@ def _reduce(
     x: Any, *rest: Any, ufunc: str, axis: Axis, keepdims: bool, dtype: Any, out: Any, initial: str, masked: bool
 ) -> Any:
     x = np.asarray(x)
-    target = _target(reduced_shape(x.shape, axis, keepdims), out)
+    into = target(reduced_shape(x.shape, axis, keepdims), out)
     options = _options(rest, initial, masked)
-    return _plain(ufunc_named(ufunc).reduce(x, axis=axis, dtype=dtype, keepdims=keepdims, **options, **target))
+    return _plain(ufunc_named(ufunc).reduce(x, axis=axis, dtype=dtype, keepdims=keepdims, **options, **into))
 
 
 def _reduce_aval(x: Aval, *rest: Aval, axis: Axis, keepdims: bool, **attrs: Any) -> Aval:
@@ -97,10 +97,12 @@ def _reduce_rule(
         (dx,), dstart = rule(g if start is None else g * start, product, inner, **attrs), g * product
     elif ufunc in ("maximum", "minimum", "fmax", "fmin"):
         dx, dstart = _extreme_shares(g, result, x, start, mask, axis, keepdims)
-    elif ufunc in _SMOOTH:
-        slope = _SMOOTH[ufunc]
+    elif ufunc in SMOOTH:
+        slope = SMOOTH[ufunc]
         dx = restore(g, x, axis) * slope(x, restore(result, x, axis))
         dstart = g if start is None else g * slope(start, result)
+    elif ufunc in ("subtract", "divide") and initial == "default" and mask is None:
+        return _last_rule(g, x, ufunc, axes_of(x.ndim, axis)[0], dtype, out)
     else:
         return NotImplemented
     dx = dx if mask is None else where(mask, dx, 0.0)
@@ -108,7 +110,8 @@ def _reduce_rule(
     return (dx, *given, *([] if mask is None else [None]))
 
 
-_SMOOTH = {
+EXTREMES = ("maximum", "minimum", "fmax", "fmin")
+SMOOTH = {
     "logaddexp": lambda x, out: apply("exp", x - out),
     "logaddexp2": lambda x, out: apply("exp2", x - out),
     "hypot": lambda x, out: x / flat_at_zero(out),
@@ -143,6 +146,8 @@ def _reduce_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((x.astype(np.int8),), {**base, "ufunc": "add", "out": np.dtype("i2")}, order=0)
     for ufunc in ("logaddexp", "logaddexp2", "hypot"):
         yield Sample((x,), {**base, "ufunc": ufunc})
+    for ufunc in ("subtract", "divide"):
+        yield Sample((x,), {**base, "ufunc": ufunc})
     yield Sample((x,), {**base, "ufunc": "fmax", "axis": (0, 1)}, order=1)
     yield Sample((x.astype(int),), {**base, "ufunc": "bitwise_xor", "axis": None}, order=0)
     yield Sample((x.astype(np.float32),), {**base, "ufunc": "subtract", "dtype": np.dtype(float)}, order=0)
@@ -154,7 +159,7 @@ op(
 
 
 def _accumulate(x: Any, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
-    return ufunc_named(ufunc).accumulate(x, axis=axis, dtype=dtype, **_target(np.shape(x), out))
+    return ufunc_named(ufunc).accumulate(x, axis=axis, dtype=dtype, **target(np.shape(x), out))
 
 
 def _accumulate_aval(x: Aval, ufunc: str, axis: int, dtype: Any, out: Any) -> Aval:
@@ -174,7 +179,46 @@ def _accumulate_rule(g: Node, result: Node, x: Node, ufunc: str, axis: int, dtyp
         return (_product_slopes(g, result, x, axis),)
     if ufunc in ("maximum", "minimum"):
         return (_extreme_slopes(g, result, x, axis),)
-    return NotImplemented
+    return _running_rule(g, result, x, ufunc, axis)
+
+
+def _running_rule(g: Node, result: Node, x: Node, ufunc: str, axis: int) -> Any:
+    """Of any ufunc of two operands, as far as it has a derivative: each result is made of the one before."""
+    if not is_static(x.shape) or result.dtype.kind != "f" or "." in ufunc:
+        return NotImplemented
+    if x.shape[axis] == 0:
+        return (g,)
+    same = apply("cast", x, dtype=result.dtype) if x.dtype != result.dtype else x
+    start = apply("load", same, chain=(("index", (*(("s", None, None, None),) * axis, ("s", 0, 1, None))),))
+    before = shifted(result, axis, 1, start)
+    found = _slopes(ufunc, before, same, result)
+    if found is None:
+        return NotImplemented
+    first = apply("equal", apply("iota", shape=x.shape, axis=axis, dtype=np.dtype(np.int64)), 0)
+    kept, added = where(first, 0.0, found[0]), where(first, 1.0, found[1])
+    return (added * backwards(kept, g, axis),)
+
+
+def _slopes(ufunc: str, x: Node, y: Node, out: Node) -> tuple[Node, Node] | None:
+    """What a result changes by with each of two operands; None where it has no derivative."""
+    if ufunc in EXPONENTS:
+        return exponent_slope(ufunc, x, out), exponent_slope(ufunc, y, out)
+    rule = record(ufunc).vjp
+    found = NotImplemented if rule is None else rule(apply("full", 1.0, shape=out.shape, dtype=out.dtype), out, x, y)
+    if found is NotImplemented or len(found) != 2 or any(each is NotImplemented for each in found):
+        return None
+    first, second = (each if isinstance(each, Node) else zeros_like(out.aval) for each in found)
+    return first, second
+
+
+def _last_rule(g: Node, x: Node, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
+    """A reduction is the last of the running results."""
+    if not is_static(x.shape) or x.shape[axis] == 0:
+        return NotImplemented
+    running = apply("accumulate", x, ufunc=ufunc, axis=axis, dtype=dtype, out=out)
+    g = apply("reshape", g, shape=(*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    widths = tuple((x.shape[k] - 1, 0) if k == axis else (0, 0) for k in range(x.ndim))
+    return _running_rule(apply("pad", g, 0.0, widths=widths), running, x, ufunc, axis)
 
 
 def _product_slopes(g: Node, result: Node, x: Node, axis: int) -> Node:
@@ -204,6 +248,10 @@ def _accumulate_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for ufunc, order in (("add", 2), ("multiply", 2), ("maximum", 1), ("minimum", 1)):
         yield Sample((x,), {**base, "ufunc": ufunc}, order=order)
     yield Sample((np.array([2.0, 0.0, 3.0, 0.0, 1.0]),), {**base, "axis": 0, "ufunc": "multiply"})
+    for ufunc in ("subtract", "divide", "logaddexp", "logaddexp2", "hypot", "power", "arctan2"):
+        yield Sample((x,), {**base, "ufunc": ufunc})
+    yield Sample((x,), {**base, "axis": 0, "ufunc": "fmax"}, order=1)
+    yield Sample((x[:, :1],), {**base, "ufunc": "divide"})
     yield Sample((x.astype(np.uint8),), {**base, "axis": 0, "ufunc": "add"}, order=0)
     yield Sample((x.astype(np.uint8),), {**base, "ufunc": "add", "out": np.dtype("i2")}, order=0)
     yield Sample((x.astype(np.float32),), {**base, "ufunc": "subtract", "dtype": np.dtype(float)}, order=0)
@@ -212,155 +260,6 @@ def _accumulate_samples(rng: np.random.Generator) -> Iterable[Sample]:
 op(
     "accumulate", _accumulate, aval=_accumulate_aval, vjp=_accumulate_rule, factors=lambda x, **a: along(x, a["axis"]),
     samples=_accumulate_samples,
-)  # fmt: skip
-
-
-def _reduceat(x: Any, indices: Any, ufunc: str, axis: int, dtype: Any, out: Any) -> Any:
-    shape = (*x.shape[:axis], *np.shape(indices), *x.shape[axis + 1 :])
-    return ufunc_named(ufunc).reduceat(x, indices, axis=axis, dtype=dtype, **_target(shape, out))
-
-
-def _reduceat_aval(x: Aval, indices: Aval, ufunc: str, axis: int, dtype: Any, out: Any) -> Aval:
-    stand_in = np.zeros((1,) * indices.ndim, indices.dtype)
-    one = _reduceat(np.ones((1,) * x.ndim, x.dtype), stand_in, ufunc, axis, dtype, out)
-    return Aval((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), one.dtype)
-
-
-def _reduceat_rule(
-    g: Node, result: Node, x: Node, indices: Node, ufunc: str, axis: int, dtype: Any, out: Any
-) -> Any:  # fmt: skip
-    if ufunc not in ("add", *_EXTREMES):
-        return NotImplemented
-    if indices.shape[0] == 0:
-        return (apply("full", 0, shape=x.shape, dtype=x.dtype), None)
-    return (_by_parts((_masked_back, _owned_back), g, result, x, indices, axis, ufunc != "add"), None)
-
-
-def _reduceat_push(
-    tangents: Sequence[Node | None], result: Node, x: Node, indices: Node, ufunc: str, axis: int, dtype: Any, out: Any
-) -> Any:  # fmt: skip
-    t = tangents[0]
-    if t is None or ufunc not in ("add", *_EXTREMES):
-        return NotImplemented
-    if ufunc == "add" or indices.shape[0] == 0:
-        return apply("reduceat", t, indices, ufunc="add", axis=axis, dtype=None, out=None)
-    return _by_parts((_masked_forth, _owned_forth), t, result, x, indices, axis, True)
-
-
-_EXTREMES = ("maximum", "minimum", "fmax", "fmin")
-_FEW = 4096
-
-
-def _by_parts(
-    rules: Sequence[Callable[..., Node]], g: Node, result: Node, x: Node, indices: Node, axis: int, extreme: bool
-) -> Node:
-    """By masks, of extent times count, where that is little or parts overlap; where the indices increase, which the
-    run knows, every element has one owner."""
-    begin = apply("cast", indices, dtype=np.dtype(np.int64))
-    x = apply("cast", x, dtype=result.dtype) if extreme else x
-    sizes = x.shape[axis], begin.shape[0]
-    if is_static(sizes) and math.prod(sizes) <= _FEW:
-        return rules[0](g, result, x, begin, axis, extreme)
-    ends = (("s", None, -1, None), ("s", 1, None, None))
-    before, behind = (apply("load", begin, chain=(("index", (end,)),)) for end in ends)
-    rising = apply("all", apply("less", before, behind), axis=None, keepdims=False)
-    inputs = (g, result, x, begin)
-    masked, owned = (_branch(rule, inputs, axis, extreme) for rule in rules)
-    return item(apply("cond", rising, *inputs, then=owned, orelse=masked), 0)
-
-
-def _branch(rule: Callable[..., Node], inputs: Sequence[Node], axis: int, extreme: bool) -> Graph:
-    params = [param(node.aval, f"x{k}") for k, node in enumerate(inputs)]
-    with dimensions_of(params):
-        return Graph(params, [rule(*params, axis, extreme)], rule.__name__.strip("_"))
-
-
-def _inside(result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
-    """Which elements count for which part, which lies along an axis of its own behind theirs. A part begins at its
-    index and ends before the next one; where that is not greater, the part is one element."""
-    extent, count = x.shape[axis], begin.shape[0]
-    behind = apply("load", begin, chain=(("index", (("s", 1, None, None),)),))
-    behind = apply("concatenate", behind, apply("full", size_node(extent), shape=(1,), dtype=behind.dtype), axis=0)
-    end = where(apply("less", begin, behind), behind, begin + 1)
-    places = apply("iota", shape=(extent, 1), axis=0, dtype=np.dtype(np.int64))
-    inside = apply("logical_and", apply("less_equal", begin, places), apply("less", places, end))
-    inside = apply("reshape", inside, shape=(extent, count, *(1 for _ in range(x.ndim - 1 - axis))))
-    if not extreme:
-        return inside
-    return apply("logical_and", inside, apply("equal", _along(x, axis + 1), _along(result, axis)))
-
-
-def _along(x: Node, axis: int) -> Node:
-    return apply("reshape", x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
-
-
-def _hits(inside: Node, axis: int, dtype: Any) -> Node:
-    return apply("sum", inside, axis=(axis,), keepdims=False, dtype=dtype)
-
-
-def _masked_back(g: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
-    inside = _inside(result, x, begin, axis, extreme)
-    g = g / _hits(inside, axis, g.dtype) if extreme else g
-    return apply("sum", where(inside, _along(g, axis), 0.0), axis=(axis + 1,), keepdims=False, dtype=None)
-
-
-def _masked_forth(t: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
-    inside = _inside(result, x, begin, axis, extreme)
-    moved = apply("sum", where(inside, _along(t, axis + 1), 0.0), axis=(axis,), keepdims=False, dtype=None)
-    return moved / _hits(inside, axis, t.dtype)
-
-
-def _owners(result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> tuple[Node, Node, Pattern]:
-    """Which elements count, the number of the part of each, and how to read parts by it."""
-    extent = x.shape[axis]
-    starts = apply("full", 0, shape=(extent,), dtype=begin.dtype)
-    starts = apply("scatter", starts, 1, begin, pattern=(("d", 0),), mode="add")
-    owner = apply("cumsum", starts, axis=0, dtype=None) - 1
-    pattern = (*(("s", None, None, None) for _ in range(axis)), ("d", 0))
-    places = apply("maximum", owner, 0)
-    owned = apply("reshape", apply("less_equal", 0, owner), shape=(extent, *(1 for _ in range(x.ndim - 1 - axis))))
-    if extreme:
-        owned = apply("logical_and", owned, apply("equal", x, apply("gather", result, places, pattern=pattern)))
-    return owned, places, pattern
-
-
-def _sums(x: Node, begin: Node, axis: int) -> Node:
-    return apply("reduceat", x, begin, ufunc="add", axis=axis, dtype=None, out=None)
-
-
-def _owned_back(g: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
-    owned, places, pattern = _owners(result, x, begin, axis, extreme)
-    g = g / _sums(apply("cast", owned, dtype=g.dtype), begin, axis) if extreme else g
-    return where(owned, apply("gather", g, places, pattern=pattern), 0.0)
-
-
-def _owned_forth(t: Node, result: Node, x: Node, begin: Node, axis: int, extreme: bool) -> Node:
-    owned, _, _ = _owners(result, x, begin, axis, extreme)
-    return _sums(where(owned, t, 0.0), begin, axis) / _sums(apply("cast", owned, dtype=t.dtype), begin, axis)
-
-
-def _reduceat_factors(x: Aval, indices: Aval, axis: int, **_: Any) -> str:
-    names = [f"!d{k}" if k == axis else f"d{k}" for k in range(x.ndim)]
-    outs = [*names[:axis], "!n", *names[axis + 1 :]]
-    return f"{' '.join(names)}, !n -> {' '.join(outs)}"
-
-
-def _reduceat_samples(rng: np.random.Generator) -> Iterable[Sample]:
-    base = {"ufunc": "add", "axis": 1, "dtype": None, "out": None}
-    yield Sample((rng.normal(size=(3, 4)), np.array([0, 2])), base)
-    yield Sample((rng.normal(size=(4, 2)), np.array([3, 1, 1, 2])), {**base, "axis": 0})
-    for ufunc in ("maximum", "minimum", "fmin"):
-        yield Sample((rng.normal(size=(4, 2)), np.array([3, 1, 1, 2])), {**base, "axis": 0, "ufunc": ufunc}, order=1)
-    many = rng.normal(size=(90, 1))
-    for places in (np.arange(2, 80), rng.permutation(80)):
-        yield Sample((many, places), {**base, "axis": 0})
-        yield Sample((many, places), {**base, "axis": 0, "ufunc": "maximum"}, order=1)
-    yield Sample((rng.normal(size=(4,)), np.array([1, 3])), {**base, "axis": 0, "ufunc": "multiply"}, order=0)
-
-
-op(
-    "reduceat", _reduceat, aval=_reduceat_aval, vjp=_reduceat_rule, jvp=_reduceat_push, factors=_reduceat_factors,
-    fails=True, samples=_reduceat_samples,
 )  # fmt: skip
 
 
@@ -390,29 +289,57 @@ def _at_factors(x: Aval, *rest: Aval, ufunc: str, pattern: Pattern) -> str:
 
 
 def _at_rule(g: Node, out: Node, x: Node, *rest: Node, ufunc: str, pattern: Pattern) -> Any:
-    """Sums, extremes and sums of exponentials; what other ufuncs do to an element that comes twice depends on the
-    order."""
-    if ufunc not in ("add", "subtract", *_EXTREMES, *_EXPONENTS):
+    """Sums, products, extremes and sums of exponentials; what other ufuncs do to an element that comes twice depends on
+    the order."""
+    if ufunc not in ("add", "subtract", "multiply", "divide", *EXTREMES, *EXPONENTS):
         return NotImplemented
     value, *indices = rest
-    if ufunc in _EXTREMES:
+    if ufunc in ("multiply", "divide"):
+        dx, dvalue = _products_at(g, out, x, value, indices, ufunc, pattern)
+        return (dx, dvalue, *(None for _ in indices))
+    if ufunc in EXTREMES:
         dx, dvalue = _extreme_shares_at(g, out, x, value, indices, pattern)
         return (dx, dvalue, *(None for _ in indices))
-    if ufunc in _EXPONENTS:
+    if ufunc in EXPONENTS:
         gathered, read = (apply("gather", node, *indices, pattern=pattern) for node in (out, g))
-        dvalue = unbroadcast(read * _exponent_slope(ufunc, value, gathered), value.aval)
-        return (g * _exponent_slope(ufunc, x, out), dvalue, *(None for _ in indices))
+        dvalue = unbroadcast(read * exponent_slope(ufunc, value, gathered), value.aval)
+        return (g * exponent_slope(ufunc, x, out), dvalue, *(None for _ in indices))
     read = apply("gather", g, *indices, pattern=pattern)
     return (g, unbroadcast(read if ufunc == "add" else -read, value.aval), *(None for _ in indices))
 
 
-_EXPONENTS = ("logaddexp", "logaddexp2")
+def _products_at(
+    g: Node, out: Node, x: Node, value: Node, indices: Sequence[Node], ufunc: str, pattern: Pattern
+) -> tuple[Node, Node]:
+    """Each factor counts by the others, of which some may be zero."""
+    def at(base: Node, values: Node, ufunc: str) -> Node:
+        return apply("ufunc_at", base, values, *indices, ufunc=ufunc, pattern=pattern)
+
+    def read(values: Node) -> Node:
+        return apply("gather", values, *indices, pattern=pattern)
+
+    ones = apply("full", 1.0, shape=x.shape, dtype=x.dtype)
+    dx = g * at(ones, value, ufunc)
+    if ufunc == "divide":
+        return dx, unbroadcast(-read(g * out) / value, value.aval)
+    blank, shape = zeros_like(x.aval), apply("gather", x, *indices, pattern=pattern).shape
+    wide = value if value.shape == shape else apply("broadcast_to", value, shape=shape)
+    zero = apply("equal", wide, 0)
+    count = read(at(blank, apply("cast", zero, dtype=x.dtype), "add"))
+    others = read(at(x, where(zero, 1.0, wide), "multiply"))
+    rest = read(at(blank, where(zero, wide, 0.0), "add")) - wide
+    of_zeros = where(apply("equal", count, 1), others, where(apply("equal", count, 2), others * rest, 0.0))
+    slopes = where(zero, of_zeros, read(out) / where(zero, 1.0, wide))
+    return dx, unbroadcast(read(g) * slopes, value.aval)
 
 
-def _exponent_slope(ufunc: str, x: Node, out: Node) -> Node:
+EXPONENTS = ("logaddexp", "logaddexp2")
+
+
+def exponent_slope(ufunc: str, x: Node, out: Node) -> Node:
     """One where nothing was added: minus infinity, where it stayed, has no difference from itself."""
     same = apply("equal", x, out)
-    return _SMOOTH[ufunc](where(same, 0.0, x), where(same, 0.0, out))
+    return SMOOTH[ufunc](where(same, 0.0, x), where(same, 0.0, out))
 
 
 def _extreme_shares_at(
@@ -431,13 +358,17 @@ def _extreme_shares_at(
 
 def _at_samples(rng: np.random.Generator) -> Iterable[Sample]:
     x, rows = rng.normal(size=(4, 5)), np.array([0, 2, 2])
-    for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 0)):
+    for ufunc, order in (("add", 2), ("subtract", 2), ("multiply", 2), ("divide", 2), ("power", 0)):
         yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=order)
     for ufunc in ("maximum", "minimum", "fmax"):
         for value in (rng.normal(size=(3, 5)), rng.normal(size=(3, 1))):
             yield Sample((x, value, rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=1)
-    for ufunc in _EXPONENTS:
+    for ufunc in EXPONENTS:
         yield Sample((x, rng.normal(size=(3, 5)), rows), {"ufunc": ufunc, "pattern": (("d", 0),)}, order=2)
+    zeros = np.array([0.0, 3.0, 0.0, 0.0, 2.0, 0.0])
+    places = np.array([0, 1, 1, 2, 2, 2])
+    yield Sample((np.array([2.0, 3.0, 4.0]), zeros, places), {"ufunc": "multiply", "pattern": (("d", 0),)})
+    yield Sample((x, 1.5, rows), {"ufunc": "multiply", "pattern": (("d", 0),)})
     yield Sample((x, rows, rows), {"ufunc": "negative", "pattern": (("d", 0), ("d", 1))}, order=0)
     part = (("s", 1, 2, None), ("d", 0))
     yield Sample((x.astype(np.int8), 3, rows), {"ufunc": "left_shift", "pattern": part}, order=0)

@@ -28,7 +28,7 @@ LOCAL = frozenset({"local_batch_norm", "local_batch_norm_grad"})
 # Ops whose decomposition serves their derivatives alone: it rounds, overflows and meets NaN otherwise than they do.
 DIFFERENTIATED = frozenset({"quantile"})
 # Ops that only move elements of their first input: they commute with every combination of partial results.
-MOVES = frozenset({"reshape", "transpose", "load", "flip", "stop_gradient"})
+MOVES = frozenset({"reshape", "transpose", "load", "flip", "stop_gradient", "contiguous"})
 # Ops that are additive in all their inputs together.
 ADDITIVE = frozenset({"add", "subtract", "negative", "positive", "conjugate", "real", "imag", "sum"})
 

@@ -3,6 +3,9 @@
 ``(x.T - m) / s`` reads ``x`` across its rows, and writes another order than it reads. NumPy's results lie as its
 operands do; here the operations are those on ``x`` itself, with vectors that are turned round, and what comes out is
 transposed: a view. That is done where all who read such a value go on so, transpose it, or are the caller.
+
+The other way round, where a result that is transposed or flipped behind the operations is to lie in C order: the
+operations read what is turned, and write once.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def keep_orders(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node in axes and node.op != "transpose":
             makers[node] = _maker(node, axes, straight)
-        elif node.op == "transpose" and node.inputs[0] in makers:
+        elif node.op == "transpose" and node.inputs[0] in makers and node.inputs[0].op != "transpose":
             makers[node] = _view(node, axes[node.inputs[0]], straight)
     return rewrite(graph, lambda node: None, makers) if makers else graph
 
@@ -69,10 +72,51 @@ def _straightened(node: Node) -> Node | None:
         chain = (("transpose", axes), *node.attrs["chain"])
         stored = apply("store", base.inputs[0], *node.inputs[1:], **{**node.attrs, "chain": chain})
         return apply("transpose", stored, axes=axes)
-    if node.op == "transpose":
-        both = tuple(axes[axis] for axis in node.attrs["axes"])
-        return base.inputs[0] if both == tuple(range(len(both))) else apply("transpose", base.inputs[0], axes=both)
-    return None
+    return _viewed(base, node) if node.op == "transpose" else None
+
+
+def turn_first(graph: Graph) -> Graph:
+    """The graph with large results that are brought into C order turned before the operations that make them."""
+    if not any(node.op == "contiguous" for node in graph.nodes):
+        return graph
+    users, outs = users_of(graph), set(graph.outs)
+
+    def alone(node: Node) -> bool:
+        return node not in outs and len(set(users[node])) == 1
+
+    def before(node: Node, view: Node) -> Node | None:
+        """A view of operations as operations on views."""
+        if not (node.record.elementwise and node.is_static and alone(node)) or "dims" in node.attrs:
+            return None
+        if any(source.shape not in (node.shape, ()) for source in node.inputs):
+            return None
+        turned = []
+        for source in node.inputs:
+            made = before(source, view) if source.shape else source
+            turned.append(_viewed(source, view) if made is None else made)
+        return apply(node.op, *turned, **node.attrs)
+
+    def rule(node: Node) -> Node | None:
+        if node.op != "contiguous" or not node.is_static or node.size < LEAST_ELEMENTS:
+            return None
+        view = node.inputs[0]
+        if view.op not in ("transpose", "flip") or not alone(view):
+            return None
+        made = before(view.inputs[0], view)
+        return None if made is None else apply("contiguous", made)
+
+    found = {node: made for node in graph.nodes if (made := rule(node)) is not None}
+    makers = {node: (lambda new, made=made: made) for node, made in found.items()}
+    return rewrite(graph, lambda node: None, makers) if makers else graph
+
+
+def _viewed(source: Node, view: Node) -> Node:
+    """The same view of another array, of which two exchanges of axes are one."""
+    if view.op != "transpose" or source.op != "transpose":
+        return apply(view.op, source, **view.attrs)
+    axes = tuple(source.attrs["axes"][axis] for axis in view.attrs["axes"])
+    whole = source.inputs[0]
+    return whole if axes == tuple(range(len(axes))) else apply("transpose", whole, axes=axes)
 
 
 def _turned(graph: Graph) -> dict[Node, Axes]:
@@ -138,11 +182,18 @@ def _maker(node: Node, axes: Mapping[Node, Axes], straight: dict[Node, Node]) ->
             elif source in straight:
                 inputs.append(straight[source])
             else:
-                inputs.append(new[source].inputs[0])
+                inputs.append(_before_transpose(new[source], own))
         straight[node] = apply(node.op, *inputs, **node.attrs)
         return apply("transpose", straight[node], axes=own)
 
     return make
+
+
+def _before_transpose(value: Node, axes: Axes) -> Node:
+    """What the axes are exchanged of. Where that undid another exchange, the value is no transpose any more."""
+    if value.op == "transpose" and value.attrs["axes"] == axes:
+        return value.inputs[0]
+    return apply("transpose", value, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
 def _view(node: Node, before: Axes, straight: Mapping[Node, Node]) -> Maker:

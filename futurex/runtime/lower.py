@@ -144,12 +144,18 @@ class Lowering:
                 return
             ins = tuple(self._single(source) for source in node.inputs)
             stand_ins = self._stand_ins(node, kernel, ins)
+            if node.op == "contiguous" and self.slots[self.slots[ins[0]].root].kind in (Kind.PARAM, Kind.CONST):
+                shape, dtype = node.shape, node.dtype  # what is not the run's is copied for the result, however it lies
+                self._instruction(node, copied(node, kernel, [shadow(shape, dtype)]), ins)
+                return
             if stand_ins is None and is_gathered(node):  # of an argument, if that lies dense
                 self._instruction(node, copied(node, kernel, [shadow(node.inputs[0].shape, node.dtype)]), ins)
                 return
             found = kernel.call(None, *stand_ins) if stand_ins is not None else None
             if stand_ins is None or kernel.view is None or not isinstance(found, np.ndarray):
                 self._instruction(node, kernel, ins)
+            elif found is stand_ins[kernel.view] and node.op == "contiguous":
+                self._of[node] = ins
             elif np.may_share_memory(found, stand_ins[kernel.view]):
                 self._fixed_view(node, kernel, ins, found)
             else:  # elements that do not lie so: what is called a view will be a copy, whatever the run

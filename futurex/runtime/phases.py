@@ -16,7 +16,7 @@ from futurex.tree.node import Node
 
 SAME_MEMORY = frozenset((
     "reshape", "transpose", "broadcast_to", "flip", "load", "real", "imag", "stop_gradient", "cast", "sum_to", "item",
-    "positive", "conjugate", "narrow", "widen", "round",
+    "contiguous", "positive", "conjugate", "narrow", "widen", "round",
 ))  # fmt: skip
 """Ops whose kernel may give an operand, or a view of one, as its result."""
 

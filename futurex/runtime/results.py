@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from futurex.kernels.copies import in_c_order
-from futurex.kernels.recycling import maker
+from futurex.kernels.recycling import LEAST_BYTES, kept, maker
 from futurex.runtime.futures import Resident
 from futurex.runtime.instance import Values
 from futurex.runtime.lower import Kind, Lowering
@@ -35,20 +35,25 @@ class Delivery:
         self._low, self._layout = low, layout
         given: set[int] = set()
         self.outs = [(index, self._copies(number, given)) for number, index in enumerate(low.outs)]
-        """The slot of each output, and whether the caller gets a copy."""
+        """The slot of each output, and how the caller's copy is made; nothing where the caller gets the array."""
 
-    def _copies(self, number: int, given: set[int]) -> bool:
+    def _copies(self, number: int, given: set[int]) -> str:
         slot = self._low.slots[self._low.outs[number]]
         if slot.kind is Kind.SCALAR:
-            return False
+            return ""
         if number in self._donate:
-            return slot.kind is not Kind.BUFFER
+            return "" if slot.kind is Kind.BUFFER else "copied"
         if slot.root in given:
-            return True
+            return "copied"
         if slot.kind is Kind.OWN and self._low.slots[slot.root].kind is Kind.OWN:
             given.add(slot.root)
-            return False
-        return slot.kind is not Kind.BUFFER or self._layout.fresh.get(slot.root) != number
+            return ""
+        if slot.kind is not Kind.BUFFER:
+            return "copied"
+        if self._layout.fresh.get(slot.root) == number:
+            return ""
+        whole = slot.layout.nbytes == self._low.slots[slot.root].layout.nbytes
+        return "turned" if whole and not slot.layout.flags.c_contiguous else "copied"
 
     def check(self, args: Sequence[Any]) -> list[Any]:
         """The arguments as plain arrays and scalars of the expected types. Raises TypeError or ValueError."""
@@ -91,7 +96,8 @@ class Delivery:
 
     def deliver(self, values: Values, args: Sequence[Any]) -> list[Any]:
         """The outputs; donated ones are written to their arguments last, when nothing reads those any more."""
-        return self.hand_back([copied(values[index]) if copy else values[index] for index, copy in self.outs], args)
+        results = [COPIES[copy](values[index]) if copy else values[index] for index, copy in self.outs]
+        return self.hand_back(results, args)
 
     def hand_back(self, results: list[Any], args: Sequence[Any]) -> list[Any]:
         """The results, those that were donated in the arguments that they belong to."""
@@ -141,3 +147,11 @@ def given(array: Any, seen: Mapping[int, int], shape: tuple[int, ...], dtype: An
 def copied(value: Any) -> Any:
     """``value`` in memory of its own."""
     return in_c_order(value) if isinstance(value, np.ndarray) else value
+
+
+def turned(value: Any) -> Any:
+    """The same of an array that is another result, too, with its axes in another order: it lies as that one does."""
+    return kept(np.copy, value, "K") if value.nbytes >= LEAST_BYTES else np.array(value, order="K")
+
+
+COPIES = {"copied": copied, "turned": turned}

@@ -23,7 +23,7 @@ from futurex.kernels.steps import Following, Workspace
 from futurex.runtime.bound import Operand, Part, Together
 from futurex.runtime.instance import Instance, dense, entry, in_rows, lock_of, wanted
 from futurex.runtime.lower import COMMUNICATOR, Draft, Kind, Slot
-from futurex.runtime.results import all_given, copied, spare
+from futurex.runtime.results import COPIES, all_given, spare
 from futurex.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Straight:
         """The function of an instance."""
         avals = [self._low.slots[root].aval for root in self._layout.donated]
         known: dict[str, Any] = {"__builtins__": builtins, "kinds": [(aval.shape, aval.dtype) for aval in avals]}
-        known |= {"copied": copied, "dense": dense, "in_rows": in_rows, "all_given": all_given, "spare": spare}
+        known |= {**COPIES, "dense": dense, "in_rows": in_rows, "all_given": all_given, "spare": spare}
         for slot in self._low.slots:
             name = self._names[slot.index]
             if name[0] == "c":
@@ -145,7 +145,7 @@ class Straight:
             elif self._low.drafts[group[0]].outs[0] not in self._views:
                 self._instruction(group[0], self._low.drafts[group[0]])
             self._lines += [f"{names[gone]} = None" for gone in drops[number] if gone not in self._views]
-        results = (f"copied({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
+        results = (f"{copy}({names[slot]})" if copy else names[slot] for slot, copy in self._outs)
         self._lines.append(f"return [{', '.join(results)}]")
 
     def _groups(self, plan: Plan) -> list[list[int]]:

@@ -381,7 +381,7 @@ def dict_arg_inplace(d):
     return d["w"].sum()
 
 
-@both(staged=False)
+@both()
 def np_vectorize(x):
     f = np.vectorize(lambda v: v * 2 if v > 0 else v)
     return f(x)

@@ -51,7 +51,10 @@ class Verdict:
         return True
 
 
-SILENT = {"param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to"}
+SILENT = {
+    "param", "const", "item", "load", "store", "reshape", "transpose", "cast", "full", "check", "broadcast_to",
+    "contiguous",
+}  # fmt: skip
 
 
 #: What may happen between a call and the return of its result: it shows what is a view of what.

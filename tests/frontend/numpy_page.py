@@ -56,7 +56,7 @@ Where an element, or a reduction, is `np.ma.masked` itself in some run, that run
 
 
 #: Operations that move elements and compute nothing.
-MOVING = {"load", "store", "reshape", "transpose", "cast", "broadcast_to"}
+MOVING = {"load", "store", "reshape", "transpose", "cast", "contiguous", "broadcast_to"}
 
 
 def page(verdicts):

@@ -46,11 +46,13 @@ np.c_[v, w] | np.real_if_close(v) | np.isclose(v, w) * v | np.around(x, 1) * x |
 np.heaviside(v, 0.5) * v | np.geomspace(np.exp(v[0]), np.exp(w[0]), 4) | np.nanargmax(v) * v
 np.searchsorted(w, v) * v | np.histogram(v, bins=3, weights=w)[0] | np.bincount([0, 1, 1, 2, 0, 1], weights=v)
 np.piecewise(v, [v < 0, v >= 0], [lambda r: -r, lambda r: r * 2])
-np.compress([True, False, True, True], x, axis=0)
+np.compress([True, False, True, True], x, axis=0) | np.i0(x * 4) | np.polyfit(v, w, 2)
+np.polyval(np.polyfit(v, w, 3), x) | np.sort_complex(v).real
+np.polyfit(np.sin(v), np.stack([v, w], 1), 1, w=np.cos(w)) | np.kaiser(5, 3.0) * v[:5]
 """
 #: What NumPy computes as a whole has no derivative; asking for one is an error, not a zero.
 WITHOUT = """
-np.histogram(v, bins=3, weights=w)[0] | np.i0(v) | np.polyfit(v, w, 2)
+np.histogram(v, bins=3, weights=w)[0] | np.polymul(v, w) | np.polyfit(v, w, 2, full=True)[0]
 """
 
 

@@ -193,6 +193,13 @@ def slopes():
         (lambda x: (np.add.reduceat(np.sin(many @ x), np.arange(5, 95)) ** 2).sum(), x),
         (lambda x: (grouped(np.logaddexp, x) * grouped(np.logaddexp2, x * x)).sum(), x),
         (lambda x: (grouped(np.maximum, np.sin(3 * x)) * grouped(np.minimum, x * x)).sum(), x),
+        (lambda x: (grouped(np.multiply, x) * grouped(np.divide, x + 3)).sum(), x),
+        (lambda x: (np.multiply.reduceat(x, [2, 0, 1], axis=1) ** 2).sum(), x),
+        (lambda x: (np.logaddexp.reduceat(np.sin(many @ x), np.arange(5, 95)) ** 2).sum(), x),
+        (lambda x: (np.multiply.reduceat(x[x > 0], [0, 2]) ** 2).sum() + np.add.reduceat(x[x > 0], [0, 2])[1], x),
+        (lambda x: (np.logaddexp.accumulate(x, axis=1) * np.logaddexp2.accumulate(x)).sum(), x),
+        (lambda x: (np.subtract.accumulate(x) * np.divide.accumulate(x * x + 1, axis=1)).sum(), x),
+        (lambda x: np.divide.reduce(x[0] + 3) + np.subtract.reduce(x, axis=1)[1] ** 2, x),
         (lambda x: (np.modf(x)[0] * np.frexp(x)[0]).sum() + (np.divmod(x, 0.7)[1] ** 2).sum(), x),
         (lambda x: np.logaddexp.reduce(x.ravel()) + np.hypot.reduce(x[0]), x),
         (lambda x: (np.vecdot(x, x * x) * np.matvec(x, x[0])).sum(), x),
@@ -267,3 +274,17 @@ def test_parts_of_what_a_mask_picked_have_derivatives():
         slope = fx.grad(lambda x, starts, ufunc=ufunc: ufunc.reduceat(x[x > 0], starts).sum())
         gradient = np.asarray(slope(x, np.array([0, 5])))
         assert gradient.sum() == (20 if ufunc is np.add else 2)
+        fixed = fx.grad(lambda x, ufunc=ufunc: ufunc.reduceat(x[x > 0], [0, 5]).sum())
+        np.testing.assert_array_equal(fixed(x), gradient)
+    staged = fx.futurize(lambda x: np.add.reduceat(x[x > 0], [0, 5]), escape="error")
+    np.testing.assert_array_equal(staged(x), staged.plain(x))
+    with pytest.raises(IndexError, match=r"index 5 out-of-bounds in add.reduceat \[0, 3\)"):
+        staged(x[:13]).result()
+
+
+def test_running_sums_of_exponentials_far_apart_have_derivatives():
+    """Factors between neighbours do not overflow where their products from the beginning would."""
+    x = np.array([-2000.0, 0.0, 900.0, 900.0, -np.inf, 1800.0])
+    for weights, expected in (([1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]), ([0, 0, 0, 0, 1, 0], [0, 0, 0.5, 0.5, 0, 0])):
+        found = fx.grad(lambda x, w: (np.logaddexp.accumulate(x) * w).sum())(x, np.array(weights, float))
+        np.testing.assert_allclose(found, expected, atol=1e-12)

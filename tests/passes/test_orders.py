@@ -42,6 +42,10 @@ MIXED = {
     "summed": lambda a, b, v: np.abs(a.T - b[:, 0]).max(0),
     "a plane turned round": lambda a, b, v: v.transpose(2, 1, 0) - v[:, :, 0].T,
     "there and back": lambda a, b, v: v.transpose(1, 2, 0).transpose(1, 2, 0) * 3,
+    "to and fro": lambda a, b, v: (((a * 0.5).T * 0.25).T * 3).T,
+    "to and fro with another array": lambda a, b, v: (((a.T * b.T).T * 0.25).T - a[:, 0]).T * 2,
+    "three axes round": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(2, 0, 1) * 3).transpose(1, 2, 0) * 5,
+    "three axes on": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(1, 2, 0) * 3).transpose(1, 2, 0) * 5,
     "little": lambda a, b, v: a[:5, :7].T * 2,
 }
 
@@ -67,3 +71,33 @@ def test_what_others_read_in_its_own_order_stays():
     x = param(Aval((200, 300), np.dtype(float)), "x")
     graph = Graph([x], [apply("cumsum", apply("transpose", x, axes=(1, 0)) * 2.0, axis=0, dtype=None)], "read")
     assert keep_orders(graph) is graph
+
+
+COPIED = {
+    "a number": lambda a, b, v: (a * 2).T.copy(),
+    "two arrays": lambda a, b, v: np.flip(np.sqrt(a * a) + b, 1).copy(),
+    "a vector": lambda a, b, v: (a + b[0]).T.copy(),
+    "a choice": lambda a, b, v: np.where(a > 0, a, b).T.astype(np.float32, order="C"),
+    "to and fro": lambda a, b, v: (((a * 2).T.copy() * 3).T.copy() * 4).T.copy(),
+    "three axes round": lambda a, b, v: ((v.transpose(1, 2, 0) * 2).transpose(1, 2, 0) * 3).transpose(1, 2, 0).copy(),
+    "three axes": lambda a, b, v: np.ascontiguousarray(np.moveaxis(np.exp(v) * v, 0, 1)),
+    "nothing moved": lambda a, b, v: (np.moveaxis(a.T.astype(np.float32), 0, 0).copy(), a + b),
+    "read as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c.sum(0)),
+    "given as it is, too": lambda a, b, v: ((c := a * b).T.copy(), c, np.asfortranarray(c)),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_is_copied_into_c_order_is_turned_before_it_is_computed(name):
+    f = COPIED[name]
+    futurized = fx.futurize(f)
+    for _ in range(2):
+        expected, found = f(A, B, V), futurized(A, B, V)
+        many = isinstance(expected, tuple)
+        for result, each in zip(found if many else [found], expected if many else [expected], strict=True):
+            result = np.asarray(result)
+            assert (result.dtype, result.shape, result.strides) == (each.dtype, each.shape, each.strides)
+            np.testing.assert_allclose(result, each, rtol=1e-13)
+    if name == "a number":
+        ops = [each.node.op for each in futurized._traces()[0]._plan.instructions]
+        assert "contiguous" not in ops

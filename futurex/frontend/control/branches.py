@@ -98,7 +98,7 @@ def if_(
             site.fork(pred, escape)
         raise
     if taken.failure or other.failure:
-        if current().protected:
+        if current().protected or current().protects_linear:
             inside = Escape("a test on data in front of an exception in a try statement", "its handlers are Python's")
             inside.site = IN_BRANCH
             if site is not None:

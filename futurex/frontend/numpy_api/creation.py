@@ -10,7 +10,7 @@ import numpy as np
 from futurex.frontend.control.collected import blocks
 from futurex.frontend.elements import as_element
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.memory import laid_out, lying
+from futurex.frontend.numpy_api.memory import copied_out, lying
 from futurex.frontend.numpy_api.registry import handles
 from futurex.frontend.numpy_api.ufuncs import into
 from futurex.frontend.trace import current, emit
@@ -46,7 +46,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str = "C") -> Tracer:
         elif not (node.aval.weak and node.dtype.kind == "i"):  # NumPy looks at Python's ints alone
             node = as_dtype(node, dtype)
         result = new_array(emit("full", node, shape=shape, dtype=dtype))
-    return laid_out(result, result, order) if order == "F" else result
+    return copied_out(result, result, order) if order == "F" else result
 
 
 @handles(np.full)
@@ -91,7 +91,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C")
     rows, columns = (emit("iota", shape=blank.shape, axis=axis, dtype=np.dtype(np.int64)) for axis in (0, 1))
     on_it = emit("equal", emit("add", rows, above), columns)
     result = new_array(emit("where", on_it, const(blank.dtype.type(1)), blank._node))
-    return laid_out(result, blank, order)
+    return copied_out(result, blank, order)
 
 
 @handles(np.identity)
@@ -104,7 +104,7 @@ def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
     a = as_tracer(a)
-    return laid_out(_filled(a.shape if shape is None else shape, fill_value, dtype or a.dtype), a, order)
+    return copied_out(_filled(a.shape if shape is None else shape, fill_value, dtype or a.dtype), a, order)
 
 
 @handles(np.zeros_like, np.empty_like)
@@ -162,7 +162,7 @@ def any_array(value: Any) -> bool:
 def _copied(a: Tracer, dtype: Any, order: str) -> Tracer:
     node = array_node(a) if dtype is None else as_dtype(a._node, np.dtype(dtype))
     casts = order == "A" and node.dtype != a.dtype  # NumPy's casts take A for K
-    return laid_out(new_array(node), a, "K" if casts else order)
+    return copied_out(new_array(node), a, "K" if casts else order)
 
 
 def _of_entries(value: Any, dtype: Any) -> Tracer:
@@ -196,7 +196,7 @@ def array(
         raise Escape("np.array of this with copy=False", "it is not traced")
     else:
         result = _of_entries(value, dtype)
-        result = laid_out(result, result, order)
+        result = copied_out(result, result, order)
     return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import is_c_sorted
 from futurex.frontend.numpy_api.registry import NO_VALUE, handles
-from futurex.frontend.trace import emit, emit_many
+from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, as_tracer, entered, fresh, new_array
 from futurex.tree.node import Node
 
@@ -33,14 +33,25 @@ def result_array(node: Node) -> Tracer:
     return new_array(node) if node.ndim else fresh(node)
 
 
+def factorized(name: str, *inputs: Node, **options: Any) -> Node:
+    """A node of a factorization; in an attempt one that does not raise. Not in a function that is called there, which
+    would go on, and might write or print."""
+    trace = current()
+    if trace.attempt is None or trace.attempt[:2] != (trace.regions[-1], len(trace.calls)):
+        return emit(name, *inputs, **options)
+    value, failed = emit_many("attempted", *inputs, call=name, options=tuple(options.items()))
+    trace.attempt[2].append(failed)
+    return value
+
+
 @handles(np.linalg.inv)
 def inv(a: Any) -> Any:
-    return result_array(emit("inv", array_node(a)))
+    return result_array(factorized("inv", array_node(a)))
 
 
 @handles(np.linalg.solve)
 def solve(a: Any, b: Any) -> Any:
-    return result_array(emit("solve", array_node(a), array_node(b)))
+    return result_array(factorized("solve", array_node(a), array_node(b)))
 
 
 @handles(np.linalg.det)
@@ -55,7 +66,7 @@ def slogdet(a: Any) -> Any:
 
 @handles(np.linalg.cholesky)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    return result_array(emit("cholesky", array_node(a), upper=bool(known(upper, "upper="))))
+    return result_array(factorized("cholesky", array_node(a), upper=bool(known(upper, "upper="))))
 
 
 @handles(np.linalg.pinv)

@@ -10,7 +10,7 @@ import numpy as np
 
 from futurex.frontend.elements import as_element, element, read_before
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
-from futurex.frontend.layout import c_strides, f_strides, is_contiguous
+from futurex.frontend.layout import Strides, c_strides, copied_strides, f_strides, is_contiguous, order_of
 from futurex.frontend.numpy_api.registry import ATTRIBUTES, METHODS, SETTERS
 from futurex.frontend.numpy_api.ufuncs import layout_of
 from futurex.frontend.trace import current, emit
@@ -232,13 +232,37 @@ def laid_out(result: Tracer, like: Tracer, order: str) -> Tracer:
     return result
 
 
+def copied_out(result: Tracer, like: Tracer, order: str) -> Tracer:
+    """The same of a copy, or of what ``order=`` is given to: where it is a result, too. What is not known to lie
+    otherwise lies as in a plan."""
+    laid_out(result, like, order)
+    of_same = order in ("A", "K") and result.shape == like.shape and result.aval.static and not like.is_scalar
+    if order == "K" and of_same:
+        result._cell.strides = _kept(result, like, order, like.strides_in_memory)
+    result._cell.asked = result._cell.strides
+    if of_same and result._cell.strides is None:
+        result._cell.asked = _kept(result, like, order, like._strides_at_run_time)
+    return result
+
+
+def _kept(result: Tracer, like: Tracer, order: str, strides: Strides) -> Strides:
+    """What order A or K makes of an array with these strides."""
+    if order == "A":
+        return (f_strides if order_of(like.aval, strides, order) == "F" else c_strides)(result.aval)
+    known = copied_strides(like.aval, strides)
+    return None if known is None else tuple(step // like.itemsize * result.itemsize for step in known)
+
+
 def lying(x: Tracer, order: str) -> Tracer:
     """The array itself where it lies in C or in Fortran order, else a copy that does."""
     strides = x.strides_in_memory
     if strides is None:
         raise Escape(f"an array of which order {order!r} is asked", "whether it is copied depends on its memory order")
     lies = is_contiguous(x.T.aval, strides[::-1]) if order == "F" else is_contiguous(x.aval, strides)
-    return x if lies else laid_out(new_array(x._node), x, order)
+    if not lies:
+        return copied_out(new_array(x._node), x, order)
+    x._cell.asked = x._cell.strides
+    return x
 
 
 METHODS.update(

@@ -9,7 +9,7 @@ import numpy as np
 from futurex.frontend.elements import element
 from futurex.frontend.errors import Escape
 from futurex.frontend.numbers import attribute
-from futurex.frontend.numpy_api.memory import laid_out, lying, of_known_shape
+from futurex.frontend.numpy_api.memory import copied_out, lying, of_known_shape
 from futurex.frontend.numpy_api.registry import HANDLERS, METHODS, Handler, handles
 from futurex.frontend.numpy_api.ufuncs import call_ufunc
 from futurex.frontend.trace import emit
@@ -60,11 +60,11 @@ def _astype(
     node = self._node if same else emit("cast", self._node, dtype=dtype)
     if self.is_scalar:
         return fresh(node)
-    return lying(self, self._order(order)) if same and not copy else laid_out(new_array(node), self, order)
+    return lying(self, self._order(order)) if same and not copy else copied_out(new_array(node), self, order)
 
 
 def _copy(self: Tracer, order: str = "C") -> Tracer:
-    return self if self.is_scalar else laid_out(new_array(self._node), self, order)
+    return self if self.is_scalar else copied_out(new_array(self._node), self, order)
 
 
 def _conjugate(self: Tracer, out: Any = None) -> Tracer:

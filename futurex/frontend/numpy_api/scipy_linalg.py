@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.numpy_api.linalg import known
+from futurex.frontend.numpy_api.linalg import factorized, known
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import array_node, entered, fresh
 from futurex.tree.node import Node
@@ -44,7 +44,7 @@ def call_linalg(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[st
         factor, lower = given["c_and_lower"]
         lower = bool(known(lower, "lower"))
         return fresh(emit("scipy_cho_solve", *_system(factor, given["b"]), lower=lower, **options))
-    factor = fresh(emit("scipy_cholesky", _matrix(given["a"]), clean=name == "cholesky", **options))
+    factor = fresh(factorized("scipy_cholesky", _matrix(given["a"]), clean=name == "cholesky", **options))
     return factor if name == "cholesky" else (factor, given["lower"])
 
 

@@ -27,7 +27,7 @@ WALKED = named(
     "gradient hsplit insert isclose iscomplex isneginf isposinf isreal ix_ linspace logspace nan_to_num "
     "nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar pad piecewise polyadd polyder "
     "polydiv polyint polysub polyval put_along_axis real_if_close require resize rollaxis rot90 row_stack select "
-    "sinc trapezoid unstack unwrap vander vsplit"
+    "sinc sort_complex trapezoid unstack unwrap vander vsplit"
 ) | {np.linalg.cross, index_tricks.AxisConcatenator.__getitem__, index_tricks.IndexExpression.__getitem__}
 
 #: Functions that read no arrays, or were given none: their value is known when a function is traced.

@@ -21,6 +21,7 @@ from futurex.frontend.numpy_api.ufuncs import (
 )  # fmt: skip
 from futurex.frontend.trace import emit
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, index_node, node_of
+from futurex.tree.dims import is_static
 from futurex.tree.node import Node
 
 _REDUCTIONS = {
@@ -81,8 +82,10 @@ def reduceat(ufunc: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = N
     places = array_node(entered(indices))
     if places.ndim != 1 or places.dtype.kind not in "iu":
         raise Escape(f"numpy.{ufunc.__name__}.reduceat at this", "indices are a vector of integers")
-    if places.op == "const" and not np.all((places.value >= 0) & (places.value < x.shape[place])):
-        raise IndexError(f"an index of reduceat is out of bounds for axis of size {x.shape[place]}")
+    extent = x.shape[place]
+    known = places.op == "const" and is_static((extent,))
+    if known and not np.all((places.value >= 0) & (places.value < extent)):
+        raise IndexError(f"an index of reduceat is out of bounds for axis of size {extent}")
     node = emit(
         "reduceat", x, places, ufunc=_name(ufunc), axis=place, dtype=None if dtype is None else _known_dtype(dtype),
         out=None if target is None else target.dtype,

@@ -239,6 +239,7 @@ def _placed(result: Tracer, target: Any, casting: Any, order: Any, always: bool)
         return into(target, result._node, True, casting)
     if order in ("C", "F"):
         result._cell.strides = result_strides(result.aval, []) if order == "C" else f_strides(result.aval)
+        result._cell.asked = result._cell.strides
     elif order == "A" and result._cell.strides != result_strides(result.aval, []):
         result._cell.strides = None  # C but where all operands are contiguous in Fortran order
     return new_array(result._node) if always and result.is_scalar else result

@@ -8,6 +8,7 @@ from typing import Any
 from futurex.frontend.rewrite.syntax import (
     FX,
     OWN,
+    Attempt,
     Ready,
     arguments,
     binds_names,
@@ -241,6 +242,9 @@ class Expressions(ast.NodeTransformer):
 
     def visit_Ready(self, node: Ready) -> Any:
         return node.value
+
+    def visit_Attempt(self, node: Attempt) -> Any:
+        return self._expression(fx("attempt", thunk(self.visit(node.value)), thunk(self.visit(node.kind))), node)
 
     def _expression(self, new: ast.expr, old: ast.expr) -> ast.expr:
         ast.copy_location(new, old)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from futurex.frontend.rewrite import collecting, lifetimes
+from futurex.frontend.rewrite.attempts import attempts_as_ifs
 from futurex.frontend.rewrite.expressions import BINARY, Expressions
 from futurex.frontend.rewrite.patterns import match_as_ifs
 from futurex.frontend.rewrite.syntax import (
@@ -128,6 +129,7 @@ class Rewriter(Expressions):
         if refused:
             node.body = [self._placed(ast.Expr(fx("refuse", ast.Constant(refused))), node), *node.body]
             return
+        node.body = attempts_as_ifs(node.body, self.fresh)
         elsewhere = declared(node.body, ast.Nonlocal)
         bound = {*names_of(node.args), *stored(node.body)} - elsewhere
         self.scopes.append((bound - self.outside if node is self.function else bound, set()))

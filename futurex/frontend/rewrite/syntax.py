@@ -184,6 +184,16 @@ class Ready(ast.expr):
         self.value = value
 
 
+class Attempt(ast.expr):
+    """The value of an expression, and whether it raised an exception of a type."""
+
+    _fields = ("value", "kind")
+
+    def __init__(self, value: ast.expr, kind: ast.expr) -> None:
+        super().__init__()
+        self.value, self.kind = value, kind
+
+
 def again(statements: list[ast.stmt]) -> list[ast.stmt]:
     """A copy of statements that are placed twice."""
     return copy.deepcopy(statements)

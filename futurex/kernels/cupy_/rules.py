@@ -14,7 +14,7 @@ from futurex.tree.node import Node
 
 REBOUND = frozenset((
     # shapes and joins
-    "reshape", "transpose", "concatenate", "pad", "flip", "stop_gradient", "full", "iota", "sum_to",
+    "reshape", "transpose", "concatenate", "pad", "flip", "stop_gradient", "contiguous", "full", "iota", "sum_to",
     # reductions, sorting
     "sum", "prod", "max", "min", "any", "all", "cumsum", "sort", "argsort", "norm", "nonzero",
     # products

@@ -57,11 +57,27 @@ class LoopBackend:
     def whole(self, graph: Graph) -> Program:
         """A graph as one function. Raises one of ``refusals`` where it holds what cannot be compiled."""
         avals = [node.aval for node in graph.params]
+        turned = {k: out.attrs["axes"] for k, out in enumerate(graph.outs) if _is_turned(out)}
+        outs = [_copied(out.inputs[0] if k in turned else out) for k, out in enumerate(graph.outs)]
+        straight = Graph(graph.params, outs, graph.name) if outs != list(graph.outs) else graph
 
         def build(emitter: Emitter, inputs: Sequence[Any]) -> list[Any]:
-            return emitter.graph(graph, inputs)
+            return emitter.graph(straight, inputs)
 
-        return _made(lambda: Program(avals, 0, build))
+        return _made(lambda: Program(avals, 0, build, turned=turned))
+
+
+def _is_turned(out: Node) -> bool:
+    """Is a result what the code computes, with its axes in another order? It is given so, as a plan gives it."""
+    if out.op != "transpose":
+        return False
+    source = out.inputs[0]
+    return source.op == "contiguous" or (source.op not in ("param", "const") and source.record.view is None)
+
+
+def _copied(out: Node) -> Node:
+    """What a result is a copy of in C order: all that the code gives are such copies."""
+    return out.inputs[0] if out.op == "contiguous" and out.is_static else out
 
 
 def _made(make: Callable[[], _T]) -> _T:

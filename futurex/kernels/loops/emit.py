@@ -381,6 +381,7 @@ _PLACED: dict[str, Callable[[Emitter, Placed, list[Any]], Any]] = {
     "store": indexing.store,
     "full": indexing.full,
     "reshape": indexing.reshape,
+    "contiguous": indexing.contiguous,
     "transpose": indexing.turn,
     "broadcast_to": indexing.turn,
     "flip": indexing.turn,

@@ -122,6 +122,11 @@ def reshape(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     return region.borrowed() if placed.lazy else e.copied(region)
 
 
+def contiguous(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
+    source = _array(inputs[0])
+    return source.borrowed() if placed.lazy and source.contiguous else e.copied(source)
+
+
 def store(e: Emitter, placed: Placed, inputs: Sequence[Any]) -> Any:
     node = placed.node
     base, value = _array(inputs[0]), inputs[1]

@@ -155,7 +155,7 @@ class Source:
                     lines.append(f"else: r{k} = r{k}{own}")
                 else:
                     result = f"{found}{own}"
-            results.append(result)
+            results.append(f"{result}.transpose(t{k})" if k in self._program.turned else result)
         found = f"({''.join(f'{each}, ' for each in results)})"
         if not self._looks:
             return [*lines, f"return {found}"]
@@ -195,6 +195,7 @@ class Instance:
         for k, wanted in enumerate(program.entries):
             if isinstance(wanted, tuple):
                 self._known |= {f"s{k}": wanted.shape, f"d{k}": wanted.dtype}
+        self._known |= {f"t{k}": axes for k, axes in program.turned.items()}
         for k, (cell, kind, _) in enumerate(program.outs):
             self._known |= {f"c{k}": cell, f"k{k}": kind}
             if isinstance(cell, Cell) and is_fixed(cell):

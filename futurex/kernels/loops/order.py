@@ -16,7 +16,7 @@ from futurex.tree.aval import Aval
 from futurex.tree.graph import Graph
 from futurex.tree.node import Node
 
-VIEWS = frozenset(("load", "reshape", "transpose", "broadcast_to", "flip", "stop_gradient", "after"))
+VIEWS = frozenset(("load", "reshape", "transpose", "broadcast_to", "flip", "stop_gradient", "after", "contiguous"))
 """What may share memory with its first input."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -51,14 +51,16 @@ class Program:
     compiled. The first ``owned`` inputs may be overwritten by the generated code: it gets copies of these arrays. Any
     number of threads may call it at once; each call has an instance of its own. With a ``split`` the code is that of
     one part, which up to ``threads`` OpenMP threads run on all of them. What owned inputs with a number in ``refilled``
-    hold does not matter. Arrays of unknown extents are objects; those of which only the number of rows is not known
-    are arrays with ``open_rows``, of which nothing is overwritten.
+    hold does not matter. Axes of results with a number in ``turned`` are given in another order. Arrays of unknown
+    extents are objects; those of which only the number of rows is not known are arrays with ``open_rows``, of which
+    nothing is overwritten.
     """
 
     def __init__(
         self, avals: Sequence[Aval], owned: int, build: Build, split: Split | None = None, threads: int = 1,
-        refilled: Collection[int] = (), open_rows: bool = False,
+        refilled: Collection[int] = (), open_rows: bool = False, turned: Mapping[int, tuple[int, ...]] | None = None,
     ) -> None:  # fmt: skip
+        self.turned = turned or {}
         emitter = Emitter(avals)
         self._open_rows = open_rows
         self.refilled = refilled
