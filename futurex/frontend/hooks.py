@@ -19,11 +19,12 @@ from futurex.frontend import control, reads
 from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
+from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.control.values import asked, is_loose
+from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
-from futurex.frontend.numbers import argument, attribute, beside
+from futurex.frontend.numbers import attribute
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -37,9 +38,11 @@ from futurex.frontend.outside import (
     refuse_special,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
+from futurex.frontend.placeholders import Either
+from futurex.frontend.sameness import same
 from futurex.frontend.texts import f_string, formatted, joined
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
 from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
@@ -108,7 +111,7 @@ class Runtime:
             return reads.ClosureName((function.__closure__ or ())[freevars.index(name)])
         return reads.GlobalName(function.__globals__, name)
 
-    @staticmethod
+    @asks(0)
     def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
@@ -171,7 +174,7 @@ class Runtime:
     def filled(value: Any) -> Any:
         """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the
         truth alone, so that others may be of other types. All else is as it is."""
-        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer) else value
+        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
 
     def listed(self, values: list[Any], line: int, column: int) -> Any:
         """A list that the function wrote out."""
@@ -242,7 +245,7 @@ class Runtime:
 
     # -- items -------------------------------------------------------------------------------------------------------
 
-    @staticmethod
+    @asks(1)
     def getitem(container: Any, index: Any) -> Any:
         container, index = entered(container), entered(index)
         if not is_users(type(container)):
@@ -263,13 +266,13 @@ class Runtime:
             result = entered(items[index])
         return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
-    @staticmethod
+    @asks(1)
     def setitem(container: Any, index: Any, value: Any) -> None:
         container = entered(container)
         if not is_users(type(container)):
             refuse_special(index)
         if isinstance(container, Tracer):
-            container[entered(index)] = beside(value, container)
+            container[entered(index)] = element_of(value, container)
             return
         method = of_class(type(container), "__setitem__")
         if isinstance(method, types.FunctionType):
@@ -295,8 +298,11 @@ class Runtime:
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
-        target = entered(target)
-        value = entered(beside(value, target) if name in _ALIKE else value)
+        if name in _ALIKE:
+            target, value = beside(target, value), beside(value, target)
+        if type(target) is Either or type(value) is Either:
+            return operated(cls.iop, name, target, value)
+        target, value = entered(target), entered(value)
         if isinstance(target, list | dict | set):
             own_container(target, f"a {type(target).__name__}")
         elif not isinstance(target, (*_NUMBERS, *_CONTAINERS)):
@@ -352,6 +358,8 @@ class Runtime:
         """``left <operator> right``."""
         if name in _ALIKE:
             left, right = beside(left, right), beside(right, left)
+        if type(left) is Either or type(right) is Either:
+            return operated(Runtime.binary, name, left, right)
         left, right = entered(left), entered(right)
         function = getattr(operator, name)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
@@ -364,6 +372,8 @@ class Runtime:
     @staticmethod
     def unary(name: str, value: Any) -> Any:
         """``-value``, ``+value``, ``~value``."""
+        if type(value) is Either:
+            return operated(Runtime.unary, name, value)
         value = entered(value)
         if isinstance(value, _NUMBERS):
             return getattr(operator, name)(value)
@@ -376,10 +386,7 @@ class Runtime:
             found = cls.in_(left, right)
             return found if name == "in_" else control.not_(found)
         if name in ("is_", "is_not"):
-            for value in (left, right):
-                if type(value) is Conflict:
-                    value.used()
-            found = _same(left, right)
+            found = same(left, right)
             return found if name == "is_" else control.not_(found)
         return cls.binary(name, left, right)
 
@@ -394,7 +401,7 @@ class Runtime:
 
         return link(first, 0)
 
-    @staticmethod
+    @asks(0)
     def in_(value: Any, container: Any) -> Any:
         value, container = entered(value), entered(container)
         if isinstance(container, Tracer):
@@ -433,8 +440,7 @@ class Runtime:
 
     @staticmethod
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        given = tuple(argument(function, value) for value in args)
-        return call(function, given, {name: entered(value) for name, value in kwargs.items()})
+        return called(call, function, args, kwargs)
 
 
 def _owner(value: Any) -> Any:
@@ -491,32 +497,6 @@ def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
     dynamic = stored is None and name not in getattr(value, "__dict__", ()) and hasattr(type(value), "__getattr__")
     if is_users(type(value)) and (dynamic or _describes(stored, "__get__")):
         raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
-
-
-def _same(left: Any, right: Any) -> Any:
-    """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
-    the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
-            if is_loose(one) or type(other) is not bool:
-                raise Escape("`is` between numbers", "which object a number is only the run knows")
-            if one.dtype.kind == "b":
-                return control.truth_of(one) if other else control.not_(one)
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        left, right = entered(left), entered(right)
-    if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
-        if left.is_scalar and right.is_scalar:
-            raise Escape("`is` between numbers", "which object a number is only the run knows")
-        if left._cell.entangled or right._cell.entangled:
-            raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
-    if left is not right and type(left) is type(right):
-        given = current().arguments.keys() | current().held.nests.keys()
-        current().compares |= id(left) in given and id(right) in given
-        for value in (left, right):
-            if id(value) in current().frozen:
-                what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
-                raise Escape(what, "which one each of them is only the run knows", site=site)
-    return left is right
 
 
 def _is_library(value: Any) -> bool:

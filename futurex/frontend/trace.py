@@ -103,7 +103,7 @@ class Scope:
 
     ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
     those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
-    checked in it.
+    checked in it, ``facts`` how tests came out that lead to it.
     """
 
     start: int
@@ -115,6 +115,7 @@ class Scope:
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
+    facts: dict[Node, bool] = field(default_factory=dict)
     clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
@@ -399,6 +400,7 @@ class Trace:
             outer = self.regions[-2]
             outer.born.update(region.born)
             outer.bound |= region.bound
+            outer.facts |= region.facts
         finally:
             self.journals.remove(region)
             self.regions.remove(region)

@@ -26,7 +26,7 @@ from futurex.frontend.layout import (
     view_strides,
 )
 from futurex.frontend.masks import mask_of, masked
-from futurex.frontend.placeholders import Conflict, Placeholder
+from futurex.frontend.placeholders import Conflict, Either, Placeholder
 from futurex.frontend.trace import Cell, current, emit, read, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
@@ -533,7 +533,7 @@ def entered(value: Any) -> Any:
         return lift(value)
     if kind in GENERATORS:
         return current().captured(value)
-    return value.used() if kind is Conflict else value
+    return value.used() if kind is Conflict or kind is Either else value
 
 
 def as_tracer(value: Any) -> Tracer:
@@ -572,7 +572,7 @@ def node_of(value: Any) -> Node:
 
         return stack_nested(list(value))
     if isinstance(value, Placeholder):
-        value.used()
+        return node_of(value.used())
     if hasattr(type(value), "__fx_node__"):
         return value.__fx_node__()
     raise Escape(f"a {type(value).__name__} used as an array", "it cannot be traced")
