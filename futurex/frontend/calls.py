@@ -42,7 +42,7 @@ from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, taken
 from futurex.ops.opaque import identity
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
@@ -394,7 +394,7 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
-    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else entered(result)
+    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else taken(result)
 
 
 def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -42,7 +42,7 @@ from futurex.frontend.placeholders import Either
 from futurex.frontend.sameness import same
 from futurex.frontend.texts import f_string, formatted, joined
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of, taken
 from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
@@ -138,7 +138,7 @@ class Runtime:
         if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
-            return entered(result)
+            return taken(result)
         what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
         return captured_value(what, result, reads.attribute(value, name), (id(value), name))
 
@@ -263,7 +263,7 @@ class Runtime:
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():
-            result = entered(items[index])
+            result = taken(items[index])
         return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
     @asks(1)
@@ -283,7 +283,7 @@ class Runtime:
             put(container, index, value)
             return
         what = f"an item of a {type(container).__name__}"
-        if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
+        if own_container(container, what, unchanged=lambda: taken(container[index]) is value):
             with python():
                 container[index] = value
 

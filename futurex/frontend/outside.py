@@ -18,7 +18,7 @@ from futurex.frontend.objects import entries_of, is_state
 from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Tracer, entered
+from futurex.frontend.tracer import Tracer, entered, taken
 from futurex.ops.streams import GENERATORS
 from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
@@ -436,4 +436,4 @@ def _is_view(value: Any) -> bool:
 
 def _entered_items(iterator: Iterator[Any]) -> Iterator[Any]:
     for value in iterator:
-        yield tuple(map(entered, value)) if type(value) is tuple else entered(value)
+        yield tuple(map(taken, value)) if type(value) is tuple else taken(value)

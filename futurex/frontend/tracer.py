@@ -507,11 +507,6 @@ def as_number(extent: Any) -> Any:
     return fresh(size_node(extent)) if isinstance(extent, Dim) else extent
 
 
-def is_arraylike(value: Any) -> bool:
-    kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
-    return isinstance(value, kinds) or hasattr(value, "__fx_future__")
-
-
 def lift(array: Any) -> Tracer:
     """The tracer of an array from outside the function."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
@@ -534,6 +529,11 @@ def entered(value: Any) -> Any:
     if kind in GENERATORS:
         return current().captured(value)
     return value.used() if kind is Conflict or kind is Either else value
+
+
+def taken(value: Any) -> Any:
+    """The same for a value that is found somewhere, and not used yet: it may be one of several things."""
+    return value if type(value) is Either else entered(value)
 
 
 def as_tracer(value: Any) -> Tracer:

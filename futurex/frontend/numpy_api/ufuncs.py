@@ -15,13 +15,18 @@ from futurex.frontend.layout import Strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
 from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
 from futurex.frontend.trace import emit, emit_many
-from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
+from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes, may_fill
 from futurex.tree.node import Node, const
 from futurex.tree.record import record, records
 
 UFUNCS = {ufunc: record.name for record in records() for ufunc in record.numpy if isinstance(ufunc, np.ufunc)}
+
+
+def is_arraylike(value: Any) -> bool:
+    kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
+    return isinstance(value, kinds) or hasattr(value, "__fx_future__")
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
