@@ -18,7 +18,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.inflight import is_short
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
-from futurex.frontend.returned import Kind, written_call
+from futurex.frontend.returned import Kind, Several, written_call
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
@@ -156,6 +156,9 @@ def _kind(output: Output) -> Kind:
     if output.kind == "out":
         assert output.aval is not None
         return output.aval, output.is_array
+    if output.kind == "either":
+        among = output.among.values()
+        return Several([each.value for each in among if each.kind == "static"], [each.aval for each in among])
     return type(output.value) if output.kind == "static" else object
 
 
@@ -163,11 +166,12 @@ def leaves_little(variant: Variant) -> bool:
     """Does a call leave nothing but new arrays, constants and arguments, whatever it writes into these, draws, prints
     or raises? It comes back alike from either way then."""
     return (
-        not (variant.opened or variant.gives or variant.apart or variant.changes or variant.chooses)
+        not (variant.opened or variant.gives or variant.apart or variant.changes)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
-            output.kind in ("arg", "given", "static") or (output.kind == "out" and output.aval is not None)
+            each.kind in ("arg", "given", "static", "either") or (each.kind == "out" and each.aval is not None)
             for output in variant.outputs
+            for each in (output, *output.among.values())
         )
         and not any(output.chain for output in variant.outputs if output.kind == "out")
     )

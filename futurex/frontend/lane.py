@@ -222,11 +222,16 @@ def _pack(variant: Variant) -> Pack | None:
 
 def packed(variant: Variant) -> Pack | None:
     """Writes the function from results of a run, each of which is a leaf of what is returned, to that nest."""
-    if len(variant.outputs) > _LONGEST or len({output.index for output in variant.outputs}) < len(variant.outputs):
+    places = [place for output in variant.outputs for place in _places(output)]
+    if len(places) > _LONGEST or len(set(places)) < len(places):
         return None  # one future, one result
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):
+        if output.kind == "either":
+            known[f"a{number}"] = _one_of(output)
+            parts.append(f"a{number}(results, call)")
+            continue
         known[f"a{number}"] = output.aval
         parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
     try:
@@ -237,7 +242,28 @@ def packed(variant: Variant) -> Pack | None:
     return known["pack"]
 
 
+def _places(output: Output) -> list[int]:
+    """The results of a run that an output is made of."""
+    inner = [each.index for each in output.among.values() if each.kind == "out"]
+    return [output.index, *inner]
+
+
+def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
+    """Makes one of several things of the results of a run, as these tell."""
+    number, among = output.index, [output.among[k] for k in range(len(output.among))]
+
+    def made(results: Sequence[Any], call: Any) -> Any:
+        found = among[int(results[number])]
+        if found.kind == "static":
+            return found.value
+        return Array(Done(results[found.index], call), found.aval, None, False)
+
+    return made
+
+
 def _is_plain(output: Output) -> bool:
+    if output.kind == "either":
+        return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 
 
