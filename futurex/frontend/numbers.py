@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import Tracer, fresh
 
 
@@ -13,6 +13,7 @@ def attribute(number: Tracer, name: str) -> Any:
     """``number.name`` of a traced bool, int, float or complex. Raises AttributeError as Python does."""
     kind = type(number.dtype.type(0).item())
     if number._loose:
+        current().tell()
         raise Escape(f"{name!r} of a value that is a Python number in some branch", "the two have other attributes")
     if not hasattr(kind, name):
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")

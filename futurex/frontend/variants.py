@@ -266,7 +266,8 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
     that call themselves until data says that it is enough, things about loops, numbers in the caller's objects that
-    change, and that arrays are to be numbered."""
+    change, that arrays are to be numbered, and that Python's numbers are to be told from NumPy's, None if that was in
+    vain."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
@@ -274,6 +275,7 @@ class Learned:
     rounds: dict[Any, Any] = field(default_factory=dict)
     numbers: set[Any] = field(default_factory=set)
     counts: bool = False
+    exact: bool | None = False
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -284,6 +286,7 @@ class Learned:
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
         trace.rounds = self.rounds
         trace.numbering = Numbering() if self.counts else None
+        trace.exact, trace.may_tell = self.exact is True, self.exact is False
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:
@@ -291,6 +294,15 @@ class Learned:
         if escape.counts:
             self.counts = True
             return True
+        if trace.may_tell and trace.inexact:
+            self.exact = True
+            return True
+        if self._found(trace, escape):
+            return True
+        self.exact, before = None if self.exact else self.exact, self.exact
+        return before is not self.exact
+
+    def _found(self, trace: Trace, escape: Escape) -> bool:
         if len(self.recursive) + len(self.loops) > self._known or escape.numbers - self.numbers:
             self.numbers = self.numbers | escape.numbers
             return True
@@ -509,6 +521,8 @@ class _Outputs:
 
     def of(self, leaf: Any) -> Output:
         if isinstance(leaf, Tracer):
+            if leaf._loose:
+                current().tell()
             return self._array(leaf)
         if type(leaf) is Either:
             return self._either(leaf)

@@ -23,6 +23,7 @@ from futurex.frontend.control.values import (
     aliases_of,
     asked,
     bound_flag,
+    check_exact,
     coerce,
     common_type,
     is_internal_name,
@@ -405,6 +406,7 @@ def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
             "only arrays and numbers can depend on data",
         )
     kind, loose = Kind.of_both(a, b, name), is_loose(a, b)
+    check_exact(raw(a).aval, raw(b).aval, name)
     slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None

@@ -23,6 +23,7 @@ from futurex.frontend.control.values import (
     State,
     aliases_of,
     bound_flag,
+    check_exact,
     coerce,
     common_type,
     is_internal_name,
@@ -391,6 +392,7 @@ def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
         return False
     if Kind.of(leaf).is_array != entry.arrays[position]:
         raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
+    check_exact(aval, raw(leaf).aval, entry.name)
     wide = common_type(aval, raw(leaf).aval, entry.name)
     loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
     if wide != aval or loose != entry.loose[position]:

@@ -149,6 +149,12 @@ def common_type(a: Aval, b: Aval, what: str) -> Aval:
     )
 
 
+def check_exact(a: Aval, b: Aval, what: str) -> None:
+    """Refuses a number of Python's and one of NumPy's default type for it where the two are to be told apart."""
+    if current().exact and a.weak != b.weak:
+        raise Escape(f"{what} is Python's number in one branch or round and NumPy's in another", "which the run tells")
+
+
 def coerce(node: Node, target: Aval) -> Node:
     if node.aval.dtype == target.dtype and node.aval.weak == target.weak:
         return node  # of its shape a carried or merged value may know more

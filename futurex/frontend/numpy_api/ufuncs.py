@@ -14,7 +14,7 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
 from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
-from futurex.frontend.trace import emit, emit_many
+from futurex.frontend.trace import current, emit, emit_many
 from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes, may_fill
@@ -89,6 +89,7 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
         other = record(name).infer(avals, (None,) * len(nodes), attrs)
         assert isinstance(other, Aval)
         if other.dtype != result.dtype:
+            current().tell()
             raise Escape(
                 "an operation on a value that is a Python number in some branch and a NumPy scalar in another",
                 f"NumPy gives {other.dtype} for the one and {result.dtype} for the other",
