@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, computes, leaves_little
+from futurex.frontend.choice import Choice, computes, leaves_little, places
 from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
@@ -222,8 +222,8 @@ def _pack(variant: Variant) -> Pack | None:
 
 def packed(variant: Variant) -> Pack | None:
     """Writes the function from results of a run, each of which is a leaf of what is returned, to that nest."""
-    places = [place for output in variant.outputs for place in _places(output)]
-    if len(places) > _LONGEST or len(set(places)) < len(places):
+    found = [place for output in variant.outputs for place in places(output)]
+    if len(found) > _LONGEST or len(set(found)) < len(found):
         return None  # one future, one result
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
@@ -240,12 +240,6 @@ def packed(variant: Variant) -> Pack | None:
         return None
     exec(f"def pack(results, call=None):\n return {nest}", known)
     return known["pack"]
-
-
-def _places(output: Output) -> list[int]:
-    """The results of a run that an output is made of."""
-    inner = [each.index for each in output.among.values() if each.kind == "out"]
-    return [output.index, *inner]
 
 
 def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:

@@ -43,6 +43,7 @@ from futurex.frontend.control.values import (
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
+from futurex.frontend.placeholders import Either
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
@@ -391,6 +392,9 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
 
 
 def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
+    for value in (a, b):
+        if type(value) is Either and a is not b:
+            raise Escape(value.what, value.why)
     if (
         a is b
         or same_view(a, b)

@@ -31,6 +31,7 @@ MOST = 4  # things that a name may be
 _FLAG = Aval((), np.dtype(bool), weak=True)
 _OPEN = object()  # a number that is not the same in all branches and rounds
 _EXACT = 2**53  # ints up to here are floats
+_DOUBLE = np.dtype(np.float64), np.dtype(np.complex128)
 
 
 @dataclass
@@ -214,6 +215,23 @@ def operated(use: Callable[..., Any], name: str, *operands: Any) -> Any:
     return use(name, *values)
 
 
+def _with_operators() -> None:
+    """Code of the tracer's own, too, computes with what may be several things."""
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+        setattr(Either, f"__{name}__", functools.partialmethod(_operator, name))
+        setattr(Either, f"__r{name}__", functools.partialmethod(_operator, name, swapped=True))
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(Either, f"__{name}__", functools.partialmethod(_operator, name))
+
+
+def _operator(one: Any, name: str, other: Any, swapped: bool = False) -> Any:
+    operands = (other, one) if swapped else (one, other)
+    return operated(lambda name, *values: getattr(operator, name)(*values), name, *operands)
+
+
+_with_operators()
+
+
 def _refuse_none(name: str, values: Sequence[Any]) -> None:
     stand_ins = [_like(each) for each in values]
     try:
@@ -314,9 +332,11 @@ def as_number(value: Either, dtype: np.dtype[Any]) -> Tracer | None:
 
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Is it a number of this type, or one of Python's that is known and exactly such?"""
+    """Is it a number of this type, or one of Python's that is exactly such?"""
+    if isinstance(value, Tracer) and value.aval.weak:
+        return value.dtype == dtype or (dtype in _DOUBLE and value.dtype.kind in "if")
     if isinstance(value, Tracer):
-        return not value.aval.weak and not value._loose and value.dtype == dtype
+        return not value._loose and value.dtype == dtype
     return is_exact(value, dtype)
 
 

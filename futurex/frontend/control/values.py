@@ -175,6 +175,8 @@ def same_view(a: Any, b: Any) -> bool:
 
 
 def same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, Placeholder) or isinstance(b, Placeholder):
+        return a is b
     if isinstance(a, float | complex | np.generic):
         return repr(a) == repr(b)  # 0.0 is not -0.0
     try:
