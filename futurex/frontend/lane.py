@@ -248,7 +248,7 @@ def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
 
     def made(results: Sequence[Any], call: Any) -> Any:
         found = among[int(results[number])]
-        if found.kind == "static":
+        if found.aval is None:
             return found.value
         return Array(Done(results[found.index], call), found.aval, None, False)
 

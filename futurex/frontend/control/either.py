@@ -331,6 +331,16 @@ def as_number(value: Either, dtype: np.dtype[Any]) -> Tracer | None:
     return fresh(node)
 
 
+def as_one(value: Any) -> Any:
+    """A number of the one type that NumPy gives those that it may be; all else is as it is."""
+    value = settled(value)
+    if type(value) is not Either or not all(map(is_numeric, value.values)):
+        return value
+    avals = [raw(each).aval for each in value.values]
+    dtype = np.result_type(*(aval.dtype.type(0).item() if aval.weak else aval.dtype for aval in avals))
+    return chosen(value, lambda each: fresh(emit("cast", raw(each), dtype=dtype)))
+
+
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
     """Is it a number of this type, or one of Python's that is exactly such?"""
     if isinstance(value, Tracer) and value.aval.weak:
