@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy._core.overrides import ARRAY_FUNCTIONS
 
-from futurex.frontend import control, fragments
+from futurex.frontend import control, fragments, keyed
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
 from futurex.frontend.generators import TracedGenerator
@@ -382,6 +382,10 @@ def _is_base_init(function: Any) -> bool:
 
 
 def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(owner, dict | set | frozenset) and args and keyed.is_open(args[0]):
+        if type(owner) is dict and name == "get" and not kwargs:
+            return keyed.get(owner, *args)
+        keyed.refuse(owner)
     if name in MUTATORS:
         own_container(owner, f"a {type(owner).__name__} with {name}()")
     if type(owner) is list and name in LOOKED_AT and any_traced(args[: LOOKED_AT[name]]):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control, reads
+from futurex.frontend import control, keyed, reads
 from futurex.frontend.calls import call
 from futurex.frontend.contexts import context, protected
 from futurex.frontend.control import UNDEF, is_unknown
@@ -254,6 +254,8 @@ class Runtime:
             return container[index]
         if type(container) in (list, tuple) and depends_on_data(index):
             return picked(container, index)
+        if type(container) is dict and keyed.is_open(index):
+            return keyed.item(container, index)
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
@@ -281,6 +283,9 @@ class Runtime:
         index = entered(index)
         if type(container) is list and depends_on_data(index):
             put(container, index, value)
+            return
+        if type(container) is dict and keyed.is_open(index):
+            keyed.put_item(container, index, value)
             return
         what = f"an item of a {type(container).__name__}"
         if own_container(container, what, unchanged=lambda: taken(container[index]) is value):
@@ -411,6 +416,8 @@ class Runtime:
             return fresh(emit("python_scalar", found, kind="b"))
         if isinstance(container, TracedList):
             return container.holds(value)
+        if type(container) in (dict, set, frozenset) and keyed.is_open(value):
+            return keyed.holds(container, value)
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
             if simple and all(isinstance(entry, _NUMBERS) and np.ndim(entry) == 0 for entry in container):

@@ -52,7 +52,6 @@ class Tracer:
     _loose: Any  # a Python number in some branch, a NumPy scalar of the same type in another: its site
     _readonly: bool
     __array_priority__ = 1e6
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, chain: Chain = (), dynamic: tuple[Node, ...] = ()) -> None:
         set_ = object.__setattr__  # not our own, which is asked for every assignment of the traced function
@@ -63,6 +62,9 @@ class Tracer:
         set_(self, "_loose", False)
         set_(self, "_readonly", False)
         set_(self, "_aval", None if chain else cell.value.aval)
+
+    def __hash__(self) -> int:
+        raise Escape("a key of a dict or set that is not known before the run", "which keys it has depends on data")
 
     # -- reading and writing -----------------------------------------------------------------------------------------
 
@@ -317,8 +319,7 @@ class Tracer:
         if encoded.advanced:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
-        view_ = self._subview(encoded)
-        view_._remember_failing()  # an index may be out of bounds
+        (view_ := self._subview(encoded))._remember_failing()  # an index may be out of bounds
         return fresh(view_._node) if is_element(index, view_.ndim) else view_  # an element is a scalar, not a view
 
     def _under_mask(self, index: Any) -> Tracer | None:
