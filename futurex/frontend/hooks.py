@@ -24,7 +24,7 @@ from futurex.frontend.control.patterns import Match, Matcher
 from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
-from futurex.frontend.numbers import attribute
+from futurex.frontend.numbers import attribute, check_attribute
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -49,6 +49,7 @@ _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_PLAIN = (bool, int, float, complex, str, type(None))
 _ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
 """Operators that do the same with a number of Python's and a float of the other operand's type."""
 _ANSWERS = {
@@ -116,6 +117,7 @@ class Runtime:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
         if isinstance(value, Tracer):
+            check_attribute(value, name)
             found = getattr(value, name) if not value.aval.weak else attribute(value, name)
             if name in ("size", "nbytes"):
                 return as_number(found)
@@ -131,7 +133,7 @@ class Runtime:
             _refuse_unseen_attribute(value, name, stored)
             if stored is not None and name not in getattr(value, "__dict__", ()):
                 of_class(type(value), name)
-        with python() if current().is_own(value) else contextlib.nullcontext():
+        with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
             result = getattr(value, name)
         if isinstance(result, types.MethodType):
             guard_method(value, result, name)
@@ -368,7 +370,8 @@ class Runtime:
         left, right = entered(left), entered(right)
         function = getattr(operator, name)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            return function(left, right)
+            with contextlib.nullcontext() if isinstance(left, Tracer) or isinstance(right, Tracer) else python():
+                return function(left, right)
         known = (*_NUMBERS, *_CONTAINERS)
         if isinstance(left, known) and isinstance(right, known):
             return _on_containers(name, function, left, right)

@@ -19,6 +19,7 @@ from futurex.frontend.calls import SPECIAL, Special, call, special
 from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
+from futurex.frontend.numbers import check_attribute
 from futurex.frontend.outside import (
     any_traced,
     captured_value,
@@ -177,6 +178,7 @@ SPECIAL[min] = _extreme(min, "lt")
 @special(hasattr)
 def _hasattr(value: Any, name: str) -> bool:
     if isinstance(value, Tracer):
+        check_attribute(value, name)
         return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
     return current().asked(value, name)
 

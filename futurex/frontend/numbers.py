@@ -30,6 +30,14 @@ def attribute(number: Tracer, name: str) -> Any:
     raise Escape(f"{name!r} of a Python {kind.__name__} that is not known before the run", "plain Python needs it here")
 
 
+def check_attribute(number: Tracer, name: str) -> None:
+    """Refuses an attribute of a number that is NumPy's in some branch and Python's, which has none such, in another."""
+    if number._loose and not number.aval.weak and not hasattr(type(number.dtype.type(0).item()), name):
+        current().tell()
+        what = f"{name!r} of a value that is a Python number in some branch"
+        raise Escape(what, "which has no such attribute", "give it one type before, as with np.float64(0)")
+
+
 def conjugate(number: Tracer) -> Tracer:
     if number.dtype.kind == "c":
         return fresh(emit("python_scalar", emit("conjugate", number._node), kind="c"))

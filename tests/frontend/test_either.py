@@ -314,3 +314,33 @@ def test_a_long_while_of_known_rounds_is_a_loop_of_the_tree():
     x = np.random.default_rng(0).normal(size=300)
     assert outcome(futurized, x) == outcome(steps, x)
     assert len(futurized.graph(x).nodes) < 60
+
+
+# -- where it shows whether a number of NumPy's default type is Python's -----------------------------------------------
+
+
+def summed(x):
+    total = 0.0
+    for v in x:
+        if v > 0:
+            total = total + v
+    return total
+
+
+SHOWS = {
+    "quotient": lambda x: 1 / summed(x),
+    "remainder": lambda x: 7 % summed(x),
+    "power": lambda x: (summed(x) - 1.0) ** 0.5,
+    "large power": lambda x: (summed(x) + 10.0) ** 400,
+    "attribute": lambda x: summed(x).dtype.name,
+    "method": lambda x: summed(x).sum(),
+    "hasattr": lambda x: hasattr(summed(x), "dtype"),
+    "type": lambda x: type(summed(x)) is float,
+}
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_it_is_told_apart_where_it_shows(name):
+    futurized = fx.futurize(SHOWS[name])
+    for x in (np.zeros(20), np.ones(20), -np.ones(20)):
+        assert outcome(futurized, x) == outcome(SHOWS[name], x)

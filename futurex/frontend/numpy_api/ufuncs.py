@@ -6,7 +6,7 @@ import builtins
 import operator
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -96,8 +96,24 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
                 "give it one type before, as with np.float64(0)",
                 site=next(flag for flag in loose if flag),
             )
+        if other.weak and _raises_in_python(name, nodes):
+            refuse_loose(name)
         result._loose = next(flag for flag in loose if flag) if other.weak else False
     return result
+
+
+def refuse_loose(name: str) -> NoReturn:
+    """An operation on a number that is Python's in some branch and NumPy's in another, in which that shows."""
+    current().tell()
+    what = f"{name} of a value that is a Python number in some branch and a NumPy scalar in another"
+    raise Escape(what, "Python raises where NumPy does not", "give it one type before, as with np.float64(0)")
+
+
+def _raises_in_python(name: str, nodes: Sequence[Node]) -> bool:
+    """May an operation on Python's numbers raise, or give another kind of number, where NumPy's do not?"""
+    if name in ("divide", "floor_divide", "remainder", "divmod"):
+        return not (nodes[1].op == "const" and bool(nodes[1].value != 0))
+    return False
 
 
 def _gives_several(name: str, nodes: Sequence[Node], attrs: dict[str, Any]) -> bool:
