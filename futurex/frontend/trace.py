@@ -182,6 +182,7 @@ class Trace:
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
         self.exact = False  # are Python's numbers and NumPy's of the same type told apart wherever branches leave both?
         self.inexact = False  # did it matter which of the two one is?
+        self.crowded = False  # was a name more things than a loop carries?
         self.may_tell = False  # will the call be traced again, with these told apart?
         self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
         self.log: Node | None = None

@@ -62,6 +62,7 @@ class Sorts:
         new, sort = _sort_of(value), self._find(value)
         if sort is None:
             if len(self._sorts) == MOST:
+                current().crowded = True
                 raise Escape("a name that may be too many things", "each is a branch of its own")
             self._sorts.append(new)
             return True

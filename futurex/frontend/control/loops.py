@@ -280,6 +280,8 @@ class _Loop:
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
+                if trace.exact and trace.crowded:
+                    raise  # round by round each would be a branch for each, and again
                 if escape.site is IN_BRANCH and len(rounds) > UNROLL and trace.may_begin_again:
                     learned = trace.grown.items() - grown.items()
                     if learned and all(kind is not None for _, kind in learned):
