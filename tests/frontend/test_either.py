@@ -344,3 +344,10 @@ def test_it_is_told_apart_where_it_shows(name):
     futurized = fx.futurize(SHOWS[name])
     for x in (np.zeros(20), np.ones(20), -np.ones(20)):
         assert outcome(futurized, x) == outcome(SHOWS[name], x)
+
+
+def test_programs_have_results_of_one_type():
+    x = np.array([0.5, -2.0, 1.0] * 4, np.float32)
+    program = fx.lower(largest, x)
+    assert [each.dtype for each in program.graph(*program.flatten(x))] == [np.float32]
+    assert program.unflatten(program.graph(*program.flatten(x))) == 1
