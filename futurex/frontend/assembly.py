@@ -95,6 +95,8 @@ class _Made:
             return generator_of(self._futures[output.index].result())
         if output.kind == "one of":
             return self._one_of(output)
+        if output.kind == "either":
+            return self._either(output)
         if output.kind == "arg":
             target = self._given(output)
             if isinstance(target, Array) and not output.chain:
@@ -123,6 +125,13 @@ class _Made:
         if key not in self._same:
             self._same[key] = self._with_number(output, *taken_apart(number))
         return self._same[key]
+
+    def _either(self, output: Output) -> Any:
+        """What the run says. Of a run that failed its error, for whoever looks at it."""
+        number = Array(self._futures[output.index], _NUMBER)
+        if self._futures[output.index].exception() is not None:
+            return number
+        return self._leaf(output.among[int(np.asarray(number.result()))])
 
     def _with_number(self, output: Output, number: int, row: int) -> Any:
         other = output.among.get(number, output.value)

@@ -7,7 +7,7 @@ import operator
 import sys
 import types
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -98,7 +98,15 @@ def _abs(value: Any) -> Any:
 
 @special(isinstance)
 def _isinstance(value: Any, kinds: Any) -> bool:
-    return isinstance(_stand_in(value), kinds)
+    answer = isinstance(_stand_in(value), kinds)
+    if isinstance(value, Tracer) and value._loose and answer != isinstance(_stand_in(value).item(), kinds):
+        _refuse_loose("isinstance()")
+    return answer
+
+
+def _refuse_loose(what: str) -> NoReturn:
+    current().tell()
+    raise Escape(f"{what} of a value that is a Python number in some branch", "NumPy's is of another type")
 
 
 def _stand_in(value: Any) -> Any:
@@ -117,6 +125,8 @@ def _stand_in(value: Any) -> Any:
 @special(type)
 def _type(*args: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], Tracer | TracedList | Masked):
+        if isinstance(args[0], Tracer) and args[0]._loose:
+            _refuse_loose("type()")
         return type(_stand_in(args[0]))
     if len(args) != 1:
         raise Escape("a class made by type()", "it would be made once instead of at every run")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy._core.overrides import ARRAY_FUNCTIONS
 
-from futurex.frontend import control, fragments
+from futurex.frontend import control, fragments, keyed
 from futurex.frontend.control import recursion
 from futurex.frontend.errors import Escape, Retrace, python, unstaged
 from futurex.frontend.generators import TracedGenerator
@@ -42,7 +42,7 @@ from futurex.frontend.replay import repeats
 from futurex.frontend.rewrite import NoSource, is_rewritten, rewrite
 from futurex.frontend.texts import format_method
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array
+from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, taken
 from futurex.ops.opaque import identity
 from futurex.ops.python import may_refuse
 from futurex.ops.streams import GENERATORS
@@ -386,6 +386,10 @@ def _is_base_init(function: Any) -> bool:
 
 
 def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(owner, dict | set | frozenset) and args and keyed.is_open(args[0]):
+        if type(owner) is dict and name == "get" and not kwargs:
+            return keyed.get(owner, *args)
+        keyed.refuse(owner)
     if name in MUTATORS:
         own_container(owner, f"a {type(owner).__name__} with {name}()")
     if type(owner) is list and name in LOOKED_AT and any_traced(args[: LOOKED_AT[name]]):
@@ -398,7 +402,7 @@ def _container_method(function: Any, owner: Any, name: str, args: tuple[Any, ...
         refuse_special(*args[:1])
     with python():
         result = function(*args, **kwargs)
-    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else entered(result)
+    return current().remember(result) if isinstance(result, list | dict | set) and name == "copy" else taken(result)
 
 
 def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from futurex.frontend.array import Array
 from futurex.frontend.inflight import is_short
 from futurex.frontend.ownership import call_and_look
 from futurex.frontend.plain import as_futures, is_apart
-from futurex.frontend.returned import Kind, written_call
+from futurex.frontend.returned import Kind, Several, written_call
 from futurex.frontend.variants import Output, Variant
 from futurex.runtime.placement import AnyPlan
 from futurex.runtime.plan import Plan
@@ -132,8 +132,16 @@ class Choice:
         if looked.structure != self.variant.structure:
             raise Misfit(as_futures(looked, args, kwargs))
         outputs, given = self.variant.outputs, flatten((args, kwargs))[0]
-        found: list[Any] = [None] * len(outputs)
+        found: list[Any] = [None] * sum(len(places(output)) for output in outputs)
         for leaf, own, output in zip(looked.leaves, looked.alone, outputs, strict=True):
+            if output.kind == "either":
+                number = next((k for k, each in output.among.items() if _is_it(leaf, each)), None)
+                if number is None:
+                    raise Misfit(as_futures(looked, args, kwargs))
+                found[output.index] = number
+                output = output.among[number]
+                if output.kind == "static":
+                    continue
             if not _fits(leaf, output):
                 raise Misfit(as_futures(looked, args, kwargs))
             mine = type(leaf) is not np.ndarray or (own and (leaf.base is None or is_apart(leaf, given)))
@@ -156,6 +164,9 @@ def _kind(output: Output) -> Kind:
     if output.kind == "out":
         assert output.aval is not None
         return output.aval, output.is_array
+    if output.kind == "either":
+        among = output.among.values()
+        return Several([each.value for each in among if each.kind == "static"], [each.aval for each in among])
     return type(output.value) if output.kind == "static" else object
 
 
@@ -163,11 +174,12 @@ def leaves_little(variant: Variant) -> bool:
     """Does a call leave nothing but new arrays, constants and arguments, whatever it writes into these, draws, prints
     or raises? It comes back alike from either way then."""
     return (
-        not (variant.opened or variant.gives or variant.apart or variant.changes or variant.chooses)
+        not (variant.opened or variant.gives or variant.apart or variant.changes)
         and not any(key[0] is Array for key in variant.leaves)
         and all(
-            output.kind in ("arg", "given", "static") or (output.kind == "out" and output.aval is not None)
+            each.kind in ("arg", "given", "static", "either") or (each.kind == "out" and each.aval is not None)
             for output in variant.outputs
+            for each in (output, *output.among.values())
         )
         and not any(output.chain for output in variant.outputs if output.kind == "out")
     )
@@ -184,9 +196,26 @@ def returns_only(variant: Variant) -> bool:
         not (variant.written or variant.apart or variant.generators or variant.prints or variant.opened)
         and not variant.gives
         and not any(key[0] is Array for key in variant.leaves)
-        and all(output.kind == "out" and not output.chain for output in variant.outputs)
-        and max((output.index for output in variant.outputs), default=0) < len(variant.outputs)
+        and all(map(_is_new, variant.outputs))
+        and max(found := [place for output in variant.outputs for place in places(output)], default=0) < len(found)
     )
+
+
+def _is_new(output: Output) -> bool:
+    if output.kind == "either":
+        return all(each.kind == "static" or _is_new(each) for each in output.among.values())
+    return output.kind == "out" and not output.chain
+
+
+def places(output: Output) -> list[int]:
+    """The results of a run that an output is made of."""
+    return [output.index, *(each.index for each in output.among.values() if each.kind == "out")]
+
+
+def _is_it(leaf: Any, output: Output) -> bool:
+    if output.kind == "static":
+        return type(leaf) is type(output.value) and repr(leaf) == repr(output.value)
+    return _fits(leaf, output)
 
 
 def _has_rounds(plan: AnyPlan) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.errors import Escape
-from futurex.frontend.trace import emit
+from futurex.frontend.trace import current, emit
 from futurex.frontend.tracer import SCALARS, Tracer, entered, fresh, new_array, node_of
 from futurex.ops.python import may_refuse
 from futurex.tree.dims import same
@@ -37,6 +37,7 @@ def element(value: Any, dtype: np.dtype[Any], by_arrays: bool = False) -> Any:
     if not may_refuse(node.aval, dtype) or (by_arrays and not node.aval.weak):
         return value
     if isinstance(value, Tracer) and value._loose:
+        current().tell()
         raise Escape("writing a value that is a Python number in some branch", "NumPy takes the two differently")
     return fresh(emit("element", node, dtype=dtype))
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend import control, reads
+from futurex.frontend import control, keyed, reads
 from futurex.frontend.calls import call
 from futurex.frontend.contexts import attempt, context, protected
 from futurex.frontend.control import UNDEF, is_unknown
+from futurex.frontend.control.either import asks, beside, called, element_of, operated
 from futurex.frontend.control.patterns import Match, Matcher
-from futurex.frontend.control.values import asked, is_loose
+from futurex.frontend.control.values import asked
 from futurex.frontend.errors import Escape, Signal, mark, python
 from futurex.frontend.lists import Site, TracedList, listed
-from futurex.frontend.numbers import argument, attribute, beside
+from futurex.frontend.numbers import attribute, check_attribute
 from futurex.frontend.outside import (
     PLAIN,
     any_traced,
@@ -37,15 +38,18 @@ from futurex.frontend.outside import (
     refuse_special,
 )
 from futurex.frontend.picking import depends_on_data, picked, put
+from futurex.frontend.placeholders import Either
+from futurex.frontend.sameness import same
 from futurex.frontend.texts import f_string, formatted, joined
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Conflict, Tracer, as_number, entered, fresh, node_of
+from futurex.frontend.tracer import Tracer, as_number, entered, fresh, node_of, taken
 from futurex.tree.dims import Dim
 
 _NUMBERS = (Tracer, bool, int, float, complex, np.generic)
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, range, type(None), type, types.FunctionType, np.dtype)
 _INDEXED = (list, tuple, dict, str, bytes, range, collections.deque, types.MappingProxyType, type)
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_PLAIN = (bool, int, float, complex, str, type(None))
 _ALIKE = frozenset(("add", "sub", "mul", "truediv", *_COMPARISONS))
 """Operators that do the same with a number of Python's and a float of the other operand's type."""
 _ANSWERS = {
@@ -108,11 +112,12 @@ class Runtime:
             return reads.ClosureName((function.__closure__ or ())[freevars.index(name)])
         return reads.GlobalName(function.__globals__, name)
 
-    @staticmethod
+    @asks(0)
     def getattr_(value: Any, name: str) -> Any:
         """``value.name``: attributes of objects from outside are guarded like globals."""
         value = entered(value)
         if isinstance(value, Tracer):
+            check_attribute(value, name)
             found = getattr(value, name) if not value.aval.weak else attribute(value, name)
             if name in ("size", "nbytes"):
                 return as_number(found)
@@ -128,14 +133,14 @@ class Runtime:
             _refuse_unseen_attribute(value, name, stored)
             if stored is not None and name not in getattr(value, "__dict__", ()):
                 of_class(type(value), name)
-        with python() if current().is_own(value) else contextlib.nullcontext():
+        with python() if current().is_own(value) or isinstance(value, _PLAIN) else contextlib.nullcontext():
             result = getattr(value, name)
         if isinstance(result, types.MethodType):
             guard_method(value, result, name)
         if isinstance(result, types.MethodType | types.BuiltinMethodType | types.MethodWrapperType):
             return result
         if isinstance(value, (*PLAIN, np.generic)) or _is_library(value) or current().has_set(value, name, result):
-            return entered(result)
+            return taken(result)
         what = f"{getattr(value, '__name__', type(value).__name__)}.{name}"
         return captured_value(what, result, reads.attribute(value, name), (id(value), name))
 
@@ -171,7 +176,7 @@ class Runtime:
     def filled(value: Any) -> Any:
         """An operand in a test: of a list whose length depends on data whether it has entries, of a traced number the
         truth alone, so that others may be of other types. All else is as it is."""
-        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer) else value
+        return control.truth_of(asked(value)) if isinstance(value, TracedList | Tracer | Either) else value
 
     def listed(self, values: list[Any], line: int, column: int) -> Any:
         """A list that the function wrote out."""
@@ -243,7 +248,7 @@ class Runtime:
 
     # -- items -------------------------------------------------------------------------------------------------------
 
-    @staticmethod
+    @asks(1)
     def getitem(container: Any, index: Any) -> Any:
         container, index = entered(container), entered(index)
         if not is_users(type(container)):
@@ -252,6 +257,8 @@ class Runtime:
             return container[index]
         if type(container) in (list, tuple) and depends_on_data(index):
             return picked(container, index)
+        if type(container) is dict and keyed.is_open(index):
+            return keyed.item(container, index)
         method = of_class(type(container), "__getitem__")
         if isinstance(method, types.FunctionType):
             return call(method, (container, index), {})
@@ -261,16 +268,16 @@ class Runtime:
             raise Escape(f"an item of a {type(container).__qualname__}", "what it gives is not known to the tracer")
         items: Any = container
         with python():
-            result = entered(items[index])
+            result = taken(items[index])
         return current().remember(result) if isinstance(index, slice) and isinstance(result, list) else result
 
-    @staticmethod
+    @asks(1)
     def setitem(container: Any, index: Any, value: Any) -> None:
         container = entered(container)
         if not is_users(type(container)):
             refuse_special(index)
         if isinstance(container, Tracer):
-            container[entered(index)] = beside(value, container)
+            container[entered(index)] = element_of(value, container)
             return
         method = of_class(type(container), "__setitem__")
         if isinstance(method, types.FunctionType):
@@ -280,8 +287,11 @@ class Runtime:
         if type(container) is list and depends_on_data(index):
             put(container, index, value)
             return
+        if type(container) is dict and keyed.is_open(index):
+            keyed.put_item(container, index, value)
+            return
         what = f"an item of a {type(container).__name__}"
-        if own_container(container, what, unchanged=lambda: entered(container[index]) is value):
+        if own_container(container, what, unchanged=lambda: taken(container[index]) is value):
             with python():
                 container[index] = value
 
@@ -296,8 +306,11 @@ class Runtime:
 
     @classmethod
     def iop(cls, name: str, target: Any, value: Any) -> Any:
-        target = entered(target)
-        value = entered(beside(value, target) if name in _ALIKE else value)
+        if name in _ALIKE:
+            target, value = beside(target, value), beside(value, target)
+        if type(target) is Either or type(value) is Either:
+            return operated(cls.iop, name, target, value)
+        target, value = entered(target), entered(value)
         if isinstance(target, list | dict | set):
             own_container(target, f"a {type(target).__name__}")
         elif not isinstance(target, (*_NUMBERS, *_CONTAINERS)):
@@ -353,10 +366,13 @@ class Runtime:
         """``left <operator> right``."""
         if name in _ALIKE:
             left, right = beside(left, right), beside(right, left)
+        if type(left) is Either or type(right) is Either:
+            return operated(Runtime.binary, name, left, right)
         left, right = entered(left), entered(right)
         function = getattr(operator, name)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            return function(left, right)
+            with contextlib.nullcontext() if isinstance(left, Tracer) or isinstance(right, Tracer) else python():
+                return function(left, right)
         known = (*_NUMBERS, *_CONTAINERS)
         if isinstance(left, known) and isinstance(right, known):
             return _on_containers(name, function, left, right)
@@ -365,6 +381,8 @@ class Runtime:
     @staticmethod
     def unary(name: str, value: Any) -> Any:
         """``-value``, ``+value``, ``~value``."""
+        if type(value) is Either:
+            return operated(Runtime.unary, name, value)
         value = entered(value)
         if isinstance(value, _NUMBERS):
             return getattr(operator, name)(value)
@@ -377,10 +395,7 @@ class Runtime:
             found = cls.in_(left, right)
             return found if name == "in_" else control.not_(found)
         if name in ("is_", "is_not"):
-            for value in (left, right):
-                if type(value) is Conflict:
-                    value.used()
-            found = _same(left, right)
+            found = same(left, right)
             return found if name == "is_" else control.not_(found)
         return cls.binary(name, left, right)
 
@@ -395,7 +410,7 @@ class Runtime:
 
         return link(first, 0)
 
-    @staticmethod
+    @asks(0)
     def in_(value: Any, container: Any) -> Any:
         value, container = entered(value), entered(container)
         if isinstance(container, Tracer):
@@ -405,6 +420,8 @@ class Runtime:
             return fresh(emit("python_scalar", found, kind="b"))
         if isinstance(container, TracedList):
             return container.holds(value)
+        if type(container) in (dict, set, frozenset) and keyed.is_open(value):
+            return keyed.holds(container, value)
         if isinstance(value, Tracer) or (any_traced([container]) and not isinstance(container, dict)):
             simple = isinstance(container, list | tuple | range) and isinstance(value, _NUMBERS) and np.ndim(value) == 0
             if simple and all(isinstance(entry, _NUMBERS) and np.ndim(entry) == 0 for entry in container):
@@ -434,8 +451,7 @@ class Runtime:
 
     @staticmethod
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        given = tuple(argument(function, value) for value in args)
-        return call(function, given, {name: entered(value) for name, value in kwargs.items()})
+        return called(call, function, args, kwargs)
 
 
 def _owner(value: Any) -> Any:
@@ -492,32 +508,6 @@ def _refuse_unseen_attribute(value: Any, name: str, stored: Any) -> None:
     dynamic = stored is None and name not in getattr(value, "__dict__", ()) and hasattr(type(value), "__getattr__")
     if is_users(type(value)) and (dynamic or _describes(stored, "__get__")):
         raise Escape(f"the attribute {name!r} of a {type(value).__qualname__}", "its class computes it")
-
-
-def _same(left: Any, right: Any) -> Any:
-    """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
-    the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
-            if is_loose(one) or type(other) is not bool:
-                raise Escape("`is` between numbers", "which object a number is only the run knows")
-            if one.dtype.kind == "b":
-                return control.truth_of(one) if other else control.not_(one)
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        left, right = entered(left), entered(right)
-    if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
-        if left.is_scalar and right.is_scalar:
-            raise Escape("`is` between numbers", "which object a number is only the run knows")
-        if left._cell.entangled or right._cell.entangled:
-            raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
-    if left is not right and type(left) is type(right):
-        given = current().arguments.keys() | current().held.nests.keys()
-        current().compares |= id(left) in given and id(right) in given
-        for value in (left, right):
-            if id(value) in current().frozen:
-                what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
-                raise Escape(what, "which one each of them is only the run knows", site=site)
-    return left is right
 
 
 def _is_library(value: Any) -> bool:

@@ -73,7 +73,7 @@ def _rows(columns: list[Any], row: Callable[..., Any]) -> Rows | None:
         return None
     lengths = [length for length, _ in known]
     one = all(length is lengths[0] or node_of(length) is node_of(lengths[0]) for length in lengths)
-    shortest = lengths[0] if one else call(builtins.min, tuple(lengths), {})
+    shortest = lengths[0] if one else call(builtins.min, tuple(call(int, (each,), {}) for each in lengths), {})
     return current().remember(Rows(shortest, lambda i: row(*(entry(i) for _, entry in known))))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend.array import Array
-from futurex.frontend.choice import Choice, computes, leaves_little
+from futurex.frontend.choice import Choice, computes, leaves_little, places
 from futurex.frontend.keys import Key
 from futurex.frontend.plain import PlainCalls
 from futurex.frontend.returned import Unwritten
@@ -225,11 +225,16 @@ def _pack(variant: Variant) -> Pack | None:
 
 def packed(variant: Variant) -> Pack | None:
     """Writes the function from results of a run, each of which is a leaf of what is returned, to that nest."""
-    if len(variant.outputs) > _LONGEST or len({output.index for output in variant.outputs}) < len(variant.outputs):
+    found = [place for output in variant.outputs for place in places(output)]
+    if len(found) > _LONGEST or len(set(found)) < len(found):
         return None  # one future, one result
     known: dict[str, Any] = {"Array": Array, "Done": Done}
     parts = []
     for number, output in enumerate(variant.outputs):
+        if output.kind == "either":
+            known[f"a{number}"] = _one_of(output)
+            parts.append(f"a{number}(results, call)")
+            continue
         known[f"a{number}"] = output.aval
         parts.append(f"Array(Done(results[{output.index}], call), a{number}, None, {output.is_array})")
     try:
@@ -240,7 +245,22 @@ def packed(variant: Variant) -> Pack | None:
     return known["pack"]
 
 
+def _one_of(output: Output) -> Callable[[Sequence[Any], Any], Any]:
+    """Makes one of several things of the results of a run, as these tell."""
+    number, among = output.index, [output.among[k] for k in range(len(output.among))]
+
+    def made(results: Sequence[Any], call: Any) -> Any:
+        found = among[int(results[number])]
+        if found.aval is None:
+            return found.value
+        return Array(Done(results[found.index], call), found.aval, None, False)
+
+    return made
+
+
 def _is_plain(output: Output) -> bool:
+    if output.kind == "either":
+        return all(each.kind == "static" or _is_plain(each) for each in output.among.values())
     return output.kind == "out" and not output.chain and output.aval is not None and output.aval.static
 
 

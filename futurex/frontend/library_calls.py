@@ -16,9 +16,10 @@ import numpy as np
 
 from futurex.frontend import control
 from futurex.frontend.calls import SPECIAL, Special, call, special
+from futurex.frontend.control.either import compared
 from futurex.frontend.errors import Escape, python
 from futurex.frontend.hooks import Runtime
-from futurex.frontend.numbers import compared
+from futurex.frontend.numbers import check_attribute
 from futurex.frontend.outside import (
     any_traced,
     captured_value,
@@ -29,7 +30,7 @@ from futurex.frontend.outside import (
     special_method,
 )
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Conflict, Tracer, fresh, node_of
+from futurex.frontend.tracer import Tracer, fresh, node_of
 from futurex.ops.mathematics import KINDS
 from futurex.tree.pytree import flatten
 
@@ -146,8 +147,7 @@ def _extreme(builtin: Any, comparison: str) -> Special:
     def choose(*args: Any, key: Any = None, **default: Any) -> Any:
         values = list(items(args[0])) if len(args) == 1 else list(args)
         keys = values if key is None else [call(key, (value,), {}) for value in values]
-        open_ = any_traced(keys) or any(type(each) is Conflict for each in keys)
-        if not values or not (open_ or special_method(keys)):
+        if not values or not (any_traced(keys) or special_method(keys)):
             with python():
                 place = builtin(range(len(keys)), key=keys.__getitem__, default=None)
                 return values[place] if place is not None else builtin((), **default)
@@ -178,6 +178,7 @@ SPECIAL[min] = _extreme(min, "lt")
 @special(hasattr)
 def _hasattr(value: Any, name: str) -> bool:
     if isinstance(value, Tracer):
+        check_attribute(value, name)
         return hasattr(np.ndarray if not value.is_scalar else value.dtype.type, name)
     return current().asked(value, name)
 

@@ -15,9 +15,10 @@ import numpy as np
 from futurex.frontend.errors import Escape
 from futurex.frontend.held import Guard, Held, The, can_be_input, entries, is_array, is_nest
 from futurex.frontend.objects import entries_of, is_state
+from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import EntryOf, attribute
 from futurex.frontend.trace import current
-from futurex.frontend.tracer import Placeholder, Tracer, entered
+from futurex.frontend.tracer import Tracer, entered, taken
 from futurex.ops.streams import GENERATORS
 from futurex.tree.pytree import attributes, containers, opened, parts_of, unflatten
 
@@ -43,7 +44,7 @@ def any_traced(values: Any) -> bool:
 def captured_value(name: str, value: Any, read: Callable[[], Any], key: Any) -> Any:
     """Guard a value from outside; an array becomes an input read again at every call."""
     trace = current()
-    if isinstance(value, Tracer) or hasattr(type(value), "__fx_traced__"):
+    if isinstance(value, Tracer | Either) or hasattr(type(value), "__fx_traced__"):
         return value
     if isinstance(value, np.ndarray) or type(value) in GENERATORS or hasattr(type(value), "__fx_future__"):
         return trace.captured(value, read, key, guard_of(name, read, value))
@@ -435,4 +436,4 @@ def _is_view(value: Any) -> bool:
 
 def _entered_items(iterator: Iterator[Any]) -> Iterator[Any]:
     for value in iterator:
-        yield tuple(map(entered, value)) if type(value) is tuple else entered(value)
+        yield tuple(map(taken, value)) if type(value) is tuple else taken(value)

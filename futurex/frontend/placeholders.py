@@ -33,18 +33,35 @@ class Conflict(Placeholder):
     """What a name is bound to after branches that left values behind which cannot be one.
 
     Whoever uses it learns why, and which choice has to be merged later. ``told``: somebody who is told of a use, so
-    that another trace can have a value there. ``number``: of a Python number in one branch and one of NumPy's floats in
-    the other, both as the float; beside floats of this very type nobody can tell the difference.
+    that another trace can have a value there.
     """
 
-    __slots__ = ("number", "told", "what", "where", "why")
+    __slots__ = ("told", "what", "where", "why")
 
     def __init__(self, what: str, why: str, site: Any, told: Callable[[], None] | None = None) -> None:
         self.what, self.why, self.where, self.told = what, why, site, told
-        self.number: Any = None
 
     def used(self) -> NoReturn:
         if self.told is not None:
             self.told()
             raise Retrace
         raise Escape(self.what, self.why, "give it one type, shape and structure everywhere", site=self.where)
+
+
+class Either(Placeholder):
+    """What a name is bound to that is one of several things, as the run tells: numbers of other types, None, a text.
+
+    ``flags`` say which of the ``values`` it is, one for each but the last. An operation is made of each of the values
+    (:mod:`futurex.frontend.control.either`); where Python must know which it is, what follows is traced for each.
+    """
+
+    __slots__ = ("flags", "values", "what", "why")
+
+    def __init__(self, values: tuple[Any, ...], flags: tuple[Any, ...], what: str, why: str) -> None:
+        self.values, self.flags, self.what, self.why = values, flags, what, why
+
+    def used(self) -> Any:
+        """The one that it is, on the path that is being traced."""
+        from futurex.frontend.control.either import decided
+
+        return decided(self)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from futurex.frontend import calls
+from futurex.frontend.control.either import as_one
 from futurex.frontend.errors import Escape, Retrace, StagingError, unstaged
 from futurex.frontend.held import Guard
 from futurex.frontend.outside import fingerprint
@@ -104,6 +105,7 @@ def _lowered(function: Callable[..., Any], trace: Trace, leaves: list[Any], stru
     entered = enter_arguments(leaves, paths, share=False)
     args, kwargs = unflatten(structure, entered.values)
     result_leaves, result = flatten(calls.call(function, args, kwargs))
+    result_leaves = list(map(as_one, result_leaves))
     written = [entered.positions[cell] for cell in entered.positions if cell.written]
     if written:
         raise StagingError(

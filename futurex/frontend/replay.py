@@ -162,6 +162,7 @@ def _change(
             raise Escape(f"putting one argument into {describe(value)}", "the two would have to stay one object")
         in_nest = structure is not LEAF or isinstance(value, list | dict)
         if place is None and in_nest and any(isinstance(leaf, Tracer) and leaf._loose for leaf in leaves):
+            trace.tell()
             what = f"leaving a number in {describe(value)} that is Python's in some branch and NumPy's in another"
             raise Escape(what, "which of the two it is depends on data")
         made.append(Entry(key, structure=structure, outputs=tuple(output(leaf) for leaf in leaves)))
@@ -200,6 +201,8 @@ def _refuse_new_kinds(value: Any, before: dict[Any, Any], entries: list[Entry]) 
 def _kind(output: Any) -> str:
     if output.kind in ("out", "one of"):
         return "array" if output.is_array else "number"
+    if output.kind == "either":
+        return "number" if all(_kind(each) == "number" for each in output.among.values()) else output.kind
     is_number = output.value is None or isinstance(output.value, bool | int | float | complex | np.generic)
     return "number" if output.kind == "static" and is_number else output.kind
 

@@ -17,13 +17,41 @@ from futurex.tree.aval import Aval
 from futurex.tree.pytree import Structure
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
-Kind = tuple[Aval, bool] | type
 Otherwise = Callable[[list[Any], tuple[Any, ...], Any], Any]
 """Takes a list that alone holds what the call returned, and the arguments."""
 _LONGEST = 400
 """Leaves of a result for which such a function is written."""
 _SIZES = {bool: "", float: "", complex: "", int: " and -0x8000000000000000 <= {} <= 0x7fffffffffffffff"}
 """Python's numbers, and the test whether one is as wide as a traced one."""
+
+
+UNFIT = object()
+
+
+class Several:
+    """A leaf that is one of several things: one of these ``values``, or a number of one of these types, which a call
+    returns in a future."""
+
+    def __init__(self, values: Sequence[Any], avals: Sequence[Aval | None]) -> None:
+        self._values = [(type(value), value) for value in values]
+        self._avals = {_kind_of(aval): aval for aval in avals if aval is not None}
+
+    def fit(self, leaf: Any) -> Any:
+        """What the call returns for a leaf of a plain call; UNFIT for one of another kind."""
+        for kind, value in self._values:
+            if type(leaf) is kind and repr(leaf) == repr(value):
+                return leaf
+        aval = self._avals.get(type(leaf))
+        if aval is None or (type(leaf) is int and not -(2**63) <= leaf < 2**63):
+            return UNFIT
+        return Array(Done(leaf), aval, None, False)
+
+
+def _kind_of(aval: Aval) -> type:
+    return type(aval.dtype.type(0).item()) if aval.weak else aval.dtype.type
+
+
+Kind = tuple[Aval, bool] | type | Several
 
 
 class Unwritten(Exception):
@@ -93,6 +121,11 @@ class _Writer:
     def _leaf(self, name: str, kind: Kind) -> str:
         if kind is object:
             return name
+        if isinstance(kind, Several):
+            made = self._name()
+            self.lines.append(f"{made} = {self._constant(kind)}.fit({name})")
+            self._unless(f"{made} is not {self._constant(UNFIT)}")
+            return made
         if isinstance(kind, type):
             self._unless(f"type({name}) is {self._constant(kind)}")
             return name

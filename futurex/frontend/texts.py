@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.outside import any_traced, refuse_special
+from futurex.frontend.trace import current
 from futurex.frontend.tracer import Placeholder, Tracer
 from futurex.ops.control import Failure
 from futurex.ops.python import Text, Value
@@ -60,6 +61,7 @@ def formatted(value: Any, conversion: str = "", spec: Any = "") -> Any:
         return value
     if isinstance(value, Tracer) and value._node.op != "const":
         if value._loose and conversion in ("r", "a"):
+            current().tell()
             raise Escape("the representation of a value that is a Python number in some branch", "NumPy's differs")
         return TracedText((Value(kind_of_value(value), conversion, spec),), (value._node,))
     if any_traced([value]) and not isinstance(value, Tracer):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape
+from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace
 from futurex.frontend.failing import converts, is_looked_up, may_fail
 from futurex.frontend.held import Guard, Holdings
 from futurex.frontend.layout import Strides
@@ -105,7 +105,7 @@ class Scope:
 
     ``journal`` is what cells held before the region wrote them, ``state`` what Python's objects held, ``lent`` what
     those held that have stand-ins in it; ``born`` the objects made in it; ``bound`` the flags of names that were
-    checked in it.
+    checked in it, ``facts`` how tests came out that lead to it.
     """
 
     start: int
@@ -117,6 +117,7 @@ class Scope:
     born: dict[int, Any] = field(default_factory=dict)
     entangled: list[Cell] = field(default_factory=list)
     bound: set[Node] = field(default_factory=set)
+    facts: dict[Node, bool] = field(default_factory=dict)
     clock: Node | None = None  # of a round, in a trace that numbers arrays
 
 
@@ -183,6 +184,10 @@ class Trace:
         self.lists: dict[int, tuple[Any, Any]] = {}  # lists that displays made, by identity, and those displays
         self.grown: dict[Any, Any] = {}  # displays whose lists grew or shrank by data, and what their entries were
         self.read: dict[int, Any] = {}  # traced lists that were looked at, by identity
+        self.exact = False  # are Python's numbers and NumPy's of the same type told apart wherever branches leave both?
+        self.inexact = False  # did it matter which of the two one is?
+        self.crowded = False  # was a name more things than a loop carries?
+        self.may_tell = False  # will the call be traced again, with these told apart?
         self.may_begin_again = False  # will the call be traced again, with such lists as arrays?
         self.log: Node | None = None
         self.frozen: dict[int, tuple[Any, ...]] = {}  # Python's objects that some runs take for others
@@ -204,6 +209,12 @@ class Trace:
             return []
         before, self.n_ordered = self.failing[self.n_ordered :], len(self.failing)
         return [item(node, 0) if isinstance(node.aval, tuple) else node for node in before]
+
+    def tell(self) -> None:
+        """Somebody must know whether a number is Python's or NumPy's, which branches have left as one."""
+        self.inexact = True
+        if self.may_tell:
+            raise Retrace
 
     def fragment(self, inputs: Sequence[Node], call: Any) -> list[Node]:
         """A call that the run makes, after the effects before it; its results."""
@@ -403,6 +414,7 @@ class Trace:
             outer = self.regions[-2]
             outer.born.update(region.born)
             outer.bound |= region.bound
+            outer.facts |= region.facts
         finally:
             self.journals.remove(region)
             self.regions.remove(region)

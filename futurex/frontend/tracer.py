@@ -26,7 +26,7 @@ from futurex.frontend.layout import (
     view_strides,
 )
 from futurex.frontend.masks import mask_of, masked
-from futurex.frontend.placeholders import Conflict, Placeholder
+from futurex.frontend.placeholders import Conflict, Either, Placeholder
 from futurex.frontend.trace import Cell, current, emit, read, tracing
 from futurex.ops.control import Failure
 from futurex.ops.streams import GENERATORS
@@ -52,7 +52,6 @@ class Tracer:
     _loose: Any  # a Python number in some branch, a NumPy scalar of the same type in another: its site
     _readonly: bool
     __array_priority__ = 1e6
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, chain: Chain = (), dynamic: tuple[Node, ...] = ()) -> None:
         set_ = object.__setattr__  # not our own, which is asked for every assignment of the traced function
@@ -63,6 +62,9 @@ class Tracer:
         set_(self, "_loose", False)
         set_(self, "_readonly", False)
         set_(self, "_aval", None if chain else cell.value.aval)
+
+    def __hash__(self) -> int:
+        raise Escape("a key of a dict or set that is not known before the run", "which keys it has depends on data")
 
     # -- reading and writing -----------------------------------------------------------------------------------------
 
@@ -317,8 +319,7 @@ class Tracer:
         if encoded.advanced:
             node = emit("gather", self._node, *encoded.dynamic, pattern=encoded.entries)
             return new_array(node) if self._gathers_rows(encoded) else fresh(node)
-        view_ = self._subview(encoded)
-        view_._remember_failing()  # an index may be out of bounds
+        (view_ := self._subview(encoded))._remember_failing()  # an index may be out of bounds
         return fresh(view_._node) if is_element(index, view_.ndim) else view_  # an element is a scalar, not a view
 
     def _under_mask(self, index: Any) -> Tracer | None:
@@ -509,11 +510,6 @@ def as_number(extent: Any) -> Any:
     return fresh(size_node(extent)) if isinstance(extent, Dim) else extent
 
 
-def is_arraylike(value: Any) -> bool:
-    kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
-    return isinstance(value, kinds) or hasattr(value, "__fx_future__")
-
-
 def lift(array: Any) -> Tracer:
     """The tracer of an array from outside the function."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
@@ -535,7 +531,12 @@ def entered(value: Any) -> Any:
         return lift(value)
     if kind in GENERATORS:
         return current().captured(value)
-    return value.used() if kind is Conflict else value
+    return value.used() if kind is Conflict or kind is Either else value
+
+
+def taken(value: Any) -> Any:
+    """The same for a value that is found somewhere, and not used yet: it may be one of several things."""
+    return value if type(value) is Either else entered(value)
 
 
 def as_tracer(value: Any) -> Tracer:
@@ -579,7 +580,7 @@ def node_of(value: Any) -> Node:
 
         return stack_nested(list(value))
     if isinstance(value, Placeholder):
-        value.used()
+        return node_of(value.used())
     if hasattr(type(value), "__fx_node__"):
         return value.__fx_node__()
     raise Escape(f"a {type(value).__name__} used as an array", "it cannot be traced")

@@ -13,6 +13,7 @@ import numpy as np
 
 from futurex.frontend import builtin_calls, calls, iteration, library_calls, random_calls, vectorized  # noqa: F401
 from futurex.frontend.array import Array
+from futurex.frontend.control.either import number_of
 from futurex.frontend.donation import belongs, matched
 from futurex.frontend.errors import AS_NUMBERS, ONLY_NUMBERS, Escape, Retrace, unstaged
 from futurex.frontend.fragments import Fragments
@@ -25,10 +26,11 @@ from futurex.frontend.layout import c_strides, order_in_memory
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
+from futurex.frontend.placeholders import Either, Placeholder
 from futurex.frontend.reads import unchanged
 from futurex.frontend.replay import Change, changed_leaves, changed_objects, changes_of
 from futurex.frontend.trace import Capture, Cell, Collected, Trace, current, start
-from futurex.frontend.tracer import Placeholder, Tracer
+from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
@@ -53,6 +55,7 @@ class Output:
 
     kind: str  # "out" | "generator" | "arg" | "static" | "set"; "given" | "outside" | "shared": an object, as Kept says
     # "one of": the array whose number is the output ``index`` of the plan; "row": a view that the number tells
+    # "either": one of several things, whose number is that output
     index: int = 0
     chain: Chain = ()
     aval: Aval | None = None
@@ -321,7 +324,8 @@ def changing_numbers(before: Sequence[Variant]) -> set[Any]:
 class Learned:
     """What earlier traces of a call found out: lists that grow by data, None if they are not to be traced, functions
     that call themselves until data says that it is enough, things about loops, numbers in the caller's objects that
-    change, and that arrays are to be numbered."""
+    change, that arrays are to be numbered, and that Python's numbers are to be told from NumPy's, None if that was in
+    vain."""
 
     stacks: dict[Any, Any] | None = field(default_factory=dict)
     recursive: set[Any] = field(default_factory=set)
@@ -329,6 +333,7 @@ class Learned:
     rounds: dict[Any, Any] = field(default_factory=dict)
     numbers: set[Any] = field(default_factory=set)
     counts: bool = False
+    exact: bool | None = False
     _known: int = 0
 
     def trace(self, function: Any, fragments: Fragments | None = None) -> Trace:
@@ -339,6 +344,7 @@ class Learned:
         trace.recursive, trace.loops, trace.numbers = self.recursive, self.loops, self.numbers
         trace.rounds = self.rounds
         trace.numbering = Numbering() if self.counts else None
+        trace.exact, trace.may_tell = self.exact is True, self.exact is False
         return trace
 
     def more(self, trace: Trace, escape: Escape) -> bool:
@@ -346,6 +352,15 @@ class Learned:
         if escape.counts:
             self.counts = True
             return True
+        if trace.may_tell and trace.inexact:
+            self.exact = True
+            return True
+        if self._found(trace, escape):
+            return True
+        self.exact, before = None if self.exact else self.exact, self.exact
+        return before is not self.exact
+
+    def _found(self, trace: Trace, escape: Escape) -> bool:
         if len(self.recursive) + len(self.loops) > self._known or escape.numbers - self.numbers:
             self.numbers = self.numbers | escape.numbers
             return True
@@ -494,6 +509,7 @@ def _collect(
     parts = [flatten(taken_apart(nest)) for nest in nests]
     inner = [each for part, _ in parts for each in part]
     everywhere = [*result_leaves, *inner, *changed_leaves(changed)]
+    everywhere = [each for leaf in everywhere for each in (leaf.values if type(leaf) is Either else (leaf,))]
     everywhere = [trace.captured(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in everywhere]
     _keep_whole(trace, everywhere)
     left = Left(everywhere)
@@ -507,7 +523,7 @@ def _collect(
     variant.outputs = list(map(outputs.of, result_leaves))
     for part, structure in parts:
         variant.shared.append((list(map(outputs.of, part)), structure))
-    variant.chooses = any(output.kind == "one of" for output in variant.outputs)
+    variant.chooses = any(output.kind in ("one of", "either") for output in variant.outputs)
     variant.changes = changes_of(trace, changed, outputs.of)
     for cell, position in cells.items():
         if cell.written:
@@ -563,7 +579,11 @@ class _Outputs:
 
     def of(self, leaf: Any) -> Output:
         if isinstance(leaf, Tracer):
+            if leaf._loose:
+                current().tell()
             return self._array(leaf)
+        if type(leaf) is Either:
+            return self._either(leaf)
         if isinstance(leaf, Placeholder):
             leaf.used()
         if type(leaf) is Kept:
@@ -589,6 +609,12 @@ class _Outputs:
         own = self._own(leaf)
         self._outs.append(leaf._cell.which.number)
         return Output("one of", len(self._outs) - 1, leaf._chain, is_array=True, value=own, among=among)
+
+    def _either(self, leaf: Either) -> Output:
+        """One of several things. Of a run that failed the number is one."""
+        among = {number: self.of(value) for number, value in enumerate(leaf.values)}
+        self._outs.append(number_of(leaf))
+        return Output("either", len(self._outs) - 1, aval=self._outs[-1].aval, among=among)
 
     def _other(self, number: int, other: Tracer) -> Output:
         chain = self._left.row(number)

@@ -131,8 +131,8 @@ def membership(x):
     return 3.0 in x, 100.0 in x, x[0, 1] in (1, 2), x[0, 1] not in [5.0, 6.0], 3 in [1, 2, 3]
 
 
-@cases(F4, 1.0, staged=False)
-@cases(F4, -1.0, staged=False)
+@cases(F4, 1.0)
+@cases(F4, -1.0)
 def a_type_that_depends_on_data(x, a):
     y = 0.1
     if a > 0:

@@ -15,7 +15,7 @@ V = np.linspace(-1.0, 2.0, 7)
 both = partial(cases.signs, V)
 
 
-@both(staged=False)
+@both()
 def int_then_float(x):
     y = 0
     if x[0] > 0:
@@ -57,7 +57,7 @@ def string_in_branch(x):
     return x * 2 if mode == "a" else x * 3
 
 
-@both(staged=False)
+@both()
 def f4_f8(x):
     y = x.astype(np.float32)
     if x[0] > 0:

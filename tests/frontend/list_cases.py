@@ -184,7 +184,7 @@ def through_an_entry(points):
     return np.array(kept), points
 
 
-@cases(V[:5], staged=False)
+@cases(V[:5])
 def of_several_types(v):
     found = [0]
     for x in v:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from futurex.frontend import facts
+from futurex.frontend.control.either import Sorts, settled
 from futurex.frontend.control.moved import alike, columns, give_up, is_list, is_usable, taken_apart
 from futurex.frontend.control.paths import IN_BRANCH, next_site
 from futurex.frontend.control.values import (
@@ -20,6 +23,7 @@ from futurex.frontend.control.values import (
     aliases_of,
     asked,
     bound_flag,
+    check_exact,
     coerce,
     common_type,
     is_internal_name,
@@ -38,11 +42,11 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished, is_own
 from futurex.frontend.lists import TracedList, note_growth
-from futurex.frontend.numbers import is_exact, is_float
 from futurex.frontend.objects import Contents, describe, entries_of, fill, has_state
+from futurex.frontend.placeholders import Either
 from futurex.frontend.texts import failure_of
 from futurex.frontend.trace import Cell, close, current, emit, emit_many
-from futurex.frontend.tracer import Conflict, Tracer, fresh, new_array
+from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, which
 from futurex.ops.control import Failure
 from futurex.tree.node import Node, const
@@ -69,26 +73,32 @@ class _Branch:
 
 
 def if_(
-    test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...]
-) -> Any:
-    """An ``if`` statement; returns what the branch functions return (a ``return`` in tail position)."""
+    test: Any, then: Callable[[], Any], orelse: Callable[[], Any], get: Get, set_: Set, names: tuple[str, ...],
+    learns: bool = True,
+) -> Any:  # fmt: skip
+    """An ``if`` statement; returns what the branch functions return (a ``return`` in tail position). ``learns``: the
+    branches know from the beginning how the test came out; paths come to that where they meet it."""
     test = asked(test)
     if not is_unknown(test):
         return then() if test else orelse()
     site, pred = next_site(), truth(test)
+    known = facts.known(pred)
     if site is not None and site.outcome is not None:
-        return then() if site.outcome else orelse()
+        known = site.outcome
+        facts.learn(pred, known)
+    if known is not None:
+        return then() if known else orelse()
     before = get()
     try:
         if site is not None and site.forced:
             raise Escape("branches that cannot be one", "what they leave behind is used where it must be one thing")
         try:
-            taken = _trace_branch(then, get, set_, before)
+            taken = _trace_branch(then, get, set_, before, (pred, True) if learns else None)
         except Unfinished:
             set_(before)
             return orelse()
         try:
-            other = _trace_branch(orelse, get, set_, before)
+            other = _trace_branch(orelse, get, set_, before, (pred, False) if learns else None)
         except Unfinished:
             set_(before)
             return then()
@@ -116,13 +126,17 @@ def if_(
     return merged[-1]
 
 
-def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) -> _Branch:
+def _trace_branch(
+    run: Callable[[], Any], get: Get, set_: Set, before: State, fact: tuple[Node, bool] | None
+) -> _Branch:
     failure, result = None, None
     before_it = current().before()
     with current().scope() as scope:
         scope.effects.extend(before_it)
+        if fact is not None:
+            facts.learn(*fact)
         try:
-            result = run()
+            result = settled(run())
         except Escape:
             raise
         except Exception as error:
@@ -131,7 +145,7 @@ def _trace_branch(run: Callable[[], Any], get: Get, set_: Set, before: State) ->
                     f"{type(error).__name__} in a branch: {error}", "it may belong to the trace, not to the run"
                 ) from error
             failure = *failure_of(error), raised_at(error) or here()
-        state = get()
+        state = tuple(map(settled, get()))
         own = {id(cell) for cell in get.__closure__ or ()}  # the names of the statement itself
         objects = {key: (value, entries_of(value)) for key, (value, _) in scope.state.items() if key not in own}
         values = (*state, result, *(entry for _, entries in objects.values() for entry in entries.values()))
@@ -320,26 +334,7 @@ def _plan_name(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
         return _plan_value(builder, name, a, b)
     except Escape as escape:
         conflict = Conflict(escape.what, escape.why, builder.site)
-    slot = _number_slot(builder, a, b)
-
-    def left(outs: list[Node], pred: Node) -> Conflict:
-        if slot is not None:
-            conflict.number = fresh(outs[slot])
-        return conflict
-
-    return left
-
-
-def _number_slot(builder: _Outputs, a: Any, b: Any) -> int | None:
-    """Of a number of Python's in one branch and a NumPy scalar of floats in the other: where both are such a float."""
-    pair = [value.number if type(value) is Conflict else value for value in (a, b)]
-    target = next((each.aval for each in pair if is_float(each)), None)
-    if target is None:
-        return None
-    if not all(each.aval == target if is_float(each) else is_exact(each, target.dtype) for each in pair):
-        return None
-    first, second = (coerce(builder.node(each, k), target) for k, each in enumerate(pair))
-    return builder.add(first, second, "a number")
+    return lambda outs, pred: conflict
 
 
 def _plan_value(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
@@ -382,6 +377,24 @@ def _plan_list(builder: _Outputs, name: str, a: TracedList, b: TracedList) -> Pl
 
 
 def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
+    """How to rebuild a leaf; numbers of several types, None and texts are told apart by flags."""
+    try:
+        return _plan_one(builder, name, a, b)
+    except Escape as escape:
+        try:
+            sorts = Sorts(a, b)
+        except Escape:
+            raise escape from None
+        what, why = escape.what, escape.why
+    first, second = (sorts.nodes(each, functools.partial(builder.node, branch=k)) for k, each in enumerate((a, b)))
+    slots = [builder.add(one, other, name) for one, other in zip(first, second, strict=True)]
+    return lambda outs, pred: sorts.made([outs[slot] for slot in slots], what, why)
+
+
+def _plan_one(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
+    for value in (a, b):
+        if type(value) is Either and a is not b:
+            raise Escape(value.what, value.why)
     if (
         a is b
         or same_view(a, b)
@@ -397,6 +410,7 @@ def _plan_leaf(builder: _Outputs, name: str, a: Any, b: Any) -> Plan:
             "only arrays and numbers can depend on data",
         )
     kind, loose = Kind.of_both(a, b, name), is_loose(a, b)
+    check_exact(raw(a).aval, raw(b).aval, name)
     slot = builder.add(builder.node(a, 0), builder.node(b, 1), name)
     flags = bound_flag(a), bound_flag(b)
     guarded = builder.add(_known_flag(flags[0]), _known_flag(flags[1]), name) if flags != (None, None) else None

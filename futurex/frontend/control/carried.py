@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from futurex.frontend import facts
 from futurex.frontend.control.changing import Objects
 from futurex.frontend.control.compact import is_compact
-from futurex.frontend.control.moved import taken_apart
+from futurex.frontend.control.either import settled
+from futurex.frontend.control.entry import Carried, at_start, known_after_loop, rebound, stays
 from futurex.frontend.control.values import (
     UNDEF,
     Get,
@@ -21,6 +23,7 @@ from futurex.frontend.control.values import (
     State,
     aliases_of,
     bound_flag,
+    check_exact,
     coerce,
     common_type,
     is_internal_name,
@@ -39,61 +42,18 @@ from futurex.frontend.control.values import (
 )
 from futurex.frontend.errors import Escape, Unfinished
 from futurex.frontend.objects import has_state
+from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, Scope, close, current, emit_many
 from futurex.frontend.tracer import Conflict, Tracer, new_array
 from futurex.frontend.which import UNKNOWN, Which, behind_loop, stand_in, which
 from futurex.tree.aval import Aval
 from futurex.tree.node import Node, const, next_id, param
-from futurex.tree.pytree import Structure, containers, flatten, unflatten
+from futurex.tree.pytree import containers, flatten, unflatten
 
 FIXPOINT_ROUNDS = 6
 WRITES_SHARED = f"a write into an array that {SAME_IN_SOME_BRANCHES}"
 FIRST_ROUND = object()  # the site of an Escape that would not happen if the first round stood before the loop
 IN_TEST = object()  # the same, if the test stood before the loop and at the end of each round
-
-
-@dataclass
-class _Carried:
-    """One name of the loop's state: its initial leaves, and what the loop carries of them.
-
-    A name that is not bound before the loop becomes carried once the body has shown its type; ``flags`` says for each
-    leaf the node that tells whether it is bound at the start (None: it surely is).
-    """
-
-    name: str
-    structure: Structure
-    leaves: list[Any]
-    avals: list[Aval | None]  # None: not carried, stays as it is
-    flags: list[Node | None]
-    arrays: list[bool]
-    loose: list[bool]
-    conflict: Conflict | None = None  # rounds leave behind what cannot be one thing: nobody may use it
-    grows: bool = False  # an array that is meant to have other extents in every round
-    whole: bool = False  # a list, dict or tuple that stays the one that it is
-    steady: bool = False  # a number that stays known until a round shows otherwise
-    moves: bool = False  # a traced list, of which rounds leave another one: its rows are carried
-    behind: Conflict | None = None  # what the name is bound to behind the loop, where that is known to be another one
-    stand_ins: dict[int, Cell] = field(default_factory=dict)  # of leaves whose numbers are carried, in a round
-
-    @property
-    def unbound(self) -> bool:
-        """Not bound before the loop, and not (yet) carried."""
-        return len(self.leaves) == 1 and self.leaves[0] is UNDEF
-
-    @property
-    def untouched(self) -> bool:
-        return self.conflict is not None or all(aval is None for aval in self.avals)
-
-    def is_counted(self, k: int) -> bool:
-        """Is it carried which array a leaf is?"""
-        return self.arrays[k] and not self.moves and current().numbering is not None
-
-    def places(self) -> list[int]:
-        return [k for k, aval in enumerate(self.avals) if aval is not None]
-
-    def parts(self, value: Any) -> tuple[list[Any], Structure]:
-        """The leaves of what a round leaves behind."""
-        return taken_apart(value) if self.moves else flatten(value)
 
 
 def stage_loop(
@@ -132,9 +92,9 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
     """Build the loop. False if it has to be tried again, with more objects to carry."""
     before = objects.get()
     carried = [
-        _rebound(name, value, objects.read_behind(k))
+        rebound(name, value, objects.read_behind(k))
         if k in objects.rebound
-        else _initial(name, value, k in objects.moved, k in objects.dead, steady, whole, name in objects.flags)
+        else at_start(name, value, k in objects.moved, k in objects.dead, steady, whole, name in objects.flags)
         for k, (name, value, steady, whole) in enumerate(
             zip(objects.names, before, objects.steady, objects.whole, strict=True)
         )
@@ -154,7 +114,7 @@ def _staged(test: Any, body: Any, objects: Objects, runs_once: bool, peels: bool
             types = {number: list(entry.avals) for number, entry in enumerate(carried) if not entry.unbound}
             settled = _settled(carried, cells, before, round_)
             if peels and any(
-                entry.conflict is not None or (not entry.grows and _differ(types.get(k, []), entry.avals))
+                entry.conflict is not None or entry.turns or (not entry.grows and _differ(types.get(k, []), entry))
                 for k, entry in enumerate(carried)
                 if k not in objects.dead | objects.rebound
             ):
@@ -197,59 +157,25 @@ def _sharing_for_a_round(ends: bool) -> Iterator[None]:
             cell.entangled, cell.site = "", None
 
 
-def _differ(before: list[Aval | None], after: list[Aval | None]) -> bool:
-    return any(a is not None and a != b for a, b in zip(before, after, strict=False))
+def _differ(before: list[Aval | None], entry: Carried) -> bool:
+    pairs = zip(before, entry.avals, strict=False)
+    return any(a is not None and a != b and k not in entry.sorts for k, (a, b) in enumerate(pairs))
 
 
-def _unknown_flags(carried: list[_Carried], before: State, round_: _Round) -> list[str]:
+def _unknown_flags(carried: list[Carried], before: State, round_: _Round) -> list[str]:
     """The flags of the rewriter that are known before the loop, and unknown behind a round."""
     every = zip(carried, before, round_.state, strict=True)
     flags = [(each.name, raw(end)) for each, start, end in every if is_internal_name(each.name) and start is False]
     return [name for name, end in flags if end.op != "const" and end not in round_.params]
 
 
-def _initial(name: str, value: Any, moves: bool, dead: bool, steady: bool, whole: bool, unknown: bool) -> _Carried:
-    if whole:
-        return _Carried(name, Structure(None), [value], [None], [None], [False], [False], whole=True)
-    if dead:
-        conflict = Conflict(f"{name}, which rounds bind to the list of another name", "it is read before", None)
-        return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict)
-    if moves:
-        rows, structure = taken_apart(value)
-        avals, every = [raw(leaf).aval for leaf in rows], [False] * len(rows)
-        arrays, flags = [True] * len(rows), [None] * len(rows)
-        return _Carried(name, structure, rows, [*avals], [*flags], arrays, every, grows=True, moves=True)
-    if value is UNDEF:
-        return _Carried(name, Structure(None), [UNDEF], [None], [None], [False], [False])
-    leaves, structure = flatten(value)
-    steady &= len(leaves) == 1 and is_numeric(leaves[0]) and bound_flag(leaves[0]) is None
-    steady |= is_internal_name(name) and isinstance(value, bool) and not unknown
-    avals = [raw(leaf).aval if is_numeric(leaf) and not _stays(leaf) and not steady else None for leaf in leaves]
-    arrays = [is_numeric(leaf) and Kind.of(leaf).is_array for leaf in leaves]
-    loose = [is_numeric(leaf) and is_loose(leaf) for leaf in leaves]
-    return _Carried(name, structure, leaves, avals, [bound_flag(leaf) for leaf in leaves], arrays, loose, steady=steady)
-
-
-def _rebound(name: str, value: Any, read_behind: tuple[str, str]) -> _Carried:
-    """A name that each round binds anew: nobody may use what an earlier round has left."""
-    known = current().loops
-    behind = Conflict(f"{name}, as a loop leaves it", "", None, lambda: known.add(read_behind))
-    conflict = Conflict(f"{name}, as an earlier round left it", "what it shares its elements with is not known", None)
-    return _Carried(name, Structure(None), [value], [None], [None], [False], [False], conflict, behind=behind)
-
-
-def _is_view(entry: _Carried, value: Any, round_: _Round) -> bool:
+def _is_view(entry: Carried, value: Any, round_: _Round) -> bool:
     """Does a round bind a name to storage that was there before it, or may be?"""
     if value is UNDEF or entry.moves or entry.conflict is not None:
         return False
     leaves = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tracer)]
     cells = (cell for leaf in leaves for cell in aliases_of(leaf, round_.owned))
     return any(cell.entangled or cell.born < round_.scope.start for cell in cells)
-
-
-def _stays(leaf: Any) -> bool:
-    """Arrays are thought to stay the same ones, with changing contents, until the body shows otherwise."""
-    return isinstance(leaf, Tracer) and not leaf.is_scalar and bound_flag(leaf) is None
 
 
 @dataclass
@@ -271,7 +197,7 @@ class _Round:
 
 
 def _trace_round(
-    test: Any, body: Any, objects: Objects, before: State, carried: list[_Carried], cells: dict[Cell, Aval]
+    test: Any, body: Any, objects: Objects, before: State, carried: list[Carried], cells: dict[Cell, Aval]
 ) -> _Round | None:
     """One round on stand-ins. None if it changed objects that are not carried yet."""
     with current().scope() as scope:
@@ -292,6 +218,7 @@ def _trace_round(
         scope.clock = None if numbering is None else numbering.round()
         token = param(Aval((), np.dtype(bool)), "done")
         tested = truth(test())
+        facts.learn(tested, True)
         if scope.effects:
             raise Escape(
                 "a check or print in the test of a staged loop", "it would not run after the last round", site=IN_TEST
@@ -305,7 +232,7 @@ def _trace_round(
             what = f"{type(error).__name__} in a staged loop: {error}"
             raise Escape(what, "it may belong to the trace, not to the run") from error
         new = objects.found(scope.state, given)
-        after = objects.get()
+        after = tuple(map(settled, objects.get()))
         again = objects.moves(before, after) or objects.binds(before, after)
         again = again or objects.dies(carried, before, start, after)
         written = {cell: cell.value for cell in scope.journal}
@@ -329,7 +256,7 @@ def _numbers(state: State, owned: dict[Cell, int], start: int) -> dict[int, Whic
     return {} if current().numbering is None else {id(leaf): which(leaf, owned, start) for leaf in leaves}
 
 
-def _stand_in(entry: _Carried, original: Any, params: list[Node], held: list[Any]) -> Any:
+def _stand_in(entry: Carried, original: Any, params: list[Node], held: list[Any]) -> Any:
     """What a name is bound to while the body is traced; its inputs are appended to ``params``. ``held``: the lists,
     dicts and dataclasses of all names before the loop."""
     if entry.untouched:
@@ -354,12 +281,15 @@ def _stand_in(entry: _Carried, original: Any, params: list[Node], held: list[Any
         if entry.is_counted(k):
             stand_in(leaves[k], params)
             entry.stand_ins[k] = leaves[k]._cell
+    for k, avals in entry.avals_of_sorts():
+        params += (param(aval, entry.name) for aval in avals)
+        leaves[k] = entry.sorts[k].made(params[len(params) - len(avals) :], *entry.reason)
     made = unflatten(entry.structure, leaves)
     current().freeze(containers(made), among=held)
     return made
 
 
-def _settled(carried: list[_Carried], cells: dict[Cell, Aval], initial: State, round_: _Round) -> bool:
+def _settled(carried: list[Carried], cells: dict[Cell, Aval], initial: State, round_: _Round) -> bool:
     """Compare what came out of the body with what went in; widen what is carried where they differ."""
     settled = True
     for cell, value in round_.cells.items():
@@ -376,7 +306,7 @@ def _settled(carried: list[_Carried], cells: dict[Cell, Aval], initial: State, r
     return settled
 
 
-def _settled_or_conflict(entry: _Carried, value: Any, round_: _Round) -> bool:
+def _settled_or_conflict(entry: Carried, value: Any, round_: _Round) -> bool:
     """Widen what a name carries; where its rounds have nothing in common, nobody may use what another round left."""
     try:
         if type(value) is Conflict:
@@ -387,7 +317,7 @@ def _settled_or_conflict(entry: _Carried, value: Any, round_: _Round) -> bool:
     return False
 
 
-def _settled_objects(entry: _Carried, before: Any, value: Any, round_: _Round) -> bool:
+def _settled_objects(entry: Carried, before: Any, value: Any, round_: _Round) -> bool:
     """Where rounds bind a name to other objects than it was bound to, what it is bound to is put together anew: neither
     that nor what it may be in some round may change in place."""
     first = [] if before is UNDEF else [*containers(before), *filter(has_state, flatten(before)[0])]
@@ -401,7 +331,7 @@ def _settled_objects(entry: _Carried, before: Any, value: Any, round_: _Round) -
     return not current().freeze(each for each in (*first, *last) if id(each) not in round_.scope.born)
 
 
-def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
+def _settled_aliases(entry: Carried, value: Any, round_: _Round) -> bool:
     """What a round binds a name to may be other names' storage: then the next round may not write there.
 
     Storage that the round made is new in every round; the next one has stand-ins for it.
@@ -414,7 +344,7 @@ def _settled_aliases(entry: _Carried, value: Any, round_: _Round) -> bool:
     return all(cell.born >= round_.scope.start for cell in found)
 
 
-def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
+def _settled_name(entry: Carried, value: Any, round_: _Round) -> bool:
     if entry.unbound:
         return not _becomes_carried(entry, value)
     if entry.whole:
@@ -426,35 +356,53 @@ def _settled_name(entry: _Carried, value: Any, round_: _Round) -> bool:
         raise Escape(f"{entry.name} becomes another name's list in a staged loop", "which list it is depends on data")
     if structure != entry.structure:
         raise Escape(f"{entry.name} changes its structure in a staged loop", f"{entry.structure} becomes {structure}")
-    settled = True
-    for position, (leaf, aval) in enumerate(zip(leaves, entry.avals, strict=True)):
-        if aval is None and _stays(entry.leaves[position]):
-            if not same_view(leaf, entry.leaves[position]):
-                entry.avals[position] = entry.leaves[position].aval
-                settled = False
-            continue
-        if aval is None:
-            before = entry.leaves[position]
-            if leaf is before or (not isinstance(leaf, Tracer) and same_value(leaf, before)):
-                continue
-            if entry.steady and is_numeric(leaf):
-                entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
-                settled = False
-            else:
-                raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
-            continue
-        if Kind.of(leaf).is_array != entry.arrays[position]:
-            raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
-        wide = common_type(aval, raw(leaf).aval, entry.name)
-        loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
-        if wide != aval or loose != entry.loose[position]:
-            wide = opened(wide) if entry.grows else wide  # its extents are others in every round
-            entry.avals[position], entry.loose[position] = wide, loose
-            settled = False
-    return settled
+    found = [_settled_leaf(entry, position, leaf) for position, leaf in enumerate(leaves)]
+    return all(found)
 
 
-def _becomes_carried(entry: _Carried, value: Any) -> bool:
+def _settled_leaf(entry: Carried, position: int, leaf: Any) -> bool:
+    """Where rounds leave numbers of several types, None or texts, what it is is carried, too."""
+    if position in entry.sorts:
+        return not entry.widen(position, leaf)
+    try:
+        return _settled_one(entry, position, leaf)
+    except Escape as escape:
+        entry.reason = escape.what, escape.why
+        try:
+            return not entry.widen(position, leaf)
+        except Escape:
+            raise escape from None
+
+
+def _settled_one(entry: Carried, position: int, leaf: Any) -> bool:
+    aval, before = entry.avals[position], entry.leaves[position]
+    if type(leaf) is Either:
+        raise Escape(leaf.what, leaf.why)
+    if aval is None and stays(before):
+        if not same_view(leaf, before):
+            entry.avals[position] = before.aval
+            return False
+        return True
+    if aval is None:
+        if leaf is before or (not isinstance(leaf, Tracer) and same_value(leaf, before)):
+            return True
+        if not (entry.steady and is_numeric(leaf)):
+            raise Escape(f"{entry.name} changes in a staged loop and is not an array or a number", kind_of(leaf))
+        entry.avals[position] = common_type(raw(before).aval, raw(leaf).aval, entry.name)
+        return False
+    if Kind.of(leaf).is_array != entry.arrays[position]:
+        raise Escape(f"{entry.name} is an array in one round and a scalar in another", "one node has one type")
+    check_exact(aval, raw(leaf).aval, entry.name)
+    wide = common_type(aval, raw(leaf).aval, entry.name)
+    loose = entry.loose[position] or is_loose(leaf) or wide.weak != raw(leaf).aval.weak or wide.weak != aval.weak
+    if wide != aval or loose != entry.loose[position]:
+        wide = opened(wide) if entry.grows else wide  # its extents are others in every round
+        entry.avals[position], entry.loose[position] = wide, loose
+        return False
+    return True
+
+
+def _becomes_carried(entry: Carried, value: Any) -> bool:
     """A name first bound in the body: carry it from now on, with flags that say whether it is bound."""
     if value is UNDEF:
         return False
@@ -473,7 +421,7 @@ def _becomes_carried(entry: _Carried, value: Any) -> bool:
 
 
 def _build_loop(
-    round_: _Round, carried: list[_Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
+    round_: _Round, carried: list[Carried], cells: dict[Cell, Aval], before: State, runs_once: bool, compact: int
 ) -> State:
     """The loop node; returns the state after it."""
     starts: list[Node] = []
@@ -505,6 +453,9 @@ def _build_loop(
                 starts.append(first.number)
                 outs.append(last.number)
                 inside[entry.stand_ins[k]] = first.among | last.among
+        for k, sorts in entry.sorts.items():
+            starts += sorts.nodes(entry.leaves[k], raw)
+            outs += sorts.nodes(leaves[k], raw)
     for each in inside:
         each.which = behind_loop(each.which.number, (each,), inside)
     params = round_.params
@@ -532,35 +483,22 @@ def _build_loop(
     return state
 
 
-def _known_after_loop(entry: _Carried, final: Any, runs_once: bool, born: dict[int, Any]) -> Any:
-    """A name first bound in the body, to what is no array and no number: the same in every round."""
-    leaves, _ = flatten(final)
-    traced = any(
-        isinstance(leaf, Tracer | Conflict) or hasattr(type(leaf), "__fx_traced__") or id(leaf) in born
-        for leaf in leaves
-    )  # an object that a round made may hold what is traced
-    if not traced and (runs_once or is_internal_name(entry.name)):
-        current().freeze(containers(final))
-        return final
-    return Conflict(f"{entry.name}, which a loop binds", "it may be unbound, or changes from round to round", None)
-
-
 def _start(leaf: Any) -> Node:
     return leaf if isinstance(leaf, Node) else raw(leaf)
 
 
 def _after_loop(
-    entry: _Carried,
+    entry: Carried,
     original: Any,
     final: Any,
     results: Any,
     round_: _Round,
-    carried: list[_Carried],
+    carried: list[Carried],
     inside: dict[Cell, frozenset[Any]],
     runs_once: bool,
 ) -> Any:
     if entry.unbound and final is not UNDEF and entry.conflict is None:
-        return _known_after_loop(entry, final, runs_once, round_.scope.born)
+        return known_after_loop(entry, final, runs_once, round_.scope.born)
     if entry.untouched:
         behind = entry.conflict if entry.behind is None else entry.behind
         return original if behind is None else behind
@@ -584,6 +522,9 @@ def _after_loop(
             last_one = round_.which[id(finals[k])].among
             found = behind_loop(next(results), last_one if runs_once else (entry.stand_ins[k],), inside)
         leaves[k] = merged_tracer(node, Kind(entry.arrays[k]), aliases, bound, entry.name, entry.loose[k], which=found)
+    for k, avals in entry.avals_of_sorts():
+        only = (finals[k],) if runs_once else ()
+        leaves[k] = entry.sorts[k].made([next(results) for _ in avals], *entry.reason, *only)
     value = unflatten(entry.structure, leaves)
     held = Counter(id(each) for state in round_.state if state is not UNDEF for each in containers(state))
     shared = [id(each) not in round_.scope.born or held[id(each)] > 1 for each in containers(final)]
@@ -593,7 +534,7 @@ def _after_loop(
     return value if entry.structure.kind is None else current().remember_all(value)
 
 
-def _initial_aliases(entry: _Carried) -> list[Cell]:
+def _initial_aliases(entry: Carried) -> list[Cell]:
     """The storage of what a name is bound to before the loop."""
     leaves = [entry.leaves[k] for k in entry.places()]
     return [cell for leaf in leaves if not isinstance(leaf, Node) for cell in aliases_of(leaf, {})]

@@ -20,7 +20,8 @@ from futurex.tree.pytree import flatten
 from futurex.tree.source import here
 
 if TYPE_CHECKING:
-    from futurex.frontend.control.carried import _Carried, _Round
+    from futurex.frontend.control.carried import _Round
+    from futurex.frontend.control.entry import Carried
 
 
 class Objects:
@@ -141,7 +142,7 @@ class Objects:
                     self._objects.pop(id(each), None)
         return len(self.moved) + len(self.dead) > known
 
-    def dies(self, carried: Sequence[_Carried], before: State, start: State, after: State) -> bool:
+    def dies(self, carried: Sequence[Carried], before: State, start: State, after: State) -> bool:
         """Does a list have several names before a round, or behind it? All but one must be names that no round reads
         before it binds them."""
         for k in sorted(self.moved - self.dead):
@@ -189,7 +190,7 @@ class Objects:
                 if is_numeric(row) and is_numeric(before[k]):
                     self._wider[key, k] = opened(common_type(raw(before[k]).aval, raw(row).aval, "a list"))
 
-    def remember(self, carried: Sequence[_Carried], cells: Iterable[Cell], flags: Iterable[str]) -> None:
+    def remember(self, carried: Sequence[Carried], cells: Iterable[Cell], flags: Iterable[str]) -> None:
         """The loop is built: another tracing of it begins with what its rounds change."""
         rest, changed = iter(carried[len(self._names) :]), []
         for value in self._objects.values():

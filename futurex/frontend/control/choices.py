@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,14 +14,14 @@ from futurex.frontend.trace import emit
 from futurex.frontend.tracer import fresh
 
 
-def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+def if_expression(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], learns: bool = True) -> Any:
     """``then if test else orelse``."""
-    return if_(test, then, orelse, lambda: (), lambda state: None, ())
+    return if_(test, then, orelse, lambda: (), lambda state: None, (), learns)
 
 
 def body(run: Callable[[], Any]) -> Any:
     """Run the body of a function; choices in it that cannot be merged where they end are merged at its end."""
-    return explored(run, if_expression, lambda: None)
+    return explored(run, functools.partial(if_expression, learns=False), lambda: None)
 
 
 def and_(first: Any, *others: Callable[[], Any]) -> Any:

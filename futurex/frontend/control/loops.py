@@ -32,6 +32,7 @@ FEW = 4  # ranges up to this length are unrolled
 UNROLL = 16  # ranges up to this length are unrolled where their rounds are large, or are to be differentiated
 UNROLL_CAP = 20_000  # iterations of a loop that cannot be staged
 UNROLLED = 5_000  # nodes up to which such a loop is unrolled; a derivative, which has no other way, is worth more
+WORTH_A_LOOP = 2  # nodes that a round makes of such a loop, at least
 FIXPOINT_TRIALS = 4  # of finding out of what types the entries are that rounds append
 PEELED = 2  # first rounds that may have types of their own
 Names = tuple[str, ...]
@@ -68,10 +69,21 @@ def while_(
         rounds += 1
         if rounds > UNROLL_CAP:
             _refuse_unrolling(f"a while loop of more than {UNROLL_CAP} rounds on known values")
+        if rounds > UNROLL and made_here() - first > rounds * WORTH_A_LOOP:
+            _begin_again_with(around.body)
         if rounds > UNROLL and _is_large(first):
             if _staged_instead(goes_on, body, get, set_, names):
                 return
             _refuse_unrolling(f"a while loop of more than {rounds} rounds of such size on known values")
+
+
+def _begin_again_with(body: Any) -> None:
+    """A ``while`` loop whose rounds are known goes on for long: the call is traced again, with it as one of the tree's
+    from its first round on. Derivatives would rather have the rounds."""
+    trace = current()
+    if body is not None and body not in trace.loops and trace.may_begin_again and not trace.transforms:
+        trace.loops.add(body)
+        raise Retrace
 
 
 def _staged_instead(test: Callable[[], Any], body: Callable[[], Any], get: Get, set_: Set, names: Names) -> bool:
@@ -268,6 +280,8 @@ class _Loop:
                 return True
             except Escape as escape:
                 why, again = f"{escape.what}: {escape.why}", escape.site is FIRST_ROUND
+                if trace.exact and trace.crowded:
+                    raise  # round by round each would be a branch for each, and again
                 if escape.site is IN_BRANCH and len(rounds) > UNROLL and trace.may_begin_again:
                     learned = trace.grown.items() - grown.items()
                     if learned and all(kind is not None for _, kind in learned):

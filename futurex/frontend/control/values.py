@@ -11,6 +11,7 @@ import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
+from futurex.frontend.placeholders import Either
 from futurex.frontend.trace import SAME_IN_SOME_BRANCHES, Cell, current, emit
 from futurex.frontend.tracer import SCALARS, Placeholder, Tracer, entered, fresh, node_of
 from futurex.frontend.which import UNKNOWN, Which
@@ -40,7 +41,8 @@ def raw(value: Any) -> Node:
 
 def values_now(values: Sequence[Any]) -> dict[int, Node]:
     """The nodes of all views among values, by identity: after a scope their storage holds again what it held before."""
-    leaves = [leaf for value in values if value is not UNDEF for leaf in flatten(value)[0]]
+    found = [leaf for value in values if value is not UNDEF for leaf in flatten(value)[0]]
+    leaves = [each for leaf in found for each in (leaf.values if type(leaf) is Either else (leaf,))]
     return {id(leaf): leaf._raw for leaf in leaves if isinstance(leaf, Tracer)}
 
 
@@ -58,6 +60,10 @@ def is_internal_name(name: str) -> bool:
 
 def asked(value: Any) -> Any:
     """What decides a test: the answer of ``__bool__`` or ``__len__`` for objects of the user's classes."""
+    if type(value) is Either:
+        from futurex.frontend.control.either import chosen
+
+        return chosen(value, lambda each: truth_of(asked(each)))
     if isinstance(value, Tracer | np.ndarray | Placeholder) or hasattr(type(value), "__fx_future__"):
         return value
     for name in ("__bool__", "__len__"):
@@ -78,7 +84,7 @@ def is_unknown(value: Any) -> bool:
     if isinstance(value, np.ndarray) or hasattr(type(value), "__fx_future__"):
         return True
     if isinstance(value, Placeholder):
-        value.used()
+        return is_unknown(value.used())
     for name in ("__bool__", "__len__"):
         if isinstance(getattr(type(value), name, None), types.FunctionType):
             raise Escape(f"the truth of a {type(value).__qualname__}", "its class computes it", "compare explicitly")
@@ -143,6 +149,12 @@ def common_type(a: Aval, b: Aval, what: str) -> Aval:
     )
 
 
+def check_exact(a: Aval, b: Aval, what: str) -> None:
+    """Refuses a number of Python's and one of NumPy's default type for it where the two are to be told apart."""
+    if current().exact and a.weak != b.weak:
+        raise Escape(f"{what} is Python's number in one branch or round and NumPy's in another", "which the run tells")
+
+
 def coerce(node: Node, target: Aval) -> Node:
     if node.aval.dtype == target.dtype and node.aval.weak == target.weak:
         return node  # of its shape a carried or merged value may know more
@@ -163,6 +175,8 @@ def same_view(a: Any, b: Any) -> bool:
 
 
 def same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, Placeholder) or isinstance(b, Placeholder):
+        return a is b
     if isinstance(a, float | complex | np.generic):
         return repr(a) == repr(b)  # 0.0 is not -0.0
     try:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from futurex.frontend.errors import Escape
 from futurex.frontend.numpy_api.checks import bits_of_int, check_numbers, check_power
-from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute
+from futurex.frontend.numpy_api.ufuncs import call_ufunc, compute, is_arraylike, refuse_loose
 from futurex.frontend.trace import current, emit
-from futurex.frontend.tracer import Tracer, entered, fresh, is_arraylike, new_array, node_of
+from futurex.frontend.tracer import Tracer, entered, fresh, new_array, node_of
 from futurex.tree.node import Node
 
 # ``array ** number`` takes these short cuts, which differ from np.power in the last bit.
@@ -30,6 +30,7 @@ _OF_NUMBERS = frozenset(
 def operate(ufunc: Any, *inputs: Any) -> Any:
     """An operator: the ufunc, except that Python numbers follow Python's rules."""
     values = _python_complex(ufunc, [entered(value) for value in inputs])
+    _tell_apart(ufunc, values)
     if ufunc is np.power:
         return _power(*values)
     if ufunc is np.divmod and all(node_of(value).aval.weak for value in values):
@@ -57,6 +58,16 @@ def operate(ufunc: Any, *inputs: Any) -> Any:
     if ufunc is np.divide and any(node.dtype.kind == "c" for node in nodes):
         return fresh(emit("scalar_divide", *nodes))
     return compute(ufunc, *map(fresh, nodes))
+
+
+def _tell_apart(ufunc: Any, values: Sequence[Any]) -> None:
+    """Powers and complex numbers that are Python's in some branch and NumPy's in another follow other rules there."""
+    loose = [isinstance(value, Tracer) and bool(value._loose) for value in values]
+    nodes = [node_of(value) for value in values] if any(loose) else []
+    if not nodes or not all(each or node.aval.weak for each, node in zip(loose, nodes, strict=True)):
+        return
+    if ufunc is np.power or any(node.dtype.kind == "c" for node in nodes):
+        refuse_loose(ufunc.__name__)
 
 
 def _compared(ufunc: Any, left: Node, right: Node) -> Any:

@@ -6,7 +6,7 @@ import builtins
 import operator
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,14 +14,19 @@ from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides, f_strides, result_strides
 from futurex.frontend.numpy_api.gufuncs import core_last, from_end
 from futurex.frontend.numpy_api.registry import HANDLERS, NO_VALUE
-from futurex.frontend.trace import emit, emit_many
-from futurex.frontend.tracer import Tracer, array_node, entered, fresh, is_arraylike, new_array, node_of
+from futurex.frontend.trace import current, emit, emit_many
+from futurex.frontend.tracer import Tracer, array_node, entered, fresh, new_array, node_of
 from futurex.tree.aval import Aval
 from futurex.tree.dims import broadcast_shapes, may_fill
 from futurex.tree.node import Node, const
 from futurex.tree.record import record, records
 
 UFUNCS = {ufunc: record.name for record in records() for ufunc in record.numpy if isinstance(ufunc, np.ufunc)}
+
+
+def is_arraylike(value: Any) -> bool:
+    kinds = Tracer | np.ndarray | np.generic | list | tuple | bool | int | float | complex
+    return isinstance(value, kinds) or hasattr(value, "__fx_future__")
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,14 +89,31 @@ def applied(name: str, *inputs: Any, **attrs: Any) -> Any:
         other = record(name).infer(avals, (None,) * len(nodes), attrs)
         assert isinstance(other, Aval)
         if other.dtype != result.dtype:
+            current().tell()
             raise Escape(
                 "an operation on a value that is a Python number in some branch and a NumPy scalar in another",
                 f"NumPy gives {other.dtype} for the one and {result.dtype} for the other",
                 "give it one type before, as with np.float64(0)",
                 site=next(flag for flag in loose if flag),
             )
+        if other.weak and _raises_in_python(name, nodes):
+            refuse_loose(name)
         result._loose = next(flag for flag in loose if flag) if other.weak else False
     return result
+
+
+def refuse_loose(name: str) -> NoReturn:
+    """An operation on a number that is Python's in some branch and NumPy's in another, in which that shows."""
+    current().tell()
+    what = f"{name} of a value that is a Python number in some branch and a NumPy scalar in another"
+    raise Escape(what, "Python raises where NumPy does not", "give it one type before, as with np.float64(0)")
+
+
+def _raises_in_python(name: str, nodes: Sequence[Node]) -> bool:
+    """May an operation on Python's numbers raise, or give another kind of number, where NumPy's do not?"""
+    if name in ("divide", "floor_divide", "remainder", "divmod"):
+        return not (nodes[1].op == "const" and bool(nodes[1].value != 0))
+    return False
 
 
 def _gives_several(name: str, nodes: Sequence[Node], attrs: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from futurex.frontend import calls
+from futurex.frontend.control.either import as_one
 from futurex.frontend.control.values import is_numeric
 from futurex.frontend.errors import Escape
 from futurex.frontend.layout import Strides
@@ -112,14 +113,16 @@ def trace_inner(
     *,
     exact: bool = False,
     copies: bool = False,
+    of_one_type: bool = True,
 ) -> Inner:
     """Trace ``function`` with stand-ins for some leaves of ``(args, kwargs)``; None leaves one as it is.
 
     The function works on the stand-ins: what it writes into them the caller's arrays do not see. Raises Escape for a
     write into any other array.
 
-    ``exact`` is for what must mean the function itself: numbers of Python stay what they are. With ``copies`` the
-    function works on copies of its other arguments, too.
+    ``exact`` is for what must mean the function itself: numbers of Python stay what they are. ``of_one_type``: results
+    that are numbers of one type or another, as the run tells, are of the type that NumPy gives both. With ``copies``
+    the function works on copies of its other arguments, too.
     """
     leaves, structure = flatten((args, kwargs))
     with current().scope() as scope:
@@ -136,6 +139,7 @@ def trace_inner(
             out_leaves, out_structure = flatten(calls.call(function, inner_args, inner_kwargs))
         finally:
             current().transforms -= 1
+        out_leaves = [as_one(leaf) if of_one_type and not exact else leaf for leaf in out_leaves]
         for leaf in out_leaves:
             if isinstance(leaf, Placeholder):
                 leaf.used()

@@ -96,7 +96,7 @@ class _Mapped(Transform):
             strides = entered(leaf).strides_in_memory
             shape, strides = (each and (*each[:axis], *each[axis + 1 :]) for each in (leaf.shape, strides))
             stand_ins.append(StandIn(Aval(shape, leaf.dtype), len(shape) > 0, strides))
-        inner = trace_inner(self.function, args, kwargs, stand_ins)
+        inner = trace_inner(self.function, args, kwargs, stand_ins, of_one_type=False)
         if inner.generators:
             raise Escape("a random generator in a function that is mapped", "each example draws after the one before")
         notes: list[str] = []

@@ -1,0 +1,53 @@
+"""``is``, which asks who values are."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from futurex.frontend import control
+from futurex.frontend.control.either import chosen, is_nothing
+from futurex.frontend.control.values import is_loose
+from futurex.frontend.errors import Escape
+from futurex.frontend.placeholders import Conflict, Either
+from futurex.frontend.trace import current
+from futurex.frontend.tracer import Tracer, entered
+
+
+def same(left: Any, right: Any) -> Any:
+    """``left is right``."""
+    for value in (left, right):
+        if type(value) is Conflict:
+            value.used()
+    for one, other in ((left, right), (right, left)):
+        if type(one) is Either:
+            return is_nothing(one) if other is None else chosen(one, functools.partial(same, other))
+    return _same(left, right)
+
+
+def _same(left: Any, right: Any) -> Any:
+    """``left is right``: an array is the one that it was traced from. What branches, rounds or lists have merged may be
+    the same object in some runs. Python has one True and one False, and other numbers as objects of their own."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Tracer) and type(other) in (bool, int, float, complex) and (one.aval.weak or is_loose(one)):
+            if is_loose(one) or type(other) is not bool:
+                raise Escape("`is` between numbers", "which object a number is only the run knows")
+            if one.dtype.kind == "b":
+                return control.truth_of(one) if other else control.not_(one)
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        left, right = entered(left), entered(right)
+    if isinstance(left, Tracer) and isinstance(right, Tracer) and left is not right:
+        if left.is_scalar and right.is_scalar:
+            raise Escape("`is` between numbers", "which object a number is only the run knows")
+        if left._cell.entangled or right._cell.entangled:
+            raise Escape("`is` between arrays of branches or lists", "which array each of them is only the run knows")
+    if left is not right and type(left) is type(right):
+        given = current().arguments.keys() | current().held.nests.keys()
+        current().compares |= id(left) in given and id(right) in given
+        for value in (left, right):
+            if id(value) in current().frozen:
+                what, site = "`is` between objects of branches or rounds", current().frozen[id(value)][1]
+                raise Escape(what, "which one each of them is only the run knows", site=site)
+    return left is right
