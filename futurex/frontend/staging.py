@@ -28,6 +28,7 @@ from futurex.frontend.generators import held, is_generator, share_bits
 from futurex.frontend.inflight import Result, failed, foreseen, launched, run_at_once, run_here, run_quickly
 from futurex.frontend.keys import Key, Untraceable, call_key
 from futurex.frontend.lane import Lane, lane_of
+from futurex.frontend.lying import lying_of
 from futurex.frontend.meanwhile import NOT_NOW, meanwhile
 from futurex.frontend.observe import Observer
 from futurex.frontend.plain import call_for_futures, call_plainly, folded, overlap
@@ -147,8 +148,7 @@ class Futurized(Standing, Generic[P, R]):
         inputs = leaves if lane.inputs is None else [leaves[k] for k in lane.inputs]
         if variant.captures:
             inputs = inputs + variant.captured()
-        if variant.turned:
-            inputs = variant.lie(inputs)
+        inputs = variant.lying.inputs(inputs)
         taken = lane.take(inputs) if lane.take is not None else (inputs, ())
         if taken is not None:
             values, owners = taken
@@ -223,8 +223,7 @@ class Futurized(Standing, Generic[P, R]):
             variant = self._traced(leaves, structure, before=self._variants.get(key, ()))
             if self._donate:
                 variant.donate(argument_paths(self.plain, structure), self._donate)
-            variant.turn(leaves)
-            variant.write_directly()
+            variant.lying = lying_of(variant, leaves)
             variant.share(self._traces())
             if self._means_numpy and self._may_be_plain and variant._plan is None:
                 variant.meanwhile = meanwhile(variant, self.plain)
@@ -336,7 +335,7 @@ class Futurized(Standing, Generic[P, R]):
         if rests or repeated or (variant.written and not self._may_write(variant, leaves, captured)):
             return self._run_plain(args, kwargs)
         inputs: list[Any] = [leaves[k] for k in variant.inputs] + captured + [list[Made]()] * variant.has_log
-        inputs = variant.lie(inputs)
+        inputs = variant.lying.inputs(inputs)
         if not variant.generators:
             return self._finish(variant, inputs, leaves, captured, args, kwargs)
         generators = [inputs[k] for k in variant.generators]
@@ -354,7 +353,7 @@ class Futurized(Standing, Generic[P, R]):
         try:
             futures = self._started(variant, inputs)
         except MemoryError:  # there is no room for what the plan needs at once
-            if self._strict or self._limit is not None or variant.gives or variant.direct:
+            if self._strict or self._limit is not None or variant.gives or variant.lying.written:
                 raise
             return self._run_plain(args, kwargs)  # which may do with less, or fail where its handlers see it
         if variant.waits:
@@ -363,7 +362,8 @@ class Futurized(Standing, Generic[P, R]):
                 self._forget(variant)
             if variant.has_log and error is not None and not variant.prints:
                 return self._observe(args, kwargs, inputs[-1])
-            if error is not None and not (self._strict or variant.direct or (variant.prints and variant.has_log)):
+            final = self._strict or variant.lying.written or (variant.prints and variant.has_log)
+            if error is not None and not final:
                 with without_printed(printed_here() - before):  # it fails as NumPy does, with what was written by then
                     return self._run_plain(args, kwargs)
             if error is not None:
@@ -404,7 +404,7 @@ class Futurized(Standing, Generic[P, R]):
             if is_generator(target):
                 restore(target, futures[out].result())
             else:
-                variant.write_back(target, out, futures[out].result(), inputs)
+                variant.lying.write_back(target, out, futures[out].result(), inputs)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -450,7 +450,7 @@ class Futurized(Standing, Generic[P, R]):
         """
         variant, leaves = self.trace(*args, **kwargs), list[Any]()
         call_key(args, kwargs, leaves)
-        inputs = variant.lie([leaves[k] for k in variant.inputs])
+        inputs = variant.lying.inputs([leaves[k] for k in variant.inputs])
         inputs = [each for place, each in enumerate(inputs) if place not in variant.gives]
         return foreseen(variant.plan, inputs, variant.waits or variant.chooses or variant.has_log)
 

@@ -22,7 +22,8 @@ from futurex.frontend.given import given
 from futurex.frontend.held import Guard, Held, Holdings, can_be_input
 from futurex.frontend.kept import Kept, kept_apart
 from futurex.frontend.keys import Key, leaf_key
-from futurex.frontend.layout import c_strides, order_in_memory
+from futurex.frontend.layout import c_strides
+from futurex.frontend.lying import Lying
 from futurex.frontend.masked_arrays import taken_apart
 from futurex.frontend.objects import restore
 from futurex.frontend.outside import PLAIN, check_state, fingerprint
@@ -34,8 +35,6 @@ from futurex.frontend.tracer import Tracer
 from futurex.frontend.which import Left, Numbering
 from futurex.ops.streams import GENERATORS, STATE
 from futurex.ops.views import Chain
-from futurex.passes.dead import may_raise
-from futurex.passes.orders import LEAST_ELEMENTS, as_they_lie
 from futurex.runtime.placement import AnyPlan, compiled
 from futurex.runtime.plan import Plan, as_numpy
 from futurex.tree.aval import Aval, aval_of
@@ -97,8 +96,7 @@ class Variant:
     opened: dict[int, Aval] = field(default_factory=dict)  # leaves whose extents or values are symbols
     donated: dict[int, int] = field(default_factory=dict)  # outputs of the plan that take over the memory of an input
     gives: dict[int, str] = field(default_factory=dict)  # those inputs, and what they are called
-    turned: dict[int, tuple[int, ...]] = field(default_factory=dict)  # inputs in another order of memory: its axes
-    direct: frozenset[int] = frozenset()  # inputs that a run writes into, because nothing can fail
+    lying: Lying = field(default_factory=Lying)  # how the plan takes large arguments
     has_log: bool = False  # it holds fragments, which write down in its last input what they did
     keepalive: list[Any] = field(default_factory=list)
     device: str = "cpu"
@@ -121,67 +119,16 @@ class Variant:
 
     def make(self) -> AnyPlan:
         """Make the plan, here and now."""
-        self._plan = compiled(self._lying, self.device, donate=self.donated, resident=not self.waits, limit=self.limit)
-        return self._plan
-
-    @property
-    def _lying(self) -> Graph:
-        """The graph of arguments as they lie in memory, from which the plan is made."""
         assert self.graph is not None
-        outs = {out: self.turned[k] for out, k in self.donated.items() if k in self.turned}
-        return as_they_lie(self.graph, self.turned, outs)
-
-    def turn(self, leaves: Sequence[Any]) -> None:
-        """Let the plan take large arrays of these leaves in the order in which they lie in memory.
-
-        Not those that are given away, whose memory results are to fit.
-        """
-        if self.graph is None or self.device != "cpu":
-            return
-        captured = [capture.array for capture in self.captures]
-        for k, value in enumerate([*(leaves[place] for place in self.inputs), *captured]):
-            if type(value) is not np.ndarray or value.size < LEAST_ELEMENTS or k in self.gives:
-                continue
-            order = order_in_memory(value)
-            if order is not None and self.graph.params[k].aval.static:
-                self.turned[k] = order
-
-    def write_directly(self) -> None:
-        """Let runs write into large arguments themselves, where no operation can fail and nobody has to run again."""
-        if self.graph is None or self.device != "cpu" or self.gives or self.prints or self.has_log or self.generators:
-            return
-        if not self.written or any(key[0] is Array for key in self.leaves):
-            return
-        if self.graph.acts or any(map(may_raise, self.graph.nodes)):
-            return
-        outs = list(self.graph.outs)
-        for place, out in self.written:
-            k = self.inputs.index(place) if place in self.inputs else -1
-            fits = k >= 0 and self.graph.params[k].aval == outs[out].aval and outs[out].op != "param"
-            if fits and outs[out].is_static and outs[out].size >= LEAST_ELEMENTS and outs.count(outs[out]) == 1:
-                self.donated[out] = k
-        self.direct = frozenset(self.donated.values())
-
-    def lie(self, inputs: list[Any]) -> list[Any]:
-        """What a run takes of the inputs of a call."""
-        if not (self.turned or self.direct):
-            return inputs
-        inputs = [each if k not in self.turned else each.transpose(self.turned[k]) for k, each in enumerate(inputs)]
-        for k in self.direct:
-            if not inputs[k].flags.carray:
-                inputs[k] = inputs[k].copy()
-        return inputs
-
-    def write_back(self, target: np.ndarray, out: int, result: Any, inputs: Sequence[Any]) -> None:
-        """Let an argument hold what the run has left for it, where it has not written there."""
-        k = self.donated.get(out)
-        if k is None or result is not inputs[k] or not np.may_share_memory(result, target):
-            np.copyto(target if k not in self.turned else target.transpose(self.turned[k]), result)
+        graph, donate = self.lying.graph(self.graph), {**self.donated, **self.lying.written}
+        self._plan = compiled(graph, self.device, donate=donate, resident=not self.waits, limit=self.limit)
+        return self._plan
 
     @functools.cached_property
     def checked(self) -> Plan:
         """A plan for runs in which floating-point errors raise."""
-        return as_numpy(self._lying)
+        assert self.graph is not None
+        return as_numpy(self.lying.graph(self.graph))
 
     @property
     def given_up(self) -> bool:
@@ -211,7 +158,7 @@ class Variant:
                 and self.graph is not None
                 and other.graph is not None
                 and (self.device, self.donated, self.waits) == (other.device, other.donated, other.waits)
-                and self.turned == other.turned
+                and self.lying == other.lying
                 and same_lines(self.graph, other.graph)
             ):
                 self._plan = other._plan

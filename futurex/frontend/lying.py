@@ -1,0 +1,87 @@
+"""Large arguments as they lie in memory: in which order of their axes a run takes them, and whether it writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from futurex.frontend.array import Array
+from futurex.frontend.layout import order_in_memory
+from futurex.passes.dead import may_raise
+from futurex.passes.orders import LEAST_ELEMENTS, Axes, as_they_lie
+from futurex.tree.graph import Graph
+
+if TYPE_CHECKING:
+    from futurex.frontend.variants import Variant
+
+
+@dataclass
+class Lying:
+    """What of the inputs of a trace the plan knows otherwise than its tree.
+
+    ``orders``: of those that are no arrays in C order, the axes by which they are. ``written``: outputs that a run
+    leaves in these inputs, since it cannot fail and nobody has to begin again from what they held.
+    """
+
+    orders: dict[int, Axes] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+
+    def graph(self, graph: Graph) -> Graph:
+        """The tree of a trace for such inputs."""
+        outs = {out: self.orders[k] for out, k in self.written.items() if k in self.orders}
+        return as_they_lie(graph, self.orders, outs)
+
+    def inputs(self, inputs: list[Any]) -> list[Any]:
+        """What a run takes of the inputs of a call."""
+        if not (self.orders or self.written):
+            return inputs
+        inputs = [each if k not in self.orders else each.transpose(self.orders[k]) for k, each in enumerate(inputs)]
+        for k in self.written.values():
+            if not inputs[k].flags.carray:
+                inputs[k] = inputs[k].copy()
+        return inputs
+
+    def write_back(self, target: np.ndarray, out: int, result: Any, inputs: Sequence[Any]) -> None:
+        """Let an argument hold what the run has left for it, unless it has written there."""
+        k = self.written.get(out)
+        if k is None:
+            np.copyto(target, result)
+        elif result is not inputs[k] or not np.may_share_memory(result, target):
+            np.copyto(target if k not in self.orders else target.transpose(self.orders[k]), result)
+
+
+def lying_of(variant: Variant, leaves: Sequence[Any]) -> Lying:
+    """How a run takes leaves like these. What is given away is not turned: results are to fit its memory."""
+    if variant.graph is None or variant.device != "cpu":
+        return Lying()
+    return Lying(_orders(variant, variant.graph, leaves), _written(variant, variant.graph))
+
+
+def _orders(variant: Variant, graph: Graph, leaves: Sequence[Any]) -> dict[int, Axes]:
+    orders = {}
+    captured = (capture.array for capture in variant.captures)
+    for k, value in enumerate([*(leaves[place] for place in variant.inputs), *captured]):
+        if type(value) is not np.ndarray or value.size < LEAST_ELEMENTS or k in variant.gives:
+            continue
+        order = order_in_memory(value)
+        if order is not None and graph.params[k].is_static:
+            orders[k] = order
+    return orders
+
+
+def _written(variant: Variant, graph: Graph) -> dict[int, int]:
+    if not variant.written or variant.gives or variant.prints or variant.has_log or variant.generators:
+        return {}
+    if any(key[0] is Array for key in variant.leaves) or graph.acts or any(map(may_raise, graph.nodes)):
+        return {}
+    found = {}
+    for place, out in variant.written:
+        result, k = graph.outs[out], variant.inputs.index(place) if place in variant.inputs else -1
+        if k < 0 or graph.params[k].aval != result.aval or result.op == "param" or graph.outs.count(result) > 1:
+            continue
+        if result.is_static and result.size >= LEAST_ELEMENTS:
+            found[out] = k
+    return found
