@@ -157,6 +157,7 @@ class Trace:
         self.first_rounds: set[Any] = set()  # loops that need their first round by itself, and how names are before it
         self.collected: dict[Any, Any] = {}  # what rounds of a loop append to lists, by its body
         self.gathered: dict[Node, tuple[Node, int]] = {}  # what such lists have, and of which arrays these are rows
+        self.shared: set[Any] = set()  # of those, whose entries may be arrays of other names before rounds append them
         self.unrolled: list[Any] = []  # the loops that are being unrolled
         self.staged: list[Any] = []  # such functions whose bodies are being traced
         self.recurs = False  # does a run hold such a function, which may go too deep for it?
